@@ -1,0 +1,72 @@
+"""What is wrong (or doubtful) about a document: severity, place, value found, message, hint.
+
+Everything that checks input yields findings; nothing that checks input raises or prints. The place is a path of keys and
+indexes, so that whoever read the file can turn it into a line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+\Z")
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Path(tuple[str | int, ...]):
+    """A place in a document: `SPEC / "tasks" / 1 / "replicas"` prints as `spec.tasks[1].replicas`."""
+
+    __slots__ = ()
+
+    def __truediv__(self, step: str | int) -> Path:
+        return Path((*self, step))
+
+    def __str__(self) -> str:
+        text = ""
+        for step in self:
+            if isinstance(step, str) and _PLAIN_KEY.match(step):
+                text += f".{step}" if text else step
+            else:
+                # Label keys hold dots and slashes; Kubernetes prints them in brackets, too.
+                text += f"[{step}]"
+        return text
+
+
+ROOT: Final = Path()
+SPEC: Final = Path(("spec",))
+METADATA: Final = Path(("metadata",))
+
+
+class _Absent:
+    """The value of a finding that is about something missing, or whose value would say nothing."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    path: Path
+    message: str
+    value: object = ABSENT
+    hint: str = ""
+    severity: Severity = Severity.ERROR
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity is Severity.ERROR
+
+
+def warning(path: Path, message: str, value: object = ABSENT, hint: str = "") -> Finding:
+    return Finding(path, message, value, hint, Severity.WARNING)
