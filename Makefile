@@ -1,0 +1,49 @@
+# Each target sets up what it needs, and at once when nothing changed: all it takes is Python 3.11+, make and git.
+# PYTHON=/path/to/python chooses the interpreter. The work is in scripts/.
+
+PYTHON ?=
+export PYTHON
+
+setup = @scripts/python scripts/setup.py
+python = .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench docs pin clean
+
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\): ## /  make \1:/p' Makefile | while IFS=: read -r name what; do printf '%-14s %s\n' "$$name" "$$what"; done
+
+run: ## Explain and render the PyTorch job of the examples
+	$(setup) run
+	.venv/bin/pumice explain examples/pytorch-job.yaml
+	.venv/bin/pumice render examples/pytorch-job.yaml
+
+test: ## All checks: style, types, layers, tests, coverage
+	$(setup) test
+	@$(python) -m scripts.check
+
+lint: ## Style, types and layers only
+	$(setup) test
+	@$(python) -m scripts.check lint
+
+format: ## Put every Python file into the project's format
+	$(setup) test
+	@$(python) -m ruff check --fix-only --quiet .
+	@$(python) -m ruff format .
+
+bench: ## The measurements of benchmarks/
+	$(setup) test
+	@for file in benchmarks/*.py; do echo "== $$file"; $(python) "$$file" || exit 1; done
+
+docs: ## Write the generated pages of docs/ anew
+	$(setup) test
+	@$(python) -m scripts.docs
+
+pin: ## Choose the newest versions that pyproject.toml allows and write requirements/ anew
+	$(setup) test
+	@$(python) -m scripts.pin
+
+clean: ## Remove .venv, caches and results
+	rm -rf .venv .venv.lock .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

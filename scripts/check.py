@@ -1,0 +1,79 @@
+"""What `make test` and `make lint` do: every check, each with the time it took, and one verdict.
+
+All checks run even if one fails, so that a developer sees everything at once. Under CI=true a program that could be
+installed but is not counts as a failure: a test that never runs there would rot unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import run
+
+from scripts import programs
+
+PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
+PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    passes: Callable[[], bool]
+
+
+def command(name: str, *arguments: str) -> Check:
+    """A check that is a program of .venv."""
+    program = str(Path(sys.executable).with_name(arguments[0]))
+    return Check(name, lambda: run([program, *arguments[1:]], check=False).returncode == 0)
+
+
+def lint() -> list[Check]:
+    folders = [folder for folder in PYTHON_FOLDERS if Path(folder).is_dir()]
+    return [
+        command("ruff check", "ruff", "check", "--quiet", "."),
+        command("ruff format", "ruff", "format", "--check", "--quiet", "."),
+        command("mypy --strict", "mypy", "--no-error-summary", *folders),
+        command("import-linter", "lint-imports", "--no-logo"),
+    ]
+
+
+def tests() -> list[Check]:
+    pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
+    return [
+        Check("outside programs", outside_programs),
+        command("pytest", "pytest", "-q", "-rs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
+        command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
+    ]
+
+
+def outside_programs() -> bool:
+    table, missing = programs.provide(programs.PROGRAMS, install=programs.installer())
+    print(table, flush=True)
+    return not missing or os.environ.get("CI") != "true"
+
+
+def perform(checks: Iterable[Check]) -> bool:
+    lines = []
+    passed = True
+    for check in checks:
+        print(f"\n== {check.name}", flush=True)
+        started = time.monotonic()
+        good = check.passes()
+        passed = passed and good
+        lines.append(f"  {'ok    ' if good else 'FAILED'} {time.monotonic() - started:6.1f} s  {check.name}")
+    print("\n== summary", *lines, sep="\n")
+    return passed
+
+
+def main(arguments: Sequence[str]) -> int:
+    checks = lint() if list(arguments) == ["lint"] else [*lint(), *tests()]
+    return 0 if perform(checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

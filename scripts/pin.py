@@ -1,0 +1,50 @@
+"""Write requirements/*.txt anew: names, versions and hashes of every package, for every Python and platform at once.
+
+No address of a package index gets in, neither one that the user has set nor the public one: where packages come from is
+the business of whoever installs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+COMPILE = (
+    "pip",
+    "compile",
+    "--quiet",
+    "--upgrade",
+    "--universal",
+    "--python-version=3.11",
+    "--generate-hashes",
+    "--no-emit-index-url",
+    "--no-emit-find-links",
+    "--custom-compile-command=make pin",
+)
+
+# In this order: what `make run` installs is a part of what `make test` installs, in the same versions.
+FILES = {
+    "test": ("pyproject.toml", "--group=test"),
+    "run": ("pyproject.toml", "--group=build", "--constraints=requirements/test.txt"),
+    "uv": ("-",),
+}
+
+
+def main() -> int:
+    uv = shutil.which("uv") or shutil.which(Path(sys.executable).with_name("uv"))
+    if uv is None:
+        print("pin: uv is needed, and is neither on PATH nor in .venv", file=sys.stderr)
+        print("hint: install it, or let set-up fetch it: make clean pin", file=sys.stderr)
+        return 1
+    for name, sources in FILES.items():
+        output = f"requirements/{name}.txt"
+        command = [uv, *COMPILE, *sources, f"--output-file={output}"]
+        subprocess.run(command, input="uv\n", text=True, stdout=subprocess.DEVNULL, check=True)
+        print(f"pin: wrote {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The outside programs that tests start: what for, and how to get them.
+
+A test says `@pytest.mark.needs("busybox")`; tests/conftest.py looks the name up here. `make test` prints the table and,
+as root on Debian, installs what is missing. Elsewhere it only tells. Facilities of the kernel do not belong here:
+nobody can install them, so a test that wants one probes for it and skips with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+# Installs Debian packages; what it returns is empty, or says what went wrong.
+Install = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    name: str
+    package: str
+    used_for: str
+
+    @property
+    def found(self) -> bool:
+        return shutil.which(self.name) is not None
+
+    @property
+    def how_to_get(self) -> str:
+        return f"apt-get install {self.package}"
+
+
+PROGRAMS = (
+    Program("bash", "bash", "runs the scripts that plugins put into pods"),
+    Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
+    Program("ssh-keygen", "openssh-client", "reads the generated ssh keys back"),
+)
+
+
+def named(name: str) -> Program:
+    for program in PROGRAMS:
+        if program.name == name:
+            return program
+    raise LookupError(f"{name}: no such program in scripts/programs.py, add it there")
+
+
+def provide(
+    programs: Sequence[Program], *, install: Callable[[Sequence[str]], str] | None
+) -> tuple[str, list[Program]]:
+    """Install what is missing if there is a way; the table of how it stands, and what is still missing."""
+    missing_before = [program for program in programs if not program.found]
+    trouble = install([program.package for program in missing_before]) if install and missing_before else ""
+    missing = [program for program in missing_before if not program.found]
+    rows = []
+    for program in programs:
+        if program in missing:
+            state = f"missing: {program.how_to_get}"
+        else:
+            state = "installed now" if program in missing_before else "found"
+        rows.append(f"  {program.name:<12} {state:<42} {program.used_for}")
+    if trouble:
+        rows.append(f"  apt-get: {trouble}")
+    return "\n".join(rows), missing
+
+
+def apt_get(packages: Sequence[str]) -> str:
+    """Install Debian packages; empty, or the last line of what went wrong."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages]
+    # The lists are fetched only if the machine has none, or too old ones: that takes longer than the packages.
+    for command in (install, ["apt-get", "update", "--quiet"], install):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if command is install and done.returncode == 0:
+            return ""
+    return (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+
+
+def installer() -> Install | None:
+    """`apt_get` where it may be used: on Debian and its kin, as root."""
+    return apt_get if os.geteuid() == 0 and shutil.which("apt-get") else None
