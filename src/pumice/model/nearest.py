@@ -1,0 +1,69 @@
+"""Did you mean: the accepted word that a mistyped one stands for, if any is close enough to be worth saying.
+
+A wrong guess is worse than none, so the bar is low distance: another case, a letter too many, too few, wrong or swapped
+with its neighbour, or a word broken off in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# Below this length, a beginning fits too many words to be a guess.
+_SHORTEST_BEGINNING = 4
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `word` was most likely meant to be; the first one wins where several are equally near."""
+    known = list(candidates)
+    folded = word.casefold()
+    for candidate in known:
+        if candidate.casefold() == folded:
+            return candidate
+    return _nearest_spelling(folded, known) or _only_continuation(folded, known)
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """The hint for a finding: `did you mean Never?`, or nothing."""
+    match = nearest(word, candidates)
+    return f"did you mean {match}?" if match else ""
+
+
+def _nearest_spelling(folded: str, known: list[str]) -> str | None:
+    best, allowed = None, _tolerance(folded)
+    letters = set(folded)
+    for candidate in known:
+        other = candidate.casefold()
+        # One edit changes the length by at most one and takes away at most one letter; nearly all candidates end here.
+        if abs(len(other) - len(folded)) > allowed or len(letters - set(other)) > allowed:
+            continue
+        distance = _distance(folded, other)
+        if distance <= allowed:
+            best, allowed = candidate, distance - 1
+    return best
+
+
+def _tolerance(word: str) -> int:
+    """How many edits are still a slip of the fingers: none in two letters, one in up to five, then two."""
+    return min(len(word) // 3, 2)
+
+
+def _only_continuation(folded: str, known: list[str]) -> str | None:
+    if len(folded) < _SHORTEST_BEGINNING:
+        return None
+    longer = [candidate for candidate in known if candidate.casefold().startswith(folded)]
+    return longer[0] if len(longer) == 1 else None
+
+
+def _distance(a: str, b: str) -> int:
+    """How many letters were inserted, deleted, replaced or swapped with their neighbour."""
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, left in enumerate(a, 1):
+        row = [i]
+        for j, right in enumerate(b, 1):
+            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1]

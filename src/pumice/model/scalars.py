@@ -1,0 +1,139 @@
+"""The plain values of JSON and YAML: what kind a value is in a user's words, and whether it fits a scalar type.
+
+The hints here are for what people really write: a port as a quoted number, a label or variable without quotes, so that
+YAML made a number or a boolean of it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+_INT32: Final = 2**31
+_INT64: Final = 2**63
+_WHOLE_NUMBER = re.compile(r"[-+]?[0-9]+")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[-+]\d\d:\d\d)")
+
+
+class ScalarMisfit(NamedTuple):
+    accepted: str
+    hint: str = ""
+
+
+def kind_of(value: object) -> str:
+    """`a string`, `a list`: what a user would call the value."""
+    if value is None:
+        return "null"
+    for types, kind in _KINDS:
+        if isinstance(value, types):
+            return kind
+    return f"a {type(value).__name__}"
+
+
+_KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
+    (bool, "a boolean"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    (Mapping, "a mapping"),
+    (list, "a list"),
+)
+
+
+def plain_text(value: object) -> str:
+    """The value as YAML has it, for a hint: `true`, not `True`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def scalar_misfit(value: object, type_: str) -> ScalarMisfit | None:
+    """Why the value is not of this scalar type; an unknown type is the schema's mistake, thus a KeyError."""
+    return _CHECKS[type_](value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _string(value: object) -> ScalarMisfit | None:
+    if isinstance(value, str):
+        return None
+    quotable = isinstance(value, (bool, int, float))
+    return ScalarMisfit("a string", f'quote it: "{plain_text(value)}"' if quotable else "")
+
+
+def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None if -bound <= value < bound else ScalarMisfit(f"from {-bound} to {bound - 1}")
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
+        return ScalarMisfit("a whole number", "remove the quotes")
+    return ScalarMisfit("a whole number")
+
+
+def _int32(value: object) -> ScalarMisfit | None:
+    return _whole_number(value, _INT32)
+
+
+def _int64(value: object) -> ScalarMisfit | None:
+    return _whole_number(value, _INT64)
+
+
+def _bool(value: object) -> ScalarMisfit | None:
+    if isinstance(value, bool):
+        return None
+    quoted = isinstance(value, str) and value.lower() in {"true", "false"}
+    return ScalarMisfit("true or false", "remove the quotes" if quoted else "")
+
+
+def _number(value: object) -> ScalarMisfit | None:
+    return None if _is_number(value) else ScalarMisfit("a number")
+
+
+def _quantity(value: object) -> ScalarMisfit | None:
+    return None if isinstance(value, str) or _is_number(value) else ScalarMisfit("a quantity such as 500m or 2Gi")
+
+
+def _int_or_string(value: object) -> ScalarMisfit | None:
+    if isinstance(value, str) or _whole_number(value, _INT32) is None:
+        return None
+    return ScalarMisfit("a whole number or a string")
+
+
+def _time(value: object) -> ScalarMisfit | None:
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return None
+    return ScalarMisfit("a time such as 2026-01-31T12:00:00Z")
+
+
+def _bytes(value: object) -> ScalarMisfit | None:
+    if isinstance(value, str) and _is_base64(value):
+        return None
+    return ScalarMisfit("a base64 string", "put plain text under stringData instead" if isinstance(value, str) else "")
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        binascii.a2b_base64("".join(text.split()).encode(), strict_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _any(_value: object) -> ScalarMisfit | None:
+    return None
+
+
+_CHECKS: Final[Mapping[str, Callable[[object], ScalarMisfit | None]]] = {
+    "string": _string,
+    "int32": _int32,
+    "int64": _int64,
+    "bool": _bool,
+    "number": _number,
+    "quantity": _quantity,
+    "intOrString": _int_or_string,
+    "time": _time,
+    "bytes": _bytes,
+    "any": _any,
+}

@@ -1,0 +1,151 @@
+"""Does a JSON-like value have the shape that a schema says? All misfits at once, each with its exact place.
+
+The schema is compact: object types by name, and a type expression for each field. A type expression is `string`,
+`int32`, `int64`, `bool`, `number`, `quantity`, `intOrString`, `time`, `bytes`, `any`, `object`, the name of an object
+type, `[]T` for a list or `{}T` for a map from strings. This module knows nothing of Kubernetes or files; whoever has
+a schema hands it in.
+
+An unset field may be written as null, as Kubernetes has it; an item of a list or map may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from pumice.model.findings import Finding, Path
+from pumice.model.nearest import nearest
+from pumice.model.scalars import kind_of, plain_text, scalar_misfit
+
+# A longer text would bury the hint that shows it.
+_LONGEST_EXAMPLE: Final = 40
+
+
+class ObjectType(msgspec.Struct, frozen=True):
+    """The fields of an object with the type of each, and which of them cannot be left out."""
+
+    fields: dict[str, str]
+    required: tuple[str, ...] = ()
+
+
+Schema: TypeAlias = Mapping[str, ObjectType]
+
+
+class _Level(NamedTuple):
+    """An object on the way down to the value at hand; a misplaced field may belong to one of them."""
+
+    type_: ObjectType
+    value: Mapping[object, object]
+    at: Path
+    above: _Level | None
+
+
+def misfits(value: object, type_: str, schema: Schema, at: Path) -> Iterator[Finding]:
+    yield from _Checker(schema).check(value, type_, at, None)
+
+
+class _Checker:
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def check(self, value: object, type_: str, at: Path, above: _Level | None) -> Iterator[Finding]:
+        if type_.startswith("[]"):
+            yield from self._list(value, type_[2:], at, above)
+        elif type_.startswith("{}"):
+            yield from self._map(value, type_[2:], at, above)
+        elif type_ in self._schema:
+            yield from self._object(value, self._schema[type_], at, above)
+        elif type_ == "object":
+            yield from self._map(value, "any", at, above)
+        elif misfit := scalar_misfit(value, type_):
+            yield _misfit(value, misfit.accepted, at, misfit.hint)
+
+    def _list(self, value: object, item_type: str, at: Path, above: _Level | None) -> Iterator[Finding]:
+        if not isinstance(value, list):
+            yield _misfit(value, "a list", at, _as_list_item(value))
+            return
+        for index, item in enumerate(value):
+            yield from self.check(item, item_type, at / index, above)
+
+    def _map(self, value: object, item_type: str, at: Path, above: _Level | None) -> Iterator[Finding]:
+        if not isinstance(value, Mapping):
+            yield _misfit(value, "a mapping", at, _as_pairs(value))
+            return
+        for key, item in value.items():
+            if isinstance(key, str):
+                yield from self.check(item, item_type, at / key, above)
+            else:
+                yield _unquoted_key(key, at)
+
+    def _object(self, value: object, type_: ObjectType, at: Path, above: _Level | None) -> Iterator[Finding]:
+        if not isinstance(value, Mapping):
+            yield _misfit(value, "a mapping", at, "")
+            return
+        level = _Level(type_, value, at, above)
+        for key, item in value.items():
+            if not isinstance(key, str):
+                yield _unquoted_key(key, at)
+            elif key not in type_.fields:
+                yield Finding(at / key, "unknown field", hint=self._unknown_hint(key, level))
+            elif item is not None:
+                yield from self.check(item, type_.fields[key], at / key, level)
+        for name in type_.required:
+            if value.get(name) is None:
+                yield Finding(at / name, "is required")
+
+    def _unknown_hint(self, key: str, level: _Level) -> str:
+        match = nearest(key, level.type_.fields)
+        if match and match.casefold() == key.casefold():
+            return f"did you mean {match}?"
+        place = _above_that_lacks(key, level.above) or self._below_that_knows(key, level)
+        if place:
+            return f"it belongs to {place}"
+        return f"did you mean {match}?" if match else ""
+
+    def _below_that_knows(self, key: str, level: _Level) -> str:
+        """The one field whose objects have such a field; the one that cannot be left out goes before the others."""
+        knowing = [name for name, type_ in level.type_.fields.items() if self._knows(type_, key)]
+        certain = [name for name in knowing if name in level.type_.required] or knowing
+        if len(certain) != 1:
+            return ""
+        return f"{level.at / certain[0]}{'[]' if level.type_.fields[certain[0]].startswith('[]') else ''}"
+
+    def _knows(self, type_: str, key: str) -> bool:
+        object_type = self._schema.get(type_.removeprefix("[]"))
+        return object_type is not None and key in object_type.fields
+
+
+def _above_that_lacks(key: str, level: _Level | None) -> str:
+    """The nearest object around that has such a field, not yet set: the line is indented too deep."""
+    while level is not None:
+        if key in level.type_.fields and key not in level.value:
+            return str(level.at) or "the top level"
+        level = level.above
+    return ""
+
+
+def _as_list_item(value: object) -> str:
+    if isinstance(value, Mapping) and value:
+        return f"write it as a list item: - {plain_text(next(iter(value)))}: ..."
+    if isinstance(value, str) and len(value) <= _LONGEST_EXAMPLE:
+        return f"write it as a list item: - {value}"
+    return ""
+
+
+def _as_pairs(value: object) -> str:
+    return "write key: value lines without a leading -" if isinstance(value, list) else ""
+
+
+def _unquoted_key(key: object, at: Path) -> Finding:
+    text = plain_text(key)
+    return Finding(at / text, f"the key must be a string, found {kind_of(key)}", hint=f'quote it: "{text}"')
+
+
+def _misfit(value: object, accepted: str, at: Path, hint: str) -> Finding:
+    message = f"must be {accepted}, found {kind_of(value)}"
+    # A mapping or list in full would bury the message; null says all by its kind.
+    if value is None or isinstance(value, (Mapping, list)):
+        return Finding(at, message, hint=hint)
+    return Finding(at, message, value, hint)

@@ -1,0 +1,108 @@
+"""The spelling rules that Kubernetes has for names, keys and values.
+
+Each function returns what is wrong with a text as the message of a finding, or an empty string: `if fault :=
+dns_label_fault(name): yield Finding(path, fault, name)`. An empty text is at fault everywhere but in a label's value;
+callers that want another message for something missing ask for emptiness first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LONGEST_LABEL: Final = 63
+LONGEST_SUBDOMAIN: Final = 253
+LONGEST_PORT_NAME: Final = 15
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_UNDERSCORED_LABEL = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED_SUBDOMAIN = re.compile(rf"{_UNDERSCORED_LABEL}(\.{_UNDERSCORED_LABEL})*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_ENV_NAME = re.compile(r"[ -<>-~]+")
+_CONFIG_KEY = re.compile(r"[-._A-Za-z0-9]+")
+_PORT_CHARACTERS = re.compile(r"[-a-z0-9]+")
+_HTTP_HEADER = re.compile(r"[-A-Za-z0-9]+")
+
+_LABEL_RULE: Final = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
+_SUBDOMAIN_RULE: Final = (
+    "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
+)
+_NAME_RULE: Final = "must be letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
+
+_PORT_RULE: Final = (
+    "must be lower-case letters, digits or '-', with at least one letter and no '-' at either end or twice in a row"
+)
+
+
+def too_long(text: str, longest: int) -> str:
+    return f"must be at most {longest} characters, this has {len(text)}" if len(text) > longest else ""
+
+
+def _spelled(text: str, pattern: re.Pattern[str], longest: int, rule: str) -> str:
+    return too_long(text, longest) or ("" if pattern.fullmatch(text) else rule)
+
+
+def dns_label_fault(text: str) -> str:
+    """Names of containers, volumes, Services made by plugins, hostnames: RFC 1123 labels."""
+    return _spelled(text, _LABEL, LONGEST_LABEL, _LABEL_RULE)
+
+
+def dns1035_label_fault(text: str) -> str:
+    """Names of Services on older clusters: as above, but a digit may not come first."""
+    rule = "must be lower-case letters, digits or '-', begin with a letter and end with a letter or digit"
+    return _spelled(text, _LABEL_1035, LONGEST_LABEL, rule)
+
+
+def dns_subdomain_fault(text: str) -> str:
+    """Names of most objects: labels with dots between them."""
+    return _spelled(text, _SUBDOMAIN, LONGEST_SUBDOMAIN, _SUBDOMAIN_RULE)
+
+
+def dns_search_fault(text: str) -> str:
+    """A search domain of a pod's resolver: parts may begin with '_', and one dot may end it or be all of it."""
+    rule = "must be lower-case letters, digits, '-', '_' or '.', and every part must end with a letter or digit"
+    return "" if text == "." else _spelled(text.removesuffix("."), _UNDERSCORED_SUBDOMAIN, LONGEST_SUBDOMAIN, rule)
+
+
+def qualified_name_fault(text: str) -> str:
+    """Keys of labels and annotations, names of resources and conditions: `name` or `example.com/name`."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        return "must be a name, or a DNS prefix and a name with one '/' between them"
+    if slash and (fault := dns_subdomain_fault(prefix)):
+        return f"the part before '/' {fault}"
+    fault = _spelled(name, _NAME, LONGEST_LABEL, _NAME_RULE)
+    return f"the part after '/' {fault}" if slash and fault else fault
+
+
+def label_value_fault(text: str) -> str:
+    return _spelled(text, _NAME, LONGEST_LABEL, _NAME_RULE) if text else ""
+
+
+def env_name_fault(text: str) -> str:
+    """Since Kubernetes 1.34 any printable ASCII character but '=' may stand in the name of a variable."""
+    return "" if _ENV_NAME.fullmatch(text) else "must be printable ASCII characters without '='"
+
+
+def config_key_fault(text: str) -> str:
+    """Keys in the data of a ConfigMap or Secret; they become file names."""
+    if text in {".", ".."}:
+        return "must not be '.' or '..'"
+    rule = "must be letters, digits, '-', '_' or '.'"
+    return _spelled(text, _CONFIG_KEY, LONGEST_SUBDOMAIN, rule) or (
+        "must not begin with '..'" if text.startswith("..") else ""
+    )
+
+
+def port_name_fault(text: str) -> str:
+    """Names of ports follow IANA's rule for services."""
+    if fault := _spelled(text, _PORT_CHARACTERS, LONGEST_PORT_NAME, _PORT_RULE):
+        return fault
+    well = any(c.isalpha() for c in text) and "--" not in text and text[0] != "-" and text[-1] != "-"
+    return "" if well else _PORT_RULE
+
+
+def http_header_fault(text: str) -> str:
+    return "" if _HTTP_HEADER.fullmatch(text) else "must be letters, digits or '-'"
