@@ -162,8 +162,6 @@ def _install(root: Path, uv: str | None, level: str) -> None:
     if uv:
         # Without bytecode each start of a program would compile all that it imports, for good where .venv is read-only.
         install = [uv, "pip", "install", "--python", ".venv/bin/python", "--compile-bytecode"]
-        if not _cache_is_writable():
-            install.append("--no-cache")
     else:
         install = [*_pip(root), "install"]
     _say(f"installing {_count(root / requirements)} packages")
@@ -182,6 +180,8 @@ def _call(command: Sequence[str], root: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        # An installer that outlives us keeps the lock, so that no other make builds what it is still writing.
+        close_fds=False,
         check=False,
     )
     if done.returncode:
@@ -204,6 +204,7 @@ def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
         "UV_NATIVE_TLS": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
+        **({} if _cache_is_writable(inherited) else {"UV_NO_CACHE": "1"}),
         **kept,
     }
 
@@ -225,12 +226,10 @@ def _pip(root: Path) -> list[str]:
     return [str(root / ".venv" / "bin" / "python"), "-I", "-m", "pip", "--quiet"]
 
 
-def _cache_is_writable() -> bool:
+def _cache_is_writable(inherited: Mapping[str, str]) -> bool:
     """Whether uv can keep its cache: an account without a home directory of its own is no reason to fail."""
-    place = Path(
-        os.environ.get("UV_CACHE_DIR")
-        or Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/nonexistent") / ".cache") / "uv",
-    )
+    caches = inherited.get("XDG_CACHE_HOME") or Path(inherited.get("HOME") or "/nonexistent", ".cache")
+    place = Path(inherited.get("UV_CACHE_DIR") or Path(caches, "uv"))
     try:
         place.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
@@ -241,8 +240,9 @@ def _cache_is_writable() -> bool:
 
 @contextlib.contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Hold the lock that keeps two makes from building one environment; it goes with the process, however that ends."""
+    """Hold the lock that keeps two makes from building one environment; the kernel frees it, however we end."""
     with lock.open("w") as file:
+        os.set_inheritable(file.fileno(), True)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

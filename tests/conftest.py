@@ -1,0 +1,33 @@
+"""What every test can count on: no timing luck, and outside programs that are there or loudly missing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from scripts import programs
+
+IN_CI = os.environ.get("CI") == "true"
+
+# A loaded machine must not fail a property, so no example has a deadline. CI draws the same examples every time: a new
+# counterexample is for whoever works on the code, not for whoever pushed last.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
+settings.load_profile("ci" if IN_CI else "default")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        for name in marker.args:
+            _need(programs.named(name))
+
+
+def _need(program: programs.Program) -> None:
+    if program.found:
+        return
+    missing = f"{program.name} is missing: {program.how_to_get}"
+    if IN_CI:
+        pytest.fail(missing, pytrace=False)
+    pytest.skip(missing)

@@ -1,0 +1,125 @@
+"""No file speaks of one machine or one package index; modules keep their size and say what they are for."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.meta.tree import ROOT, SOURCE, repository_files, shown, source_modules
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
+
+# Functions that are one table, which reads best in one piece. Each as "path:name".
+TABLES: frozenset[str] = frozenset()
+
+
+def _own_places() -> list[str]:
+    """What would give this machine away: where the checkout lies, and where its installers are told to look."""
+    settings = (f"{tool}_{what}" for tool in ("PIP", "UV") for what in ("INDEX_URL", "DEFAULT_INDEX", "FIND_LINKS"))
+    return [f"{ROOT}/", *filter(None, map(os.environ.get, settings))]
+
+
+# Examples speak of /home and of /root/.ssh in pods, which is theirs to say; a developer's machine has other paths.
+FORBIDDEN = {
+    "package index": re.compile(
+        r"files\.pythonhosted\.org|pypi\.org/simple|registry\.npmjs\.org|artifactory|/simple/?[\"'\s]"
+        r"|index-url[ =]+\S*//|--find-links[ =]"
+    ),
+    "machine": re.compile(r"(?<!\w)/work/|\.pyenv\b|/Users/\w|/home/\w+/(?:\.cache|\.local|src|git)\b"),
+    "machine that this test runs on": re.compile("|".join(map(re.escape, _own_places()))),
+}
+
+
+@pytest.mark.parametrize("kind", FORBIDDEN)
+def test_no_file_names_one_machine_or_one_package_index(kind: str) -> None:
+    hits = [
+        f"{shown(file)}:{number}: {line.strip()}"
+        for file in repository_files()
+        if file != Path(__file__)
+        for number, line in enumerate(file.read_bytes().decode(errors="replace").splitlines(), start=1)
+        if FORBIDDEN[kind].search(line + "\n")
+    ]
+    assert hits == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        pytest.param("package index", "--index-url https://example.org/", id="index option"),
+        pytest.param("package index", "https://files.pythonhosted.org/packages/x", id="file host"),
+        pytest.param("package index", 'url = "https://mirror.example/simple"', id="simple index"),
+        pytest.param("package index", "--find-links /somewhere", id="find-links"),
+        pytest.param("machine", "cd /work/main", id="working copy"),
+        pytest.param("machine", "/root/.pyenv/shims/python", id="version manager"),
+        pytest.param("machine", "/home/someone/.cache/uv", id="cache"),
+    ],
+)
+def test_the_patterns_find_what_they_are_for(kind: str, line: str) -> None:
+    assert FORBIDDEN[kind].search(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["/root/.ssh/id_rsa", "/home/mpiuser/.ssh", "/workspace/work/train.py", "a simple job"]
+)
+def test_the_patterns_leave_paths_in_pods_alone(line: str) -> None:
+    assert not any(pattern.search(line) for pattern in FORBIDDEN.values())
+
+
+def test_no_lock_file_that_would_carry_addresses() -> None:
+    assert [shown(file) for file in repository_files() if file.name in {"uv.lock", "package-lock.json"}] == []
+
+
+def test_every_requirement_is_pinned_with_hashes() -> None:
+    for file in (ROOT / "requirements").glob("*.txt"):
+        for requirement in re.split(r"\n(?=[A-Za-z0-9])", file.read_text())[1:]:
+            assert re.match(r"\S+==\S+", requirement), f"{file.name}: {requirement[:60]}"
+            assert "--hash=sha256:" in requirement, f"{file.name}: {requirement[:60]}"
+
+
+def test_what_runs_is_pinned_as_what_is_tested() -> None:
+    assert set(_pins("run")) <= set(_pins("test"))
+
+
+def _pins(name: str) -> list[str]:
+    return re.findall(r"^\S+==\S+", (ROOT / "requirements" / f"{name}.txt").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", source_modules(), ids=shown)
+def test_a_module_is_short_and_says_why_it_exists(module: Path) -> None:
+    text = module.read_text()
+    tree = ast.parse(text)
+    docstring = ast.get_docstring(tree)
+    assert docstring, f"{shown(module)} has no docstring"
+    assert len(docstring.splitlines()) <= 15, f"the docstring of {shown(module)} is longer than 15 lines"
+    assert len(text.splitlines()) <= LONGEST_FILE
+    assert _long_functions(module, tree) == []
+
+
+def _long_functions(module: Path, tree: ast.Module) -> list[str]:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = {f"{shown(module)}:{node.name}": (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+    return [
+        f"{name}: {lines} lines" for name, lines in lengths.items() if lines > LONGEST_FUNCTION and name not in TABLES
+    ]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        module
+        for package in PURE_PACKAGES
+        for module in sorted((SOURCE / package).rglob("*.py"))
+        if module.name != "__init__.py"
+    ],
+    ids=shown,
+)
+def test_a_pure_module_has_a_test_named_after_it(module: Path) -> None:
+    place = module.relative_to(SOURCE)
+    test = ROOT / "tests" / place.with_name(f"test_{place.name}")
+    assert test.is_file(), f"{shown(module)} wants {shown(test)}"
