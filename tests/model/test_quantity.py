@@ -172,9 +172,21 @@ def test_numbers_are_read_too(number: float, canonical: str) -> None:
     assert str(Quantity.parse(number)) == canonical
 
 
-@pytest.mark.parametrize("value", [None, True, False, [], {}, float("inf"), float("nan"), b"1"], ids=repr)
-def test_other_values_are_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="must be a quantity such as"):
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (True, "a boolean"),
+        ([1], "a list"),
+        ({}, "a mapping"),
+        (b"1", "a bytes"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+    ],
+    ids=repr,
+)
+def test_other_values_are_refused(value: object, shown: str) -> None:
+    with pytest.raises(ValueError, match=f"^{shown}: must be a quantity such as"):
         Quantity.parse(value)
 
 

@@ -17,6 +17,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from pumice.model.scalars import kind_of
+
 _NANO: Final = 10**9
 _MAX_BINARY: Final = (2**63 - 1) * _NANO
 _MAX_DIGITS: Final = 500
@@ -60,7 +62,7 @@ class Quantity:
             return _from_int(found)
         if isinstance(found, float):
             return _from_float(found)
-        raise _error(found, _ACCEPTED)
+        raise ValueError(f"{kind_of(found)}: {_ACCEPTED}")
 
     def __add__(self, other: Quantity) -> Quantity:
         return Quantity(self.nanos + other.nanos, self._format_with(other))
@@ -198,16 +200,13 @@ def _from_float(found: float) -> Quantity:
     # The shortest text that reads back as the same float is what the author wrote; its exact binary value is not.
     exact = Decimal(repr(found))
     if not exact.is_finite():
-        raise _error(found, _ACCEPTED)
+        raise ValueError(f"{found}: {_ACCEPTED}")
     return _parse(f"{exact:f}")
 
 
-def _error(found: object, problem: str) -> ValueError:
-    return ValueError(f"{_shown(found)}: {problem}")
+def _error(text: str, problem: str) -> ValueError:
+    return ValueError(f"{_shown(text)}: {problem}")
 
 
-def _shown(found: object) -> str:
-    """The value as the message shows it: quoted if it is text, and never a whole megabyte."""
-    if isinstance(found, str) and len(found) > _SHOWN:
-        return f"{found[:_SHOWN]!r}..."
-    return repr(found)
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."

@@ -1,0 +1,153 @@
+"""Durations as Go writes them (`1h30m`, `300ms`), exact to the nanosecond, which the policies of a job use.
+
+Reading and printing agree with Go's time package to the last nanosecond, also where Go is not exact itself: the
+decimals of a number are worked out in floating point there, so they are here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from pumice.model.scalars import kind_of
+
+_MICROSECOND: Final = 1000
+_MILLISECOND: Final = 1000 * _MICROSECOND
+_SECOND: Final = 1000 * _MILLISECOND
+_MINUTE: Final = 60 * _SECOND
+# Both characters that look like a micro sign count: the sign itself and the Greek letter.
+_UNITS: Final = {
+    "ns": 1,
+    "us": _MICROSECOND,
+    "\N{MICRO SIGN}s": _MICROSECOND,
+    "\N{GREEK SMALL LETTER MU}s": _MICROSECOND,
+    "ms": _MILLISECOND,
+    "s": _SECOND,
+    "m": _MINUTE,
+    "h": 60 * _MINUTE,
+}
+_PART: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([^0-9.]*+)", re.ASCII)
+_LIMIT: Final = 2**63
+_LIMIT_DIGITS: Final = 19
+# So many zeros after the point leave nothing of any unit, whatever follows them.
+_MOST_DECIMALS: Final = 400
+_CACHEABLE: Final = 40
+_SHOWN: Final = 40
+
+_ACCEPTED: Final = "must be a duration such as 10s, 5m or 1h30m"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    nanoseconds: int = 0
+
+    @staticmethod
+    def parse(found: object) -> Duration:
+        """Read a text; what is not a duration raises ValueError with a message for its author."""
+        if not isinstance(found, str):
+            raise ValueError(f"{kind_of(found)}: {_ACCEPTED}")  # noqa: TRY004  # wrong input, not a wrong call
+        return _parse_short(found) if len(found) <= _CACHEABLE else _parse(found)
+
+    @property
+    def seconds(self) -> float:
+        return self.nanoseconds / _SECOND
+
+    @property
+    def timedelta(self) -> dt.timedelta:
+        """The duration in whole microseconds, rounded up, so that nothing is due before its time."""
+        return dt.timedelta(microseconds=-(-self.nanoseconds // _MICROSECOND))
+
+    def __str__(self) -> str:
+        size = abs(self.nanoseconds)
+        sign = "-" if self.nanoseconds < 0 else ""
+        return sign + (_clock_text(size) if size >= _SECOND else _small_text(size))
+
+
+def _clock_text(nanoseconds: int) -> str:
+    minutes, rest = divmod(nanoseconds, _MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(rest, _SECOND)}s"
+    if minutes or hours:
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text
+
+
+def _small_text(nanoseconds: int) -> str:
+    if nanoseconds == 0:
+        return "0s"
+    for unit in ("ns", "\N{MICRO SIGN}s"):
+        if nanoseconds < 1000 * _UNITS[unit]:
+            return _decimal(nanoseconds, _UNITS[unit]) + unit
+    return f"{_decimal(nanoseconds, _MILLISECOND)}ms"
+
+
+def _decimal(nanoseconds: int, unit: int) -> str:
+    whole, rest = divmod(nanoseconds, unit)
+    if not rest:
+        return str(whole)
+    return f"{whole}.{str(unit + rest)[1:].rstrip('0')}"
+
+
+def _parse(text: str) -> Duration:
+    negative = text.startswith("-")
+    start = 1 if text.startswith(("-", "+")) else 0
+    if text[start:] == "0":
+        return Duration()
+    if start == len(text):
+        raise _error(text, _ACCEPTED)
+    # The most negative duration is one nanosecond longer than the most positive one.
+    longest = _LIMIT if negative else _LIMIT - 1
+    total = 0
+    while start < len(text):
+        part = _PART.match(text, start)
+        if part is None:
+            raise _error(text, _ACCEPTED)
+        total += _read_part(text, part)
+        if total > longest:
+            raise _too_long(text)
+        start = part.end()
+    return Duration(-total if negative else total)
+
+
+_parse_short = lru_cache(maxsize=1024)(_parse)
+
+
+def _read_part(text: str, part: re.Match[str]) -> int:
+    """The nanoseconds of one number with its unit."""
+    whole, decimals, name = part.groups(default="")
+    if not name:
+        raise _error(text, f"missing unit, {_ACCEPTED}")
+    unit = _UNITS.get(name)
+    if unit is None:
+        raise _error(text, f"unknown unit {_shown(name)}, the units are h m s ms us ns")
+    digits = whole.lstrip("0")
+    if len(digits) > _LIMIT_DIGITS:
+        raise _too_long(text)
+    return int(digits or 0) * unit + _fraction(decimals, unit)
+
+
+def _fraction(decimals: str, unit: int) -> int:
+    """The nanoseconds of what stands after the point, in Go's order of operations, on which the rounding depends."""
+    numerator, scale = 0, 1.0
+    for digit in decimals[:_MOST_DECIMALS]:
+        following = numerator * 10 + int(digit)
+        if numerator > (_LIMIT - 1) // 10 or following > _LIMIT:
+            break
+        numerator = following
+        scale *= 10
+    return int(float(numerator) * (float(unit) / scale))
+
+
+def _error(text: str, problem: str) -> ValueError:
+    return ValueError(f"{_shown(text)}: {problem}")
+
+
+def _too_long(text: str) -> ValueError:
+    return _error(text, f"too long, must be at most {Duration(_LIMIT - 1)}")
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
