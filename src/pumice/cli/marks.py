@@ -1,0 +1,40 @@
+"""Where in the file each value stands: a tree beside the values, so that the values stay plain dicts and lists.
+
+Aliases share the tree of what they repeat, as they share the value itself; a bomb of aliases costs nothing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pumice.model.findings import Path
+
+# For a mapping entry the mark is that of its key, for a list item that of the item itself.
+Mark = tuple[int, int, "Marks"]
+Marks = dict[str, Mark] | list[Mark] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkTree:
+    line: int
+    column: int
+    children: Marks
+
+    def position(self, path: Path) -> tuple[int, int]:
+        """Line and column (from 1) of a path, or of its nearest ancestor that exists."""
+        line, column, children = self.line, self.column, self.children
+        for step in path:
+            found = _step(children, step)
+            if found is None:
+                break
+            line, column, children = found
+        return line, column
+
+
+def _step(children: Marks, step: str | int) -> Mark | None:
+    if isinstance(children, dict) and isinstance(step, str):
+        return children.get(step)
+    if isinstance(children, list) and isinstance(step, int) and 0 <= step < len(children):
+        mark: Mark = children[step]
+        return mark
+    return None

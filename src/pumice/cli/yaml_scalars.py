@@ -1,0 +1,111 @@
+"""What an unquoted scalar means: number, boolean, null or text, exactly as kubectl's reader decides it.
+
+PyYAML follows YAML 1.1 to the letter and differs from kubectl in places that matter in a Job file: it reads `1:30` as
+90, `2024-01-01` as a date and `1e3` as text. A Job must mean the same here and on a cluster, so the rules of kubectl's
+reader are kept: its words for booleans, octal `0644` and `0o644`, `08` as 8, underscores in numbers, no base 60, dates
+as text, and whole numbers without a fraction, because every value passes through JSON on its way to the API server.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Final
+
+Scalar = str | int | float | bool | None
+
+_WORDS: Final[dict[str, Scalar]] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_NUMBER_STARTS: Final = frozenset("0123456789+-.")
+_INTEGER: Final = re.compile(
+    r"(?P<sign>[-+]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<bin>[01]+)|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))\Z"
+)
+_BASES: Final = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
+# The sign may also stand between the prefix and the digits: a quirk of kubectl's reader.
+_ODD_BINARY: Final = re.compile(r"0b(?P<digits>[-+][01]+)\Z")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+# Where a number starts with its point, underscores count only between two digits.
+_POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?\Z")
+# Longer runs of digits are outside the range of integers anyway, and int() takes quadratic time for decimal ones.
+_LONGEST_NUMBER: Final = 400
+_SMALLEST_INT: Final = -(2**63)
+_LARGEST_INT: Final = 2**64 - 1
+_JSON_EXPONENT_FROM: Final = 1e21
+
+
+def resolve(text: str) -> Scalar:
+    """The value of a plain scalar; NaN and infinities come out as floats, for the caller to refuse."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMBER_STARTS:
+        return text
+    number = _number(text)
+    return text if number is None else number
+
+
+def _number(text: str) -> int | float | None:
+    if text[0] == ".":
+        return _float(text.replace("_", "")) if _POINT_FLOAT.match(text) else None
+    plain = text.replace("_", "")
+    integer = _integer(plain)
+    if integer is not None:
+        return integer
+    if _FLOAT.match(plain):
+        return _float(plain)
+    if odd := _ODD_BINARY.match(plain):
+        return _in_range(int(odd["digits"], 2))
+    return None
+
+
+def _integer(plain: str) -> int | None:
+    match = _INTEGER.match(plain) if len(plain) <= _LONGEST_NUMBER else None
+    if match is None:
+        return None
+    kind = match.lastgroup or "dec"
+    number = int(match[kind], _BASES[kind])
+    # Numbers above the signed range are read as unsigned ones, which carry no sign.
+    if match["sign"] and number > 2**63 - 1 and not (match["sign"] == "-" and -number == _SMALLEST_INT):
+        return None
+    return _in_range(-number if match["sign"] == "-" else number)
+
+
+def _in_range(number: int) -> int | None:
+    return number if _SMALLEST_INT <= number <= _LARGEST_INT else None
+
+
+def _float(plain: str) -> int | float | None:
+    number = float(plain)
+    if math.isinf(number):
+        return None
+    return as_json_number(number)
+
+
+def as_json_number(number: float) -> int | float:
+    """JSON writes a whole number below 1e21 without a fraction, so whoever reads it back sees an integer."""
+    if abs(number) < _JSON_EXPONENT_FROM and number == math.floor(number):
+        # By its shortest decimal form, as JSON would print it, not by its exact binary value.
+        return int(Decimal(repr(number)))
+    return number
+
+
+def resolve_tagged(kind: str, text: str) -> Scalar:
+    """The value of a scalar with one of the tags !!str, !!int, !!float, !!bool, !!null; ValueError if it is none."""
+    if kind == "str":
+        return text
+    value = resolve(text)
+    fits: dict[str, bool] = {
+        "null": value is None,
+        "bool": isinstance(value, bool),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    }
+    if not fits[kind]:
+        raise ValueError(text)
+    return value
