@@ -72,6 +72,9 @@ class Record:
 
     @classmethod
     def read(cls, venv: Path) -> Record | None:
+        """The record of an environment that is whole; None if there is no such thing."""
+        if not os.access(venv / "bin" / "python", os.X_OK):
+            return None
         try:
             fields = json.loads(_record_file(venv).read_text())
             return cls(fields["environment"], fields["project"], LEVELS[LEVELS.index(fields["level"])])
@@ -115,7 +118,7 @@ def ensure(root: Path, python: Python, level: str) -> None:
 
 def _is_ready(venv: Path, goal: Record) -> bool:
     record = Record.read(venv)
-    return record is not None and record.covers(goal) and os.access(venv / "bin" / "python", os.X_OK)
+    return record is not None and record.covers(goal)
 
 
 def _build(root: Path, python: Python, goal: Record) -> None:
