@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from pumice.plugins.registry import BUILTINS
 from tests.meta.tree import ROOT, SOURCE, repository_files, shown, source_modules
 
 LONGEST_FILE = 400
@@ -88,6 +90,12 @@ def test_what_runs_is_pinned_as_what_is_tested() -> None:
 
 def _pins(name: str) -> list[str]:
     return re.findall(r"^\S+==\S+", (ROOT / "requirements" / f"{name}.txt").read_text(), re.MULTILINE)
+
+
+def test_the_linter_keeps_every_plugin_apart() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [apart] = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
+    assert apart == sorted(plugin.__module__ for plugin in BUILTINS)
 
 
 @pytest.mark.parametrize("module", source_modules(), ids=shown)
