@@ -331,6 +331,31 @@ def test_a_missing_program_fails_only_ci(monkeypatch: pytest.MonkeyPatch, ci: st
     assert check.outside_programs() is passes
 
 
+@pytest.mark.parametrize(
+    ("ci", "code", "said"),
+    [
+        pytest.param("", 0, "1 skipped", id="skipped, with its reason"),
+        pytest.param("true", 1, "1 error", id="failed in CI"),
+    ],
+)
+def test_a_test_whose_program_is_missing(tmp_path: Path, ci: str, code: int, said: str) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n@pytest.mark.needs('busybox')\ndef test_it():\n    raise AssertionError\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-rsf"]
+    done = subprocess.run(
+        [*command, f"--rootdir={tmp_path}", "--config-file=pyproject.toml", str(tmp_path)],
+        cwd=ROOT,
+        env={"PATH": "", "CI": ci, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stdout
+    assert "busybox is missing: apt-get install busybox" in done.stdout
+
+
 def test_help_names_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = next(line for line in makefile.splitlines() if line.startswith(".PHONY:")).split()[1:]
