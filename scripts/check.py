@@ -46,7 +46,7 @@ def tests() -> list[Check]:
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     return [
         Check("outside programs", outside_programs),
-        command("pytest", "pytest", "-q", "-rs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
+        command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
     ]
 
