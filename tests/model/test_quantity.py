@@ -80,6 +80,7 @@ FACTS: list[tuple[str, str, Format, int, int]] = [
     ("1.1Ki", "1126400m", BINARY, 1127, 1_126_400),
     ("0.0005Ki", "512m", SI, 1, 512),
     ("0.0000000001Ki", "103n", SI, 1, 1),
+    ("0.0000000000001Ki", "1n", SI, 1, 1),
     ("-0.0005Ki", "-512m", SI, -1, -512),
     # Binary values stop at the largest 64-bit number; decimal ones do not.
     ("7Ei", "7Ei", BINARY, 7 * 2**60, 7 * 2**60 * 1000),
@@ -264,6 +265,7 @@ ARITHMETIC: list[tuple[str, str, str, str, Format]] = [
     ("1", "-", "1500m", "-500m", SI),
     ("2Gi", "-", "1Gi", "1Gi", BINARY),
     ("1Gi", "-", "1Gi", "0", BINARY),
+    ("1Ki", "-", "24", "1k", BINARY),
     ("0", "-", "1Gi", "-1Gi", BINARY),
 ]
 

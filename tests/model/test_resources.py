@@ -57,6 +57,11 @@ def requested(**amounts: str) -> dict[str, str]:
             requested(memory="2073741824"),
             id="the first container gives the style",
         ),
+        pytest.param(
+            {"containers": [container({"memory": "1Gi"})], "initContainers": [container({"memory": 2**30})]},
+            requested(memory="1Gi"),
+            id="an equal init container does not change the style",
+        ),
         pytest.param({"containers": [container({"cpu": 0})]}, requested(cpu="0"), id="zero is still a request"),
     ],
 )

@@ -29,7 +29,7 @@ _UNITS: Final = {
     "m": _MINUTE,
     "h": 60 * _MINUTE,
 }
-_PART: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([^0-9.]*+)", re.ASCII)
+_PART: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([^0-9.]*+)")
 _LIMIT: Final = 2**63
 _LIMIT_DIGITS: Final = 19
 # So many zeros after the point leave nothing of any unit, whatever follows them.
@@ -134,7 +134,7 @@ def _fraction(decimals: str, unit: int) -> int:
     numerator, scale = 0, 1.0
     for digit in decimals[:_MOST_DECIMALS]:
         following = numerator * 10 + int(digit)
-        if numerator > (_LIMIT - 1) // 10 or following > _LIMIT:
+        if following > _LIMIT:
             break
         numerator = following
         scale *= 10

@@ -28,8 +28,8 @@ _MAX_DECIMALS: Final = 70
 _CACHEABLE: Final = 40
 _SHOWN: Final = 40
 
-_SHAPE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?(.*)", re.ASCII | re.DOTALL)
-_EXPONENT: Final = re.compile(r"[eE]([+-]?)0*+([0-9]{0,18})", re.ASCII)
+_SHAPE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?(.*)")
+_EXPONENT: Final = re.compile(r"[eE]([+-]?)0*+([0-9]{0,18})")
 _DECIMAL_UNITS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_UNITS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {exponent: unit for unit, exponent in _DECIMAL_UNITS.items()}
