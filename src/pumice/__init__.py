@@ -1,0 +1,1 @@
+"""Pumice: Volcano Jobs, light enough to run anywhere."""

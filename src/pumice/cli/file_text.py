@@ -20,6 +20,9 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 
 _LINE_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _NOT_ALLOWED: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# libyaml compares each of these lines with all before it; no file needs more than a few, as no tags of one's own count.
+_TAG_DIRECTIVE: Final = re.compile("(?:\\A|[\r\n\x85\u2028\u2029])(?=%TAG)")
+_MAX_TAG_DIRECTIVES: Final = 100
 # The longer marks come first: that of UTF-32 begins with that of UTF-16.
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8", "UTF-8"),
@@ -42,7 +45,7 @@ def read_text(file: str) -> str | Problem:
         return text
     if odd := _NOT_ALLOWED.search(text):
         return _forbidden_character(file, text, odd.start())
-    return text
+    return _too_many_tags(file, text) or text
 
 
 def line_and_column(text: str, index: int) -> tuple[int, int]:
@@ -112,3 +115,13 @@ def _forbidden_character(file: str, text: str, index: int) -> Problem:
     if code == 0:
         hint = "this is not a text file, or it was cut off or damaged"
     return Problem(file, *line_and_column(text, index), f"{name} is not allowed in YAML", hint)
+
+
+def _too_many_tags(file: str, text: str) -> Problem | None:
+    for count, found in enumerate(_TAG_DIRECTIVE.finditer(text)):
+        if count == _MAX_TAG_DIRECTIVES:
+            message = f"more than {_MAX_TAG_DIRECTIVES} %TAG lines"
+            return Problem(
+                file, *line_and_column(text, found.end()), message, "remove them: such tags are not accepted"
+            )
+    return None

@@ -195,7 +195,7 @@ class _Reader:
             return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
         if event.tag is not None and event.tag != "!":
             return self._tagged_value(event.tag, text)
-        if not event.implicit[0]:
+        if event.style or not event.implicit[0]:
             return text
         value = resolve(text)
         if isinstance(value, float) and not math.isfinite(value):

@@ -53,19 +53,20 @@ def resolve(text: str) -> Scalar:
 def _number(text: str) -> int | float | None:
     if text[0] == ".":
         return _float(text.replace("_", "")) if _POINT_FLOAT.match(text) else None
-    plain = text.replace("_", "")
-    integer = _integer(plain)
+    integer = _integer(text)
     if integer is not None:
         return integer
-    if _FLOAT.match(plain):
-        return _float(plain)
+    plain = text.replace("_", "")
+    return _float(plain) if _FLOAT.match(plain) else None
+
+
+def _integer(text: str) -> int | None:
+    if len(text) > _LONGEST_NUMBER:
+        return None
+    plain = text.replace("_", "")
     if odd := _ODD_BINARY.match(plain):
         return _in_range(int(odd["digits"], 2))
-    return None
-
-
-def _integer(plain: str) -> int | None:
-    match = _INTEGER.match(plain) if len(plain) <= _LONGEST_NUMBER else None
+    match = _INTEGER.match(plain)
     if match is None:
         return None
     kind = match.lastgroup or "dec"
@@ -103,7 +104,8 @@ def resolve_tagged(kind: str, text: str) -> Scalar:
     fits: dict[str, bool] = {
         "null": value is None,
         "bool": isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
+        # Not every value that is whole was written as an integer: 4.0 and 08 are floats to kubectl's reader.
+        "int": bool(text) and text[0] in _NUMBER_STARTS and _integer(text) is not None,
         "float": isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
     }
     if not fits[kind]:

@@ -1,7 +1,7 @@
 """What is wrong (or doubtful) about a document: severity, place, value found, message, hint.
 
-Everything that checks input yields findings; nothing that checks input raises or prints. The place is a path of keys and
-indexes, so that whoever read the file can turn it into a line.
+Everything that checks input yields findings; nothing that checks input raises or prints. The place is a path of keys
+and indexes, so that whoever read the file can turn it into a line.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What should be, given what is. Pure."""

@@ -1,0 +1,1 @@
+"""Where the pure core meets the machine: installed plugins, shipped data, fresh keys."""

@@ -1,0 +1,66 @@
+"""Numbers of a Job: the least each may be, and how they must relate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job, TaskSpec
+
+# The largest number of pods that a Kubernetes cluster is built for; beyond it a number is a slip of the finger.
+MOST_PODS: Final = 150_000
+
+
+def check_least(job: Job) -> Iterator[Finding]:
+    """Each number on its own."""
+    spec = job.spec
+    yield from _least(SPEC / "minAvailable", spec.min_available, 0)
+    yield from _least(SPEC / "maxRetry", spec.max_retry, 0)
+    yield from _least(SPEC / "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)
+    yield from _least(SPEC / "minSuccess", spec.min_success, 1)
+    yield from _least(SPEC / "activeDeadlineSeconds", spec.active_deadline_seconds, 1)
+    for position, task in enumerate(spec.tasks):
+        at = SPEC / "tasks" / position
+        yield from _least(at / "replicas", task.replicas, 0)
+        yield from _least(at / "minAvailable", task.min_available, 0)
+        yield from _least(at / "maxRetry", task.max_retry, 0)
+        yield from _least(at / "maxRestarts", task.max_restarts, 0)
+
+
+def check_relations(job: Job) -> Iterator[Finding]:
+    """Numbers against each other."""
+    spec, total = job.spec, job.total_replicas
+    for position, task in enumerate(spec.tasks):
+        yield from _check_task(task, SPEC / "tasks" / position)
+    if total > MOST_PODS:
+        yield Finding(SPEC / "tasks", f"{total} pods in all: a job may have at most {MOST_PODS}")
+    if spec.min_available > total:
+        yield Finding(
+            SPEC / "minAvailable",
+            f"is more than the {total} pods of the job, which could never start",
+            spec.min_available,
+            hint=f"at most the sum of all replicas, {total}",
+        )
+    if spec.min_success is not None and spec.min_success > total:
+        yield Finding(
+            SPEC / "minSuccess",
+            f"is more than the {total} pods of the job, which could never complete",
+            spec.min_success,
+            hint=f"at most the sum of all replicas, {total}",
+        )
+
+
+def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
+    if task.min_available is not None and task.min_available > task.replicas >= 0:
+        yield Finding(
+            at / "minAvailable",
+            f"is more than the {task.replicas} replicas of task {task.name}",
+            task.min_available,
+            hint=f"at most {task.replicas}",
+        )
+
+
+def _least(at: Path, value: int | None, least: int) -> Iterator[Finding]:
+    if value is not None and value < least:
+        yield Finding(at, f"must be {least} or more", value)

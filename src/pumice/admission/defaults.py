@@ -1,0 +1,102 @@
+"""What Volcano fills in when a Job is created, in its order, both as a new Job and as a patch of the raw object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pumice.model import naming
+from pumice.model.job import Job, Manifest, TaskSpec
+from pumice.plugins.registry import Registry
+
+QUEUE: Final = "default"
+SCHEDULER: Final = "volcano"
+MAX_RETRY: Final = 3
+HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
+
+Operation = dict[str, Any]
+
+
+def with_defaults(job: Job, registry: Registry, scheduler: str = SCHEDULER) -> Job:
+    spec = job.spec
+    tasks = [_task_with_defaults(task, position) for position, task in enumerate(spec.tasks)]
+    spec = msgspec.structs.replace(
+        spec,
+        queue=spec.queue or QUEUE,
+        scheduler_name=spec.scheduler_name or scheduler,
+        max_retry=spec.max_retry or MAX_RETRY,
+        tasks=tasks,
+        min_available=spec.min_available or sum(task.min_available or 0 for task in tasks),
+        plugins={name: list(args) for name, args in registry.with_required(spec.plugins).items()},
+    )
+    return msgspec.structs.replace(job, spec=spec)
+
+
+def patch(raw: Mapping[str, Any], before: Job, after: Job) -> list[Operation]:
+    """JSON patch operations that turn the raw object into the defaulted one and touch nothing else."""
+    operations = []
+    old, new = before.spec, after.spec
+    for field, was, is_ in (
+        ("queue", old.queue, new.queue),
+        ("schedulerName", old.scheduler_name, new.scheduler_name),
+        ("maxRetry", old.max_retry, new.max_retry),
+    ):
+        if was != is_:
+            operations.append(_add(f"/spec/{field}", is_))
+    for position, (task, filled) in enumerate(zip(old.tasks, new.tasks, strict=True)):
+        operations += _task_patch(position, task, filled)
+    if old.min_available != new.min_available:
+        operations.append(_add("/spec/minAvailable", new.min_available))
+    if (raw.get("spec") or {}).get("plugins") is not None:
+        missing = [name for name in new.plugins if name not in old.plugins]
+        operations += [_add(f"/spec/plugins/{_escaped(name)}", []) for name in missing]
+    return operations
+
+
+def _task_with_defaults(task: TaskSpec, position: int) -> TaskSpec:
+    return msgspec.structs.replace(
+        task,
+        name=task.name or naming.default_task(position),
+        template=_with_dns_policy(task.template),
+        min_available=_least_members(task) if task.min_available is None else task.min_available,
+        max_retry=task.max_retry or MAX_RETRY,
+    )
+
+
+def _least_members(task: TaskSpec) -> int:
+    partitions = task.partition_policy
+    if partitions is not None and partitions.min_partitions > 0:
+        return partitions.min_partitions * partitions.partition_size
+    return task.replicas
+
+
+def _with_dns_policy(template: Manifest) -> Manifest:
+    """A pod on the host's network sees the cluster's names only with this policy."""
+    spec = template.get("spec")
+    if isinstance(spec, dict) and spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
+        return {**template, "spec": {**spec, "dnsPolicy": HOST_NETWORK_DNS}}
+    return template
+
+
+def _task_patch(position: int, task: TaskSpec, filled: TaskSpec) -> list[Operation]:
+    at = f"/spec/tasks/{position}"
+    changed = {
+        f"{at}/name": (task.name, filled.name),
+        f"{at}/minAvailable": (task.min_available, filled.min_available),
+        f"{at}/maxRetry": (task.max_retry, filled.max_retry),
+    }
+    operations = [_add(path, is_) for path, (was, is_) in changed.items() if was != is_]
+    if filled.template is not task.template:
+        operations.append(_add(f"{at}/template/spec/dnsPolicy", HOST_NETWORK_DNS))
+    return operations
+
+
+def _add(path: str, value: object) -> Operation:
+    # `add` also replaces: an empty value that was written out is overwritten by it.
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,61 @@
+"""dependsOn: names that exist, no task that waits for itself, directly or in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pumice.model.findings import SPEC, Finding
+from pumice.model.job import Job
+from pumice.model.nearest import did_you_mean
+from pumice.model.vocabulary import DEPENDENCY_CONDITIONS, DEPENDENCY_ITERATIONS
+
+
+def check_dependencies(job: Job) -> Iterator[Finding]:
+    names = [task.name for task in job.spec.tasks]
+    for position, task in enumerate(job.spec.tasks):
+        if task.depends_on is None:
+            continue
+        at = SPEC / "tasks" / position / "dependsOn"
+        for index, name in enumerate(task.depends_on.name):
+            if name not in names:
+                hint = did_you_mean(name, names) or f"the tasks are {', '.join(names)}"
+                yield Finding(at / "name" / index, "no task has this name", name, hint)
+            elif name == task.name:
+                yield Finding(at / "name" / index, "a task cannot wait for itself", name)
+            elif name in task.depends_on.name[:index]:
+                yield Finding(at / "name" / index, "is listed twice", name)
+        for field, word, accepted in (
+            ("iteration", task.depends_on.iteration, DEPENDENCY_ITERATIONS),
+            ("condition", task.depends_on.condition, DEPENDENCY_CONDITIONS),
+        ):
+            if word and word not in accepted:
+                yield Finding(at / field, f"must be {' or '.join(accepted)}", word, did_you_mean(word, accepted))
+    yield from _check_circle(job)
+
+
+def _check_circle(job: Job) -> Iterator[Finding]:
+    graph = {task.name: task.depends_on.name if task.depends_on is not None else [] for task in job.spec.tasks}
+    circle = _circle(graph)
+    if circle:
+        position = next(index for index, task in enumerate(job.spec.tasks) if task.name == circle[0])
+        chain = " -> ".join([*circle, circle[0]])
+        yield Finding(SPEC / "tasks" / position / "dependsOn", f"the tasks wait for each other in a circle: {chain}")
+
+
+def _circle(graph: Mapping[str, Sequence[str]]) -> list[str]:
+    """Some circle of two tasks or more, or nothing. A task that waits for itself is reported on its own."""
+    waiting = {name: {other for other in others if other in graph and other != name} for name, others in graph.items()}
+    # Whoever waits for nobody can start, and then nobody waits for it; those that remain are on or behind a circle.
+    while ready := [name for name, others in waiting.items() if not others]:
+        for name in ready:
+            del waiting[name]
+        for others in waiting.values():
+            others.difference_update(ready)
+    if not waiting:
+        return []
+    trail: list[str] = []
+    name = min(waiting)
+    while name not in trail:
+        trail.append(name)
+        name = min(waiting[name])
+    return trail[trail.index(name) :]

@@ -1,0 +1,106 @@
+"""Names: of the job, its tasks, its queue, and the longest that everything named after them becomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.model import naming
+from pumice.model.findings import METADATA, SPEC, Finding, Path, warning
+from pumice.model.job import Job
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault
+
+ROOT_QUEUE: Final = "root"
+
+
+def check_names(job: Job) -> Iterator[Finding]:
+    yield from _check_job_name(job)
+    for position, task in enumerate(job.spec.tasks):
+        fault = dns_label_fault(task.name) if task.name else ""
+        if fault:
+            yield Finding(SPEC / "tasks" / position / "name", fault, task.name)
+    for field, text in (("priorityClassName", job.spec.priority_class_name),):
+        fault = dns_subdomain_fault(text) if text else ""
+        if fault:
+            yield Finding(SPEC / field, fault, text)
+    if len(job.spec.scheduler_name) > naming.LABEL_LIMIT:
+        yield Finding(SPEC / "schedulerName", "must be at most 63 characters", job.spec.scheduler_name)
+    yield from _check_queue_name(job.spec.queue)
+    yield from _check_metadata(job)
+
+
+def check_unique_tasks(job: Job) -> Iterator[Finding]:
+    """Every task after the first of its name; Volcano stops looking at the first such task, we do not."""
+    seen: Counter[str] = Counter()
+    for position, task in enumerate(job.spec.tasks):
+        if seen[task.name]:
+            first = next(index for index, other in enumerate(job.spec.tasks) if other.name == task.name)
+            yield Finding(
+                SPEC / "tasks" / position / "name",
+                f"is the name of spec.tasks[{first}], too; each needs its own",
+                task.name,
+            )
+        seen[task.name] += 1
+
+
+def check_longest(job: Job) -> Iterator[Finding]:
+    """What becomes too long once an index or a suffix is appended."""
+    for longest in naming.longest_names(job):
+        if len(longest.name) > longest.limit and len(job.name) <= longest.limit:
+            over = len(longest.name) - longest.limit
+            at = METADATA / "name" if longest.task is None else SPEC / "tasks" / longest.task / "name"
+            value = job.name if longest.task is None else job.spec.tasks[longest.task].name
+            yield Finding(
+                at,
+                f"the {longest.what} {longest.name} would have {len(longest.name)} characters; "
+                f"{longest.limit} are allowed",
+                value,
+                hint=f"shorten the name of the job or of the task by {over}"
+                if longest.task is not None
+                else f"shorten the job's name by {over}",
+            )
+
+
+def _check_job_name(job: Job) -> Iterator[Finding]:
+    at = METADATA / "name"
+    if not job.name:
+        yield Finding(at, "is missing", hint="give the job a name of lower-case letters, digits and '-'")
+        return
+    if "." in job.name:
+        yield Finding(
+            at,
+            "must not contain dots: the names of its Service, volumes and hosts are made from it",
+            job.name,
+            hint=f"for example {job.name.replace('.', '-')}",
+        )
+    elif fault := dns_label_fault(job.name):
+        yield Finding(at, fault, job.name)
+
+
+def _check_queue_name(queue: str) -> Iterator[Finding]:
+    fault = dns_subdomain_fault(queue) if queue else ""
+    if not fault and len(queue) > naming.LABEL_LIMIT:
+        fault = "must be at most 63 characters: it becomes a label of every pod"
+    if fault:
+        yield Finding(SPEC / "queue", fault, queue)
+
+
+def _check_metadata(job: Job) -> Iterator[Finding]:
+    metadata = job.metadata
+    if metadata.namespace and (fault := dns_label_fault(metadata.namespace)):
+        yield Finding(METADATA / "namespace", fault, metadata.namespace)
+    if metadata.generate_name and metadata.name.startswith(metadata.generate_name) and metadata.name.endswith("xxxxx"):
+        yield warning(METADATA / "generateName", f"the API server makes the name; shown here as {metadata.name}")
+    for key, value in metadata.labels.items():
+        yield from _check_key(key, METADATA / "labels")
+        if fault := label_value_fault(value):
+            yield Finding(METADATA / "labels" / key, fault, value)
+    for key in metadata.annotations:
+        yield from _check_key(key, METADATA / "annotations")
+
+
+def _check_key(key: str, at: Path) -> Iterator[Finding]:
+    # Annotation keys may be written in any case; a label's may, too.
+    if fault := qualified_name_fault(key):
+        yield Finding(at / key, f"key {fault}")

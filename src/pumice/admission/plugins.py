@@ -1,0 +1,82 @@
+"""What the plugins of a job say about it, and whether what they would make is acceptable to Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from pumice.admission.podtemplate import check_pod_spec
+from pumice.admission.shadowed import check_shadowed
+from pumice.model.bare_pod import bare_pod
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job, Manifest
+from pumice.model.slot import Slot
+from pumice.plugins.base import Base
+from pumice.plugins.companions import companions, manifest_of, payload_size
+from pumice.plugins.guard import PluginError
+from pumice.plugins.limits import most_pods
+from pumice.plugins.shaping import shaped_pod
+
+# What Kubernetes allows a ConfigMap or Secret to hold.
+LARGEST_COMPANION: Final = 1024 * 1024
+# Jobs of more tasks (some clients make one task a pod) have them all alike; the rest is not made just to be looked at.
+TASKS_MADE: Final = 16
+
+
+def check_plugins(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
+    for plugin in plugins:
+        yield from plugin.check(job)
+
+
+def check_companions(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
+    """Objects that would be too large for Kubernetes to hold."""
+    try:
+        large = [manifest for manifest in _manifests(job, plugins) if payload_size(manifest) > LARGEST_COMPANION]
+    except PluginError as error:
+        yield error.finding()
+        return
+    for manifest in large:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        fits = most_pods(job, partial(_fits, plugins=plugins, kind=kind))
+        yield Finding(
+            SPEC / "tasks",
+            f"{kind} {name} would be larger than 1 MiB: {fits} pods fit, the job has {job.total_replicas}",
+            hint="use fewer pods, or shorter names for the job and its tasks",
+        )
+
+
+def check_made_pods(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
+    """Pods as the plugins make them of good templates: what was in their way, and what they broke."""
+    for position, task in enumerate(job.spec.tasks):
+        at = SPEC / "tasks" / position / "template" / "spec"
+        slot = Slot(job, task, max(task.replicas - 1, 0))
+        try:
+            yield from check_shadowed(slot, plugins, at)
+            if position < TASKS_MADE:
+                yield from _check_made(slot, plugins, at)
+        except PluginError as error:
+            yield error.finding()
+            return
+
+
+def _check_made(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Finding]:
+    before = set(map(_identity, check_pod_spec(bare_pod(slot).spec, at)))
+    for finding in check_pod_spec(shaped_pod(slot, plugins).spec, at):
+        if finding.is_error and _identity(finding) not in before:
+            yield replace(finding, message=f"as the plugins make it: {finding.message}")
+
+
+def _identity(finding: Finding) -> tuple[Path, str]:
+    return finding.path, finding.message
+
+
+def _manifests(job: Job, plugins: Sequence[Base]) -> list[Manifest]:
+    return [manifest_of(companion) for companion in companions(job, plugins)]
+
+
+def _fits(job: Job, plugins: Sequence[Base], kind: str) -> bool:
+    return all(
+        payload_size(manifest) <= LARGEST_COMPANION for manifest in _manifests(job, plugins) if manifest["kind"] == kind
+    )

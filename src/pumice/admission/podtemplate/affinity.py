@@ -1,0 +1,91 @@
+"""Affinity of a pod to nodes and to other pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.checks import (
+    required_one_of,
+    required_spelled,
+    within,
+)
+from pumice.admission.podtemplate.selectors import (
+    check_label_keys,
+    check_label_values,
+    check_requirement,
+    check_selector,
+)
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, qualified_name_fault
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_GREATEST_WEIGHT: Final = 100
+
+
+def check_affinity(spec: View) -> Iterator[Finding]:
+    affinity = spec.part("affinity")
+    yield from _check_node_affinity(affinity.part("nodeAffinity"))
+    for key in ("podAffinity", "podAntiAffinity"):
+        yield from _check_pod_affinity(affinity.part(key))
+
+
+def _check_node_affinity(affinity: View) -> Iterator[Finding]:
+    if need := affinity.child(REQUIRED):
+        if not need.get("nodeSelectorTerms"):
+            yield need.missing("nodeSelectorTerms", "must have at least one term")
+        for term in need.children("nodeSelectorTerms"):
+            yield from _check_node_term(term)
+            for requirement in term.children("matchExpressions"):
+                yield from check_label_values(requirement)
+    for wish in affinity.children(PREFERRED):
+        yield from _check_weight(wish)
+        # A preference for a label that no node can have is harmless, so its values are not checked.
+        yield from _check_node_term(wish.part("preference"))
+
+
+def _check_node_term(term: View) -> Iterator[Finding]:
+    for requirement in term.children("matchExpressions"):
+        yield from check_requirement(requirement, _NODE_OPERATORS)
+    for requirement in term.children("matchFields"):
+        yield from required_one_of(requirement, "operator", ("In", "NotIn"))
+        if requirement.text("operator") in {"In", "NotIn"} and requirement.size("values") != 1:
+            yield requirement.missing("values", "must be exactly one value")
+        yield from required_one_of(requirement, "key", ("metadata.name",))
+        if requirement.text("key") != "metadata.name":
+            continue
+        for at, value in requirement.texts("values"):
+            if fault := dns_subdomain_fault(value):
+                yield Finding(at, fault, value)
+
+
+def _check_weight(wish: View) -> Iterator[Finding]:
+    if not wish.has("weight"):
+        yield wish.missing("weight")
+    yield from within(wish, "weight", 1, _GREATEST_WEIGHT)
+
+
+def _check_pod_affinity(affinity: View) -> Iterator[Finding]:
+    for term in affinity.children(REQUIRED):
+        yield from _check_pod_term(term)
+    for wish in affinity.children(PREFERRED):
+        yield from _check_weight(wish)
+        yield from _check_pod_term(wish.part("podAffinityTerm"))
+
+
+def _check_pod_term(term: View) -> Iterator[Finding]:
+    yield from check_selector(term, "labelSelector")
+    yield from check_selector(term, "namespaceSelector")
+    for at, name in term.texts("namespaces"):
+        if fault := dns_label_fault(name):
+            yield Finding(at, fault, name)
+    yield from check_label_keys(term, "matchLabelKeys")
+    yield from check_label_keys(term, "mismatchLabelKeys")
+    mismatched = {name for _, name in term.texts("mismatchLabelKeys")}
+    for at, name in term.texts("matchLabelKeys"):
+        if name in mismatched:
+            yield Finding(at, "cannot be in both matchLabelKeys and mismatchLabelKeys", name)
+    yield from required_spelled(term, "topologyKey", qualified_name_fault)

@@ -1,0 +1,123 @@
+"""The checks that come back for field after field: one of some words, a spelling, a range, a path, an address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding, Path
+from pumice.model.nearest import did_you_mean
+
+GREATEST_ID: Final = 2**31 - 1
+GREATEST_PORT: Final = 65535
+GREATEST_MODE: Final = 0o777
+
+
+def listed(words: Sequence[str], conjunction: str = "or") -> str:
+    """`a, b or c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
+def one_of(view: View, key: str, accepted: Sequence[str], *, blank_is_unset: bool = True) -> Iterator[Finding]:
+    """A field that takes one of some words; an empty text counts as unset in most fields, but not in all."""
+    word = view.get(key)
+    if not isinstance(word, str) or word in accepted or (blank_is_unset and not word):
+        return
+    yield view.fault(key, f"must be {listed(accepted)}", did_you_mean(word, accepted))
+
+
+def required(view: View, *keys: str) -> Iterator[Finding]:
+    for key in keys:
+        if view.is_blank(key):
+            yield view.missing(key)
+
+
+def required_one_of(view: View, key: str, accepted: Sequence[str]) -> Iterator[Finding]:
+    if view.is_blank(key):
+        yield view.missing(key, f"is required: {listed(accepted)}")
+    else:
+        yield from one_of(view, key, accepted)
+
+
+def spelled(view: View, key: str, fault_of: Callable[[str], str], *, blank_is_unset: bool = True) -> Iterator[Finding]:
+    text = view.get(key)
+    if isinstance(text, str) and (text or not blank_is_unset) and (fault := fault_of(text)):
+        yield view.fault(key, fault)
+
+
+def required_spelled(view: View, key: str, fault_of: Callable[[str], str]) -> Iterator[Finding]:
+    yield from required(view, key)
+    yield from spelled(view, key, fault_of)
+
+
+def within(view: View, key: str, least: int, greatest: int | None = None) -> Iterator[Finding]:
+    number = view.number(key)
+    if number is None or (number >= least and (greatest is None or number <= greatest)):
+        return
+    yield view.fault(key, f"must be {least} or more" if greatest is None else f"must be from {least} to {greatest}")
+
+
+def port_number(view: View, key: str) -> Iterator[Finding]:
+    yield from within(view, key, 1, GREATEST_PORT)
+
+
+def user_id(view: View, *keys: str) -> Iterator[Finding]:
+    for key in keys:
+        yield from within(view, key, 0, GREATEST_ID)
+
+
+def file_mode(view: View, key: str) -> Iterator[Finding]:
+    number = view.number(key)
+    if number is not None and not 0 <= number <= GREATEST_MODE:
+        message = f"must be from 0 to {GREATEST_MODE}, which is 0777 in octal"
+        yield view.fault(key, message, "write it in octal: 0644" if number > 0 else "")
+
+
+def at_most_one(view: View, keys: Sequence[str], what: str) -> Iterator[Finding]:
+    """Every field after the first of those given is one too many."""
+    given = [key for key in keys if view.has(key)]
+    for key in given[1:]:
+        yield view.missing(key, f"only one {what} may be given, and {given[0]} is")
+
+
+def unique(seen: dict[str, Path], name: str, at: Path, what: str) -> Iterator[Finding]:
+    """Remember a name; the second one of the same spelling is a duplicate."""
+    if not name:
+        return
+    if name in seen:
+        yield Finding(at, f"{what} is already used at {seen[name]}", name)
+    else:
+        seen[name] = at
+
+
+def no_backsteps(view: View, key: str) -> Iterator[Finding]:
+    if ".." in view.text(key).split("/"):
+        yield view.fault(key, "must not contain '..'")
+
+
+def descending_path(view: View, key: str) -> Iterator[Finding]:
+    """A path within something: relative, and never out of it."""
+    if view.text(key).startswith("/"):
+        yield view.fault(key, "must be a relative path")
+    yield from no_backsteps(view, key)
+
+
+def file_path(view: View, key: str) -> Iterator[Finding]:
+    """The path of a file in a volume; names that begin with two dots are the kubelet's own there."""
+    yield from required(view, key)
+    yield from descending_path(view, key)
+    path = view.text(key)
+    if path.startswith("..") and not path.startswith("../") and path != "..":
+        yield view.fault(key, "must not begin with '..'")
+
+
+def ip_fault(text: str) -> str:
+    # Zeros in front of a number are accepted by Kubernetes, so they are taken away before Python sees them.
+    plain = ".".join(part.lstrip("0") or "0" for part in text.split(".")) if ":" not in text else text
+    try:
+        ip_address(plain)
+    except ValueError:
+        return "must be an IP address such as 10.9.8.7 or 2001:db8::1"
+    return ""

@@ -1,0 +1,127 @@
+"""Containers and init containers of a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pumice.admission.podtemplate.checks import one_of, required, required_one_of, required_spelled, unique
+from pumice.admission.podtemplate.env import check_env
+from pumice.admission.podtemplate.mounts import check_mounts
+from pumice.admission.podtemplate.ports import check_host_network, check_host_ports, check_ports
+from pumice.admission.podtemplate.probes import PROBES, check_lifecycle, check_probes
+from pumice.admission.podtemplate.resources import check_resources
+from pumice.admission.podtemplate.security import check_container_security
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding, Path
+from pumice.model.syntax import dns_label_fault
+
+RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_MOST_RULES: Final = 20
+_MOST_EXIT_CODES: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class PodParts:
+    """What of a pod its containers are checked against; the volumes are the kinds of sources by name."""
+
+    spec: View
+    volumes: Mapping[str, str]
+    claim_names: frozenset[str]
+
+
+def check_containers(parts: PodParts) -> Iterator[Finding]:
+    spec = parts.spec
+    containers, init_containers = spec.children("containers"), spec.children("initContainers")
+    if not spec.size("containers"):
+        yield spec.missing("containers", "must have at least one container")
+    names: dict[str, Path] = {}
+    for container in containers:
+        yield from _check_container(container, parts, names)
+        yield from check_lifecycle(container, spec)
+        yield from check_probes(container)
+        yield from _check_restart(container)
+    for container in init_containers:
+        yield from _check_container(container, parts, names)
+        yield from _check_init(container, spec)
+        yield from _check_restart(container)
+    yield from _check_node_ports(spec, containers, init_containers)
+
+
+def _check_node_ports(spec: View, containers: list[View], init_containers: list[View]) -> Iterator[Finding]:
+    host_network = spec.flag("hostNetwork")
+    yield from check_host_ports(containers, host_network=host_network)
+    # Init containers run one after another, so only two ports of the same one can be in each other's way.
+    for container in init_containers:
+        yield from check_host_ports([container], host_network=host_network)
+    if host_network:
+        yield from check_host_network(containers)
+
+
+def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -> Iterator[Finding]:
+    """What holds for containers of both kinds."""
+    yield from required_spelled(container, "name", dns_label_fault)
+    yield from unique(names, container.text("name"), container.at / "name", "the name of a container")
+    yield from _check_image(container)
+    yield from one_of(container, "imagePullPolicy", PULL_POLICIES)
+    yield from one_of(container, "terminationMessagePolicy", ("File", "FallbackToLogsOnError"))
+    yield from check_ports(container)
+    yield from check_env(container, parts.volumes)
+    yield from check_mounts(container, parts.volumes)
+    yield from check_resources(container.part("resources"), parts.claim_names)
+    yield from _check_resize(container, parts.spec)
+    yield from check_container_security(container, shares_users=not parts.spec.denies("hostUsers"))
+    if parts.spec.denies("hostUsers") and container.size("volumeDevices"):
+        yield container.missing("volumeDevices", "cannot be used when hostUsers is false")
+
+
+def _check_image(container: View) -> Iterator[Finding]:
+    yield from required(container, "image")
+    image = container.text("image")
+    if image != image.strip():
+        yield container.fault("image", "must not begin or end with white space")
+
+
+def _check_resize(container: View, spec: View) -> Iterator[Finding]:
+    names: dict[str, Path] = {}
+    for policy in container.children("resizePolicy"):
+        yield from required_one_of(policy, "resourceName", ("cpu", "memory"))
+        yield from unique(names, policy.text("resourceName"), policy.at / "resourceName", "this resource")
+        yield from required_one_of(policy, "restartPolicy", ("NotRequired", "RestartContainer"))
+        if spec.text("restartPolicy") == "Never" and policy.text("restartPolicy") == "RestartContainer":
+            yield policy.fault("restartPolicy", "must be NotRequired, because the pod's restartPolicy is Never")
+
+
+def _check_init(container: View, spec: View) -> Iterator[Finding]:
+    """An init container ends before the next one starts, unless it always restarts, which makes it a sidecar."""
+    if container.text("restartPolicy") == "Always":
+        yield from check_lifecycle(container, spec)
+        yield from check_probes(container)
+        return
+    for key in ("lifecycle", *PROBES):
+        if container.has(key):
+            hint = "set restartPolicy: Always to make it a sidecar"
+            yield container.missing(key, "is only for containers that keep running, not for init containers", hint)
+    for policy in container.children("resizePolicy"):
+        if policy.text("restartPolicy") == "RestartContainer":
+            yield policy.fault("restartPolicy", "must be NotRequired for an init container")
+
+
+def _check_restart(container: View) -> Iterator[Finding]:
+    """A container's own restart policy, and what its exit codes mean for it."""
+    yield from one_of(container, "restartPolicy", RESTART_POLICIES, blank_is_unset=False)
+    rules = container.children("restartPolicyRules")
+    if rules and not container.has("restartPolicy"):
+        yield container.missing("restartPolicy", "is required with restartPolicyRules")
+    if container.size("restartPolicyRules") > _MOST_RULES:
+        yield container.missing("restartPolicyRules", f"must be at most {_MOST_RULES} rules")
+    for rule in rules:
+        yield from required_one_of(rule, "action", ("Restart", "RestartAllContainers"))
+        if not rule.has("exitCodes"):
+            yield rule.missing("exitCodes")
+        if codes := rule.child("exitCodes"):
+            yield from required_one_of(codes, "operator", ("In", "NotIn"))
+            if codes.size("values") > _MOST_EXIT_CODES:
+                yield codes.missing("values", f"must be at most {_MOST_EXIT_CODES} exit codes")

@@ -1,0 +1,112 @@
+"""Volumes that hold files from elsewhere: config maps, secrets, the pod itself, tokens and certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.checks import file_mode, file_path, required, user_id, within
+from pumice.admission.podtemplate.downward import FILE_FIELDS, check_field_ref, check_resource_ref
+from pumice.admission.podtemplate.trust import check_certificate, check_trust_bundle
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding, Path
+
+_PROJECTIONS: Final = (
+    "secret",
+    "configMap",
+    "downwardAPI",
+    "serviceAccountToken",
+    "clusterTrustBundle",
+    "podCertificate",
+)
+_CERTIFICATE_PATHS: Final = ("credentialBundlePath", "keyPath", "certificateChainPath")
+_SHORTEST_TOKEN: Final = 600
+_LONGEST_TOKEN: Final = 2**32
+
+
+def check_key_files(source: View, name_key: str) -> Iterator[Finding]:
+    """A volume of the keys of a config map or secret."""
+    yield from required(source, name_key)
+    yield from _check_defaults(source)
+    yield from _check_items(source)
+
+
+def check_downward_files(source: View) -> Iterator[Finding]:
+    yield from _check_defaults(source)
+    for item in source.children("items"):
+        yield from _check_downward_file(item)
+
+
+def check_projected(source: View) -> Iterator[Finding]:
+    """Several sources in one directory; no file may come from two of them."""
+    yield from _check_defaults(source)
+    paths: dict[str, Path] = {}
+    for projection in source.children("sources"):
+        given = [key for key in _PROJECTIONS if projection.has(key)]
+        if len(given) > 1:
+            yield Finding(
+                projection.at, f"only one source may be given, not {' and '.join(given)}", hint="use two items"
+            )
+        for key in given:
+            part = projection.child(key)
+            if part is not None:
+                yield from _check_projection(key, part)
+                yield from _check_collisions(key, part, paths)
+
+
+def _check_projection(kind: str, part: View) -> Iterator[Finding]:
+    if kind in {"secret", "configMap"}:
+        yield from required(part, "name")
+        yield from _check_items(part)
+    elif kind == "downwardAPI":
+        for item in part.children("items"):
+            yield from _check_downward_file(item)
+    elif kind == "serviceAccountToken":
+        yield from within(part, "expirationSeconds", _SHORTEST_TOKEN, _LONGEST_TOKEN)
+        yield from file_path(part, "path")
+        yield from user_id(part, "user")
+    elif kind == "clusterTrustBundle":
+        yield from check_trust_bundle(part)
+    else:
+        yield from check_certificate(part, _CERTIFICATE_PATHS)
+
+
+def _check_collisions(kind: str, part: View, seen: dict[str, Path]) -> Iterator[Finding]:
+    places = {"clusterTrustBundle": ("path",), "podCertificate": _CERTIFICATE_PATHS}.get(kind, ())
+    files = [(part, key) for key in places] + [(item, "path") for item in part.children("items")]
+    for view, key in files:
+        path = view.text(key)
+        if path in seen:
+            yield view.fault(key, f"this path is already used at {seen[path]}")
+        elif path:
+            seen[path] = view.at / key
+
+
+def _check_defaults(source: View) -> Iterator[Finding]:
+    yield from file_mode(source, "defaultMode")
+    yield from user_id(source, "defaultUser")
+
+
+def _check_items(source: View) -> Iterator[Finding]:
+    for item in source.children("items"):
+        yield from required(item, "key")
+        yield from _check_file(item)
+
+
+def _check_file(item: View) -> Iterator[Finding]:
+    yield from file_path(item, "path")
+    yield from file_mode(item, "mode")
+    yield from user_id(item, "user")
+
+
+def _check_downward_file(item: View) -> Iterator[Finding]:
+    yield from _check_file(item)
+    field, resource = item.child("fieldRef"), item.child("resourceFieldRef")
+    if not item.has("fieldRef") and not item.has("resourceFieldRef"):
+        yield Finding(item.at, "must have one of fieldRef or resourceFieldRef")
+    if item.has("fieldRef") and item.has("resourceFieldRef"):
+        yield item.missing("resourceFieldRef", "cannot be set together with fieldRef")
+    if field is not None:
+        yield from check_field_ref(field, FILE_FIELDS)
+    elif resource is not None:
+        yield from check_resource_ref(resource, names_container=True)

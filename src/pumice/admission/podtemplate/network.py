@@ -1,0 +1,76 @@
+"""Names and addresses of a pod: hostname, resolver, additional hosts, and what of the node it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.checks import ip_fault, one_of, required, required_spelled, spelled
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding
+from pumice.model.syntax import dns_label_fault, dns_search_fault, dns_subdomain_fault, too_long
+
+DNS_POLICIES: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_MOST_NAMESERVERS: Final = 3
+_MOST_SEARCHES: Final = 32
+_LONGEST_SEARCH_LIST: Final = 2048
+_LONGEST_HOSTNAME: Final = 64
+
+
+def check_network(spec: View) -> Iterator[Finding]:
+    yield from spelled(spec, "hostname", dns_label_fault)
+    yield from spelled(spec, "subdomain", dns_label_fault)
+    yield from _check_hostname_override(spec)
+    yield from _check_dns(spec)
+    for alias in spec.children("hostAliases"):
+        yield from required_spelled(alias, "ip", ip_fault)
+        for at, hostname in alias.texts("hostnames"):
+            if fault := dns_subdomain_fault(hostname):
+                yield Finding(at, fault, hostname)
+    yield from _check_shared_namespaces(spec)
+
+
+def _check_hostname_override(spec: View) -> Iterator[Finding]:
+    if not spec.has("hostnameOverride"):
+        return
+    for key in ("setHostnameAsFQDN", "hostNetwork"):
+        if spec.flag(key):
+            yield spec.fault("hostnameOverride", f"cannot be set when {key} is true")
+    name = spec.text("hostnameOverride")
+    if fault := too_long(name, _LONGEST_HOSTNAME) or dns_subdomain_fault(name):
+        yield spec.fault("hostnameOverride", fault)
+
+
+def _check_dns(spec: View) -> Iterator[Finding]:
+    yield from one_of(spec, "dnsPolicy", DNS_POLICIES)
+    config = spec.part("dnsConfig")
+    if spec.text("dnsPolicy") == "None" and not config.get("nameservers"):
+        yield config.missing("nameservers", "must have at least one address, because dnsPolicy is None")
+    if config.size("nameservers") > _MOST_NAMESERVERS:
+        yield config.missing("nameservers", f"must be at most {_MOST_NAMESERVERS} addresses")
+    for at, address in config.texts("nameservers"):
+        if fault := ip_fault(address):
+            yield Finding(at, fault, address)
+    yield from _check_searches(config)
+    for option in config.children("options"):
+        yield from required(option, "name")
+
+
+def _check_searches(config: View) -> Iterator[Finding]:
+    searches = config.texts("searches")
+    if len(searches) > _MOST_SEARCHES:
+        yield config.missing("searches", f"must be at most {_MOST_SEARCHES} domains")
+    if len(" ".join(domain for _, domain in searches)) > _LONGEST_SEARCH_LIST:
+        yield config.missing("searches", f"must be at most {_LONGEST_SEARCH_LIST} characters together")
+    for at, domain in searches:
+        if fault := dns_search_fault(domain):
+            yield Finding(at, fault, domain)
+
+
+def _check_shared_namespaces(spec: View) -> Iterator[Finding]:
+    if spec.flag("shareProcessNamespace") and spec.flag("hostPID"):
+        yield spec.fault("shareProcessNamespace", "cannot be true together with hostPID")
+    # hostNetwork too is refused with hostUsers: false, unless the cluster has a feature gate on; it may have.
+    for key in ("hostPID", "hostIPC"):
+        if spec.denies("hostUsers") and spec.flag(key):
+            yield spec.fault(key, "cannot be true when hostUsers is false")

@@ -1,0 +1,144 @@
+"""What a container asks for: names and amounts of resources, requests against limits, claims of devices.
+
+Kubernetes rounds amounts up to a thousandth before it compares them, so that is done here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.checks import listed, spelled
+from pumice.admission.podtemplate.quantities import read_quantity
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding, Path
+from pumice.model.nearest import did_you_mean
+from pumice.model.quantity import Quantity
+from pumice.model.syntax import dns_label_fault, qualified_name_fault
+
+STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
+HUGE_PAGES: Final = "hugepages-"
+_POD_LEVEL: Final = ("cpu", "memory")
+_MILLI: Final = 1000
+
+Amounts = dict[str, Quantity]
+
+
+def check_resources(resources: View, claim_names: Collection[str]) -> Iterator[Finding]:
+    """The resources of one container."""
+    yield from check_amounts(resources, container_resource_fault)
+    yield from _check_claims(resources, claim_names)
+
+
+def check_amounts(resources: View, name_fault: Callable[[str], str]) -> Iterator[Finding]:
+    """Names, amounts, and requests against limits; the names that are fine depend on who asks."""
+    for key in ("limits", "requests"):
+        yield from check_quantities(resources, key, name_fault)
+    limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
+    for name, request in requests.items():
+        yield from _against_limit(resources, name, request, limits.get(name))
+    yield from check_huge_pages(resources, limits | requests)
+
+
+def check_huge_pages(resources: View, asked: Amounts) -> Iterator[Finding]:
+    if any(name.startswith(HUGE_PAGES) for name in asked) and not asked.keys() & {"cpu", "memory"}:
+        yield Finding(resources.at, "huge pages need a request or limit of cpu or memory beside them")
+
+
+def check_quantities(view: View, key: str, name_fault: Callable[[str], str]) -> Iterator[Finding]:
+    """A map of resources to amounts."""
+    for at, name, value in view.pairs(key):
+        if fault := name_fault(name):
+            yield Finding(at, fault, name, _name_hint(name))
+        quantity = read_quantity(value, at)
+        if isinstance(quantity, Finding):
+            yield quantity
+        elif quantity is not None and (fault := _amount_fault(name, quantity)):
+            yield Finding(at, fault, value)
+
+
+def amounts(view: View, key: str) -> Amounts:
+    """The amounts that can be read, in thousandths."""
+    read = {name: read_quantity(value, at) for at, name, value in view.pairs(key)}
+    return {name: quantity for name, quantity in read.items() if isinstance(quantity, Quantity)}
+
+
+def container_resource_fault(name: str) -> str:
+    if fault := qualified_name_fault(name):
+        return fault
+    if "/" not in name:
+        known = name in STANDARD or name.startswith(HUGE_PAGES)
+        return "" if known else f"must be {listed(STANDARD)}, hugepages-<size>, or a device such as nvidia.com/gpu"
+    if _is_native(name) or is_extended(name):
+        return ""
+    return "must not begin with 'requests.', and be short enough to put that before it"
+
+
+def pod_resource_fault(name: str) -> str:
+    if name in _POD_LEVEL or name.startswith(HUGE_PAGES):
+        return qualified_name_fault(name)
+    return "must be cpu, memory or hugepages-<size> for a whole pod"
+
+
+def is_extended(name: str) -> bool:
+    """A device or other resource with a domain of its own; it cannot be shared or divided."""
+    return not _is_native(name) and not name.startswith("requests.") and not qualified_name_fault(f"requests.{name}")
+
+
+def _is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def _may_be_overcommitted(name: str) -> bool:
+    return _is_native(name) and not name.startswith(HUGE_PAGES)
+
+
+def _name_hint(name: str) -> str:
+    if name.casefold() in {"gpu", "gpus"}:
+        return "did you mean nvidia.com/gpu?"
+    return did_you_mean(name, STANDARD)
+
+
+def _amount_fault(name: str, quantity: Quantity) -> str:
+    if quantity.is_negative:
+        return "must be 0 or more"
+    if is_extended(name) and quantity.milli_value() % _MILLI:
+        return "must be a whole number"
+    if name.startswith(HUGE_PAGES) and not _fills_pages(name, quantity):
+        return f"must be a multiple of the page size in {name}"
+    return ""
+
+
+def _fills_pages(name: str, quantity: Quantity) -> bool:
+    page = read_quantity(name.removeprefix(HUGE_PAGES), Path())
+    if not isinstance(page, Quantity) or page.nanos <= 0 or page.milli_value() % _MILLI:
+        return False
+    return quantity.value() % page.value() == 0
+
+
+def _against_limit(resources: View, name: str, request: Quantity, limit: Quantity | None) -> Iterator[Finding]:
+    at = resources.at / "requests" / name
+    if limit is None:
+        if not _may_be_overcommitted(name) and name not in resources.part("limits").value:
+            message = f"is required, because {name} cannot be promised to more than one"
+            yield Finding(resources.at / "limits" / name, message, hint=f"set it to {request}, as in the requests")
+    elif not _may_be_overcommitted(name) and request.milli_value() != limit.milli_value():
+        yield Finding(at, f"must equal the limit, which is {limit}", str(request))
+    elif request.milli_value() > limit.milli_value():
+        yield Finding(at, f"must not be above the limit, which is {limit}", str(request))
+
+
+def _check_claims(resources: View, claim_names: Collection[str]) -> Iterator[Finding]:
+    seen: set[tuple[str, str]] = set()
+    for claim in resources.children("claims"):
+        if claim.is_blank("name"):
+            yield claim.missing("name")
+            continue
+        name, request = claim.text("name"), claim.text("request")
+        yield from spelled(claim, "request", dns_label_fault)
+        # A claim as a whole includes each of its requests.
+        if any(other == name and (not request or part in {"", request}) for other, part in seen):
+            yield claim.fault("name", "is claimed twice")
+        seen.add((name, request))
+        if name and name not in claim_names:
+            yield claim.fault("name", "must be a name in the pod's resourceClaims", did_you_mean(name, claim_names))

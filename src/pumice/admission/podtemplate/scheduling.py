@@ -1,0 +1,116 @@
+"""Where a pod may run: node labels, tolerations, spreading, gates, and the claims of devices it brings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.affinity import check_affinity
+from pumice.admission.podtemplate.checks import (
+    one_of,
+    required,
+    required_one_of,
+    required_spelled,
+    spelled,
+    unique,
+    within,
+)
+from pumice.admission.podtemplate.selectors import check_label_keys, check_labels, check_selector, selector_keys
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding, Path
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault
+
+_TOLERATION_OPERATORS: Final = ("Equal", "Exists", "Lt", "Gt")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
+_GREATEST_INT64: Final = 2**63 - 1
+
+
+def check_scheduling(spec: View) -> Iterator[Finding]:
+    yield from check_labels(spec, "nodeSelector")
+    yield from spelled(spec, "nodeName", dns_subdomain_fault)
+    yield from spelled(spec, "priorityClassName", dns_subdomain_fault)
+    yield from one_of(spec, "preemptionPolicy", ("PreemptLowerPriority", "Never"), blank_is_unset=False)
+    if spec.has("priority"):
+        yield spec.doubt(
+            "priority", "is worked out from priorityClassName; another value makes the cluster refuse the pod"
+        )
+    yield from check_affinity(spec)
+    for toleration in spec.children("tolerations"):
+        yield from _check_toleration(toleration)
+    yield from _check_spreading(spec)
+    yield from _check_gates(spec)
+    yield from _check_claims(spec)
+    if group := spec.child("schedulingGroup"):
+        yield from required_spelled(group, "podGroupName", dns_subdomain_fault)
+        if spec.size("evictionResponders"):
+            yield spec.missing("schedulingGroup", "cannot be set together with evictionResponders")
+
+
+def _check_toleration(toleration: View) -> Iterator[Finding]:
+    yield from spelled(toleration, "key", qualified_name_fault)
+    yield from one_of(toleration, "operator", _TOLERATION_OPERATORS)
+    yield from one_of(toleration, "effect", _EFFECTS)
+    operator, value = toleration.text("operator"), toleration.text("value")
+    if toleration.is_blank("key") and operator != "Exists":
+        yield toleration.fault("operator", "must be Exists when there is no key")
+    if toleration.has("tolerationSeconds") and toleration.text("effect") != "NoExecute":
+        yield toleration.fault("effect", "must be NoExecute when tolerationSeconds is set")
+    if operator in {"", "Equal"}:
+        yield from spelled(toleration, "value", label_value_fault)
+    elif operator == "Exists" and value:
+        yield toleration.fault("value", "cannot be set with Exists")
+    elif operator in {"Lt", "Gt"} and not (_WHOLE_NUMBER.fullmatch(value) and abs(int(value)) <= _GREATEST_INT64):
+        yield toleration.fault("value", f"must be a whole number for {operator}")
+
+
+def _check_spreading(spec: View) -> Iterator[Finding]:
+    seen: dict[str, Path] = {}
+    for constraint in spec.children("topologySpreadConstraints"):
+        yield from required(constraint, "maxSkew", "topologyKey")
+        yield from within(constraint, "maxSkew", 1)
+        yield from required_one_of(constraint, "whenUnsatisfiable", _ACTIONS)
+        action = constraint.text("whenUnsatisfiable")
+        kind = f"{constraint.text('topologyKey')}, {action}"
+        yield from unique(seen, kind, constraint.at, "this pair of topologyKey and whenUnsatisfiable")
+        yield from within(constraint, "minDomains", 1)
+        if constraint.has("minDomains") and action != "DoNotSchedule":
+            yield constraint.fault("minDomains", "needs whenUnsatisfiable DoNotSchedule")
+        for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            yield from one_of(constraint, key, ("Honor", "Ignore"), blank_is_unset=False)
+        yield from check_selector(constraint, "labelSelector")
+        yield from _check_spread_keys(constraint)
+
+
+def _check_spread_keys(constraint: View) -> Iterator[Finding]:
+    yield from check_label_keys(constraint, "matchLabelKeys")
+    selected = set(selector_keys(constraint, "labelSelector"))
+    for at, name in constraint.texts("matchLabelKeys"):
+        if name in selected:
+            yield Finding(at, "cannot be in both matchLabelKeys and labelSelector", name)
+
+
+def _check_gates(spec: View) -> Iterator[Finding]:
+    for gate in spec.children("readinessGates"):
+        yield from required_spelled(gate, "conditionType", qualified_name_fault)
+    seen: dict[str, Path] = {}
+    for gate in spec.children("schedulingGates"):
+        yield from required_spelled(gate, "name", qualified_name_fault)
+        yield from unique(seen, gate.text("name"), gate.at / "name", "this gate")
+    if seen and spec.text("nodeName"):
+        yield spec.fault("nodeName", "cannot be set while schedulingGates hold the pod back")
+
+
+def _check_claims(spec: View) -> Iterator[Finding]:
+    seen: dict[str, Path] = {}
+    sources = ("resourceClaimName", "resourceClaimTemplateName")
+    for claim in spec.children("resourceClaims"):
+        yield from required_spelled(claim, "name", dns_label_fault)
+        yield from unique(seen, claim.text("name"), claim.at / "name", "this name")
+        given = [key for key in sources if claim.has(key)]
+        if len(given) != 1:
+            yield Finding(claim.at, "must have exactly one of resourceClaimName and resourceClaimTemplateName")
+        for key in given:
+            yield from spelled(claim, key, dns_subdomain_fault, blank_is_unset=False)

@@ -1,0 +1,188 @@
+"""Volumes that live outside the pod: on the node, on the network, in a cloud, behind a driver, in an image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pumice.admission.podtemplate.checks import (
+    descending_path,
+    no_backsteps,
+    one_of,
+    required,
+    required_spelled,
+    spelled,
+    within,
+)
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding
+from pumice.model.syntax import LONGEST_LABEL, dns_label_fault, dns_subdomain_fault, too_long
+
+# What each cannot do without; what else it needs follows in functions.
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    "hostPath": ("path",),
+    "gitRepo": ("repository",),
+    "gcePersistentDisk": ("pdName",),
+    "awsElasticBlockStore": ("volumeID",),
+    "nfs": ("server", "path"),
+    "iscsi": ("targetPortal", "iqn"),
+    "glusterfs": ("endpoints", "path"),
+    "flocker": (),
+    "persistentVolumeClaim": ("claimName",),
+    "rbd": ("image",),
+    "cinder": ("volumeID",),
+    "cephfs": (),
+    "quobyte": ("registry", "volume"),
+    "fc": (),
+    "flexVolume": ("driver",),
+    "azureFile": ("secretName", "shareName"),
+    "vsphereVolume": ("volumePath",),
+    "photonPersistentDisk": ("pdID",),
+    "portworxVolume": ("volumeID",),
+    "azureDisk": ("diskName", "diskURI"),
+    "storageos": ("volumeName",),
+    "scaleIO": ("gateway", "system", "volumeName"),
+    "csi": ("driver",),
+    "image": ("reference",),
+}
+STORAGE: Final = tuple(_REQUIRED)
+_NODE_TYPES: Final = ("DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
+_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_GREATEST_LUN: Final = 255
+_LONGEST_TENANT: Final = 64
+_LONGEST_PORTAL: Final = 64
+_IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([a-z0-9-.]+)(:[^,;*&$|\s]+)|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{32}")
+_HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*")
+
+
+def check_storage(kind: str, source: View, volume: View) -> Iterator[Finding]:
+    yield from required(source, *_REQUIRED[kind])
+    yield from _check_common(source)
+    check = _CHECKS.get(kind)
+    if check is not None:
+        yield from check(source)
+    if kind == "iscsi" and source.has("initiatorName"):
+        portal = f"{volume.text('name')}:{source.text('targetPortal')}"
+        if len(portal) > _LONGEST_PORTAL:
+            yield volume.fault("name", f"with the targetPortal it must be at most {_LONGEST_PORTAL} characters")
+
+
+def _check_common(source: View) -> Iterator[Finding]:
+    yield from within(source, "partition", 0, _GREATEST_LUN)
+    # FibreChannel asks for a sane number only where it uses it, which is checked below.
+    if not source.has("wwids") and not source.has("targetWWNs"):
+        yield from within(source, "lun", 0, _GREATEST_LUN)
+
+
+def _host_path(source: View) -> Iterator[Finding]:
+    yield from no_backsteps(source, "path")
+    yield from one_of(source, "type", _NODE_TYPES)
+
+
+def _git_repo(source: View) -> Iterator[Finding]:
+    yield from descending_path(source, "directory")
+
+
+def _nfs(source: View) -> Iterator[Finding]:
+    path = source.text("path")
+    if path and not path.startswith("/"):
+        yield source.fault("path", "must be an absolute path")
+
+
+def _iscsi(source: View) -> Iterator[Finding]:
+    for key in ("iqn", "initiatorName"):
+        name = source.get(key)
+        if isinstance(name, str) and (name or key == "initiatorName") and not _IQN.fullmatch(name):
+            yield source.fault(key, "must be a name such as iqn.2001-04.com.example:storage.disk1")
+    if (source.flag("chapAuthDiscovery") or source.flag("chapAuthSession")) and not source.has("secretRef"):
+        yield source.missing("secretRef", "is required for CHAP")
+
+
+def _flocker(source: View) -> Iterator[Finding]:
+    given = [key for key in ("datasetName", "datasetUUID") if not source.is_blank(key)]
+    if len(given) != 1:
+        yield Finding(source.at, "must have exactly one of datasetName and datasetUUID")
+    if "/" in source.text("datasetName"):
+        yield source.fault("datasetName", "must not contain '/'")
+
+
+def _monitors(source: View) -> Iterator[Finding]:
+    if not source.size("monitors"):
+        yield source.missing("monitors", "must have at least one monitor")
+
+
+def _secret_name(source: View) -> Iterator[Finding]:
+    if secret := source.child("secretRef"):
+        yield from required(secret, "name")
+
+
+def _quobyte(source: View) -> Iterator[Finding]:
+    registry = source.text("registry")
+    if registry and not all(_HOST_PORT.fullmatch(pair) for pair in registry.split(",")):
+        yield source.fault("registry", "must be host:port, or several with commas between them")
+    if fault := too_long(source.text("tenant"), _LONGEST_TENANT):
+        yield source.fault("tenant", fault)
+
+
+def _fc(source: View) -> Iterator[Finding]:
+    targets, ids = source.size("targetWWNs"), source.size("wwids")
+    if bool(targets) == bool(ids):
+        yield source.missing("targetWWNs", "must have exactly one of targetWWNs and wwids")
+    if targets and not source.has("lun"):
+        yield source.missing("lun", "is required with targetWWNs")
+    if targets:
+        yield from within(source, "lun", 0, _GREATEST_LUN)
+
+
+def _flex_volume(source: View) -> Iterator[Finding]:
+    for at, name, _ in source.pairs("options"):
+        domain = f".{name.partition('/')[0].lower()}"
+        if domain.endswith((".kubernetes.io", ".k8s.io")):
+            yield Finding(at, "the domains kubernetes.io and k8s.io are reserved", name)
+
+
+def _azure_disk(source: View) -> Iterator[Finding]:
+    yield from one_of(source, "cachingMode", ("None", "ReadOnly", "ReadWrite"), blank_is_unset=False)
+    yield from one_of(source, "kind", ("Shared", "Dedicated", "Managed"), blank_is_unset=False)
+    start = "/subscriptions/" if source.text("kind") == "Managed" else "https://"
+    uri = source.text("diskURI")
+    if uri and source.has("kind") and not uri.startswith(start):
+        yield source.fault("diskURI", f"must begin with {start} for this kind of disk")
+
+
+def _storageos(source: View) -> Iterator[Finding]:
+    yield from spelled(source, "volumeName", dns_label_fault)
+    yield from spelled(source, "volumeNamespace", dns_label_fault)
+    yield from _secret_name(source)
+
+
+def _csi(source: View) -> Iterator[Finding]:
+    driver = source.text("driver")
+    if driver and (fault := too_long(driver, LONGEST_LABEL) or dns_subdomain_fault(driver.lower())):
+        yield source.fault("driver", fault)
+    if secret := source.child("nodePublishSecretRef"):
+        yield from required_spelled(secret, "name", dns_subdomain_fault)
+
+
+def _image(source: View) -> Iterator[Finding]:
+    yield from one_of(source, "pullPolicy", _PULL_POLICIES)
+
+
+_CHECKS: Final = {
+    "hostPath": _host_path,
+    "gitRepo": _git_repo,
+    "nfs": _nfs,
+    "iscsi": _iscsi,
+    "flocker": _flocker,
+    "rbd": _monitors,
+    "cinder": _secret_name,
+    "cephfs": _monitors,
+    "quobyte": _quobyte,
+    "fc": _fc,
+    "flexVolume": _flex_volume,
+    "azureDisk": _azure_disk,
+    "storageos": _storageos,
+    "csi": _csi,
+    "image": _image,
+}

@@ -1,0 +1,123 @@
+"""Pods for Windows: options of their own, and the fields that only Linux knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.checks import required_one_of, spelled
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import Finding
+from pumice.model.syntax import dns_subdomain_fault
+
+_LINUX_POD_CONTEXT: Final = (
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "runAsUser",
+    "runAsGroup",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
+    "sysctls",
+)
+_LINUX_CONTEXT: Final = (
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+)
+_LONGEST_SPEC: Final = 64 * 1024
+_LONGEST_USER: Final = 104
+_LONGEST_DOMAIN: Final = 255
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NETBIOS = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}')
+_DNS_PART: Final = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_DNS = re.compile(rf"{_DNS_PART}(?:\.{_DNS_PART})*")
+_NOT_IN_USERS = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
+
+
+def check_os(spec: View) -> Iterator[Finding]:
+    system = spec.child("os")
+    if system is not None:
+        yield from required_one_of(system, "name", ("linux", "windows"))
+        if system.text("name") == "linux":
+            yield from _check_linux(spec)
+        elif system.text("name") == "windows":
+            yield from _check_windows(spec)
+    yield from _check_host_process(spec)
+
+
+def _containers(spec: View) -> list[View]:
+    return [*spec.children("initContainers"), *spec.children("containers")]
+
+
+def _check_linux(spec: View) -> Iterator[Finding]:
+    for owner in (spec, *_containers(spec)):
+        context = owner.part("securityContext")
+        if context.has("windowsOptions"):
+            yield context.missing("windowsOptions", "cannot be set for a linux pod")
+
+
+def _check_windows(spec: View) -> Iterator[Finding]:
+    yield from _forbidden(spec.part("securityContext"), _LINUX_POD_CONTEXT)
+    yield from _forbidden(spec, ("hostUsers", "shareProcessNamespace"))
+    yield from _forbidden(spec, tuple(key for key in ("hostPID", "hostIPC") if spec.flag(key)))
+    for container in _containers(spec):
+        yield from _forbidden(container.part("securityContext"), _LINUX_CONTEXT)
+
+
+def _forbidden(view: View, keys: tuple[str, ...]) -> Iterator[Finding]:
+    for key in keys:
+        # An empty list is as good as none.
+        if view.has(key) and view.get(key) != []:
+            yield view.missing(key, "cannot be set for a windows pod")
+
+
+def _check_host_process(spec: View) -> Iterator[Finding]:
+    """Processes of the node itself: all containers of a pod or none, and in the node's network."""
+    of_pod = spec.part("securityContext").part("windowsOptions").get("hostProcess")
+    containers = _containers(spec)
+    count = 0
+    for container in containers:
+        options = container.part("securityContext").part("windowsOptions")
+        own = options.get("hostProcess")
+        if isinstance(own, bool) and isinstance(of_pod, bool) and own != of_pod:
+            yield options.fault("hostProcess", "must be the same as in the pod's securityContext")
+        count += (of_pod if own is None else own) is True
+    if not count:
+        return
+    if count != len(containers):
+        yield Finding(spec.at, "either all containers or none must have hostProcess")
+    if not spec.flag("hostNetwork"):
+        yield spec.fault("hostNetwork", "must be true for hostProcess containers")
+
+
+def check_windows_options(context: View) -> Iterator[Finding]:
+    options = context.part("windowsOptions")
+    yield from spelled(options, "gmsaCredentialSpecName", dns_subdomain_fault, blank_is_unset=False)
+    credentials = options.get("gmsaCredentialSpec")
+    if isinstance(credentials, str) and not 0 < len(credentials.encode()) <= _LONGEST_SPEC:
+        yield options.missing("gmsaCredentialSpec", "must be from 1 byte to 64 KiB")
+    yield from spelled(options, "runAsUserName", _user_fault, blank_is_unset=False)
+
+
+def _user_fault(name: str) -> str:
+    if _CONTROL.search(name):
+        return "must not contain control characters"
+    domain, backslash, user = name.rpartition("\\")
+    known = len(domain) <= _LONGEST_DOMAIN and (_NETBIOS.fullmatch(domain) or _DNS.fullmatch(domain))
+    if backslash and not known:
+        return "must be a user, or a domain and a user with one backslash between them"
+    if not user.strip(". ") or _NOT_IN_USERS.search(user):
+        return "the user must be letters, digits and some punctuation, and not only dots or spaces"
+    return "" if len(user) <= _LONGEST_USER else f"the user must be at most {_LONGEST_USER} characters"

@@ -1,0 +1,139 @@
+"""Lifecycle policies: each must say when and what, and none may make another pointless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pumice.model.duration import Duration
+from pumice.model.findings import SPEC, Finding, Path, warning
+from pumice.model.job import Job, LifecyclePolicy, TaskSpec
+from pumice.model.nearest import nearest
+from pumice.model.vocabulary import EVENTS_WITHOUT_POD, POLICY_ACTIONS, POLICY_EVENTS, TARGETED_ACTIONS, Action, Event
+
+HIGHEST_EXIT_CODE: Final = 255
+
+
+def check_policies(job: Job) -> Iterator[Finding]:
+    yield from _check_list(job.spec.policies, SPEC / "policies", job.spec.tasks)
+    for position, task in enumerate(job.spec.tasks):
+        yield from _check_list(task.policies, SPEC / "tasks" / position / "policies", [task])
+
+
+def _check_list(policies: Sequence[LifecyclePolicy], at: Path, tasks: Sequence[TaskSpec]) -> Iterator[Finding]:
+    for position, policy in enumerate(policies):
+        here = at / position
+        yield from _check_trigger(policy, here)
+        yield from _check_events(policy, here)
+        yield from _check_action(policy, here, tasks)
+        yield from _check_timeout(policy, here)
+    yield from _check_events_together(policies, at)
+    yield from _check_exit_codes(policies, at)
+    yield from _check_order(policies, at)
+
+
+def _check_trigger(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
+    events, codes = policy.all_events, policy.all_exit_codes
+    if events and codes:
+        yield Finding(
+            at, "has both an event and an exit code; it must have one of them", hint="make two policies of it"
+        )
+    if not events and not codes:
+        yield Finding(at, "has neither an event nor an exit code, so it would never act", hint="add event: PodFailed")
+
+
+def _check_events(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
+    named = [(at / "events" / index, event) for index, event in enumerate(policy.events)]
+    named += [(at / "event", policy.event)] if policy.event else []
+    for where, event in named:
+        if event not in POLICY_EVENTS:
+            inner = "is the controller's own; " if event in set(Event) else ""
+            yield Finding(
+                where, f"{inner}must be one of {', '.join(POLICY_EVENTS)}", event, _did_you_mean(event, POLICY_EVENTS)
+            )
+    if policy.all_events == (Event.POD_PENDING,) and not policy.timeout:
+        yield warning(at, "PodPending acts only with a timeout, so this never does", hint="add timeout: 5m")
+
+
+def _check_action(policy: LifecyclePolicy, at: Path, tasks: Sequence[TaskSpec]) -> Iterator[Finding]:
+    where, action = at / "action", policy.action
+    if not action:
+        yield Finding(where, f"is missing; must be one of {', '.join(POLICY_ACTIONS)}")
+    elif action not in POLICY_ACTIONS:
+        inner = "is the controller's own; " if action in set(Action) else ""
+        yield Finding(
+            where, f"{inner}must be one of {', '.join(POLICY_ACTIONS)}", action, _did_you_mean(action, POLICY_ACTIONS)
+        )
+    if action == Action.RESTART_PARTITION and all(task.partition_policy is None for task in tasks):
+        yield Finding(where, "needs a task with a partitionPolicy", action, hint="RestartTask restarts the whole task")
+    if action in TARGETED_ACTIONS:
+        for event in policy.all_events:
+            if event in EVENTS_WITHOUT_POD:
+                yield Finding(
+                    where,
+                    f"cannot act on {event}, which is about the whole job and names no pod",
+                    action,
+                    hint="RestartJob, or an event of a pod such as PodFailed",
+                )
+
+
+def _check_timeout(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
+    if not policy.timeout:
+        return
+    try:
+        duration = Duration.parse(policy.timeout)
+    except ValueError as error:
+        yield Finding(at / "timeout", str(error), policy.timeout)
+        return
+    if duration.nanoseconds < 0:
+        yield Finding(at / "timeout", "must not be negative", policy.timeout)
+
+
+def _check_events_together(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:
+    first: dict[str, int] = {}
+    for position, policy in enumerate(policies):
+        for event in policy.all_events:
+            if event in first:
+                yield Finding(at / position, f"{event} is dealt with by {at / first[event]} already", event)
+            first.setdefault(event, position)
+    if Event.ANY in first and len(first) > 1:
+        others = ", ".join(event for event in first if event != Event.ANY)
+        yield Finding(
+            at / first[Event.ANY],
+            f"* stands for every event, so that it cannot be used together with {others}",
+            hint="remove the others, or list the events that are meant",
+        )
+
+
+def _check_exit_codes(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:
+    first: dict[int, int] = {}
+    for position, policy in enumerate(policies):
+        single = [(at / position / "exitCode", policy.exit_code)] if policy.exit_code is not None else []
+        several = [(at / position / "exitCodes" / index, code) for index, code in enumerate(policy.exit_codes)]
+        for where, code in (*several, *single):
+            if code == 0:
+                yield Finding(where, "must not be 0, which is success", code)
+            elif not 0 < code <= HIGHEST_EXIT_CODE:
+                yield warning(where, f"can never match: exit codes are 1 to {HIGHEST_EXIT_CODE}", code)
+            if code in first:
+                yield Finding(where, f"is dealt with by {at / first[code]} already", code)
+            first.setdefault(code, position)
+
+
+def _check_order(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:
+    """The first policy that matches wins, and a failed pod matches PodFailed whatever its exit code."""
+    catching: int | None = None
+    for position, policy in enumerate(policies):
+        if catching is not None and policy.all_exit_codes:
+            yield warning(
+                at / position,
+                f"is never reached: {at / catching} matches every failed pod first",
+                hint="put exit codes before PodFailed",
+            )
+        if catching is None and {Event.POD_FAILED, Event.ANY}.intersection(policy.all_events):
+            catching = position
+
+
+def _did_you_mean(word: str, candidates: Sequence[str]) -> str:
+    close = nearest(word, candidates)
+    return f"did you mean {close}?" if close is not None else ""

@@ -1,0 +1,83 @@
+"""AdmissionReview (admission.k8s.io/v1): the same rules, asked by an API server."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pumice.admission.admit import admit
+from pumice.admission.context import Context
+from pumice.admission.defaults import patch, with_defaults
+from pumice.admission.updates import check_update
+from pumice.model.codec import decode
+from pumice.model.findings import Finding
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+UNPROCESSABLE: Final = 422
+# An API server shortens warnings beyond this; ours end at a word of our own.
+LONGEST_WARNING: Final = 250
+
+Review = dict[str, Any]
+
+
+def mutate(review: Mapping[str, Any], context: Context) -> Review:
+    """Fill in defaults when a Job is created. What is wrong with it is for `validate` to say."""
+    request = review.get("request") or {}
+    response: Review = {"uid": request.get("uid", ""), "allowed": True}
+    raw = request.get("object")
+    if request.get("operation") == "CREATE" and isinstance(raw, dict) and isinstance(raw.get("spec"), dict):
+        decoded = decode(raw, context.kubernetes)
+        operations = patch(raw, decoded.job, with_defaults(decoded.job, context.registry)) if decoded.complete else []
+        if operations:
+            encoded = base64.b64encode(msgspec.json.encode(operations)).decode()
+            response |= {"patchType": "JSONPatch", "patch": encoded}
+    return _reviewed(response)
+
+
+def validate(review: Mapping[str, Any], context: Context) -> Review:
+    """Allow or deny a Job that is created or updated, with every reason."""
+    request = review.get("request") or {}
+    uid, operation, raw = request.get("uid", ""), request.get("operation"), request.get("object")
+    if operation not in ("CREATE", "UPDATE"):
+        # Deleting and connecting are nobody's business here, even if the webhook was registered for them.
+        return _reviewed({"uid": uid, "allowed": True})
+    if not isinstance(raw, dict):
+        return _reviewed(_denied(uid, ["the request holds no object"]))
+    findings = _created(raw, context) if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
+    errors = [_sentence(finding) for finding in findings if finding.is_error]
+    response = _denied(uid, errors) if errors else {"uid": uid, "allowed": True}
+    warnings = [_shortened(_sentence(finding)) for finding in findings if not finding.is_error]
+    return _reviewed(response | ({"warnings": warnings} if warnings else {}))
+
+
+def _created(raw: dict[str, Any], context: Context) -> Iterable[Finding]:
+    return admit(raw, context).findings
+
+
+def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Finding]:
+    before = decode(old if isinstance(old, dict) else {}, context.kubernetes)
+    after = decode(raw, context.kubernetes)
+    return [*after.findings, *check_update(before.job, after.job)]
+
+
+def _sentence(finding: Finding) -> str:
+    value = f"{finding.value}: " if isinstance(finding.value, str | int | float) else ""
+    hint = f" ({finding.hint})" if finding.hint else ""
+    return f"{finding.path}: {value}{finding.message}{hint}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_WARNING else text[: LONGEST_WARNING - 3] + "..."
+
+
+def _denied(uid: str, errors: list[str]) -> Review:
+    status = {"status": "Failure", "reason": "Invalid", "code": UNPROCESSABLE, "message": "; ".join(errors)}
+    return {"uid": uid, "allowed": False, "status": status}
+
+
+def _reviewed(response: Review) -> Review:
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": response}

@@ -1,0 +1,72 @@
+"""Where something of the user's stands in the way of what a plugin adds: the user's is kept, and a warning says so.
+
+Each plugin is asked to shape the pod once as it is and once without what the user wrote; what it adds only in the
+second case is what was shadowed. So no plugin has to report it by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pumice.model.bare_pod import bare_pod
+from pumice.model.findings import Finding, Path, warning
+from pumice.model.job import Manifest
+from pumice.model.pod import Pod
+from pumice.model.slot import Slot
+from pumice.plugins.base import Base
+
+
+def check_shadowed(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Finding]:
+    """Warnings about the template at `at`, of which the slot's pod is made."""
+    pod = bare_pod(slot)
+    for plugin in plugins:
+        empty = plugin.shape_pod(_emptied(pod), slot)
+        for kind in ("initContainers", "containers"):
+            for position, container in enumerate(pod.spec.get(kind) or []):
+                added = (empty.spec.get(kind) or [])[position]
+                yield from _kept_env(container, added, plugin, at / kind / position)
+                yield from _kept_mounts(container, added, plugin, at / kind / position)
+        yield from _kept_init_containers(pod, empty, plugin, at)
+        pod = plugin.shape_pod(pod, slot)
+
+
+def _kept_env(container: Manifest, added: Manifest, plugin: Base, at: Path) -> Iterator[Finding]:
+    names = {variable["name"] for variable in added.get("env") or []}
+    for position, variable in enumerate(container.get("env") or []):
+        if variable["name"] in names:
+            yield warning(
+                at / "env" / position / "name", f"{variable['name']} is yours; the {plugin.name} plugin leaves it alone"
+            )
+
+
+def _kept_mounts(container: Manifest, added: Manifest, plugin: Base, at: Path) -> Iterator[Finding]:
+    paths = {mount["mountPath"] for mount in added.get("volumeMounts") or []}
+    for position, mount in enumerate(container.get("volumeMounts") or []):
+        if mount["mountPath"] in paths:
+            yield warning(
+                at / "volumeMounts" / position / "mountPath",
+                f"{mount['mountPath']} is yours; the {plugin.name} plugin does not mount its files there",
+            )
+
+
+def _kept_init_containers(pod: Pod, empty: Pod, plugin: Base, at: Path) -> Iterator[Finding]:
+    own = [container["name"] for container in pod.init_containers]
+    for container in empty.init_containers[len(own) :]:
+        if container["name"] in own:
+            yield warning(
+                at / "initContainers" / own.index(container["name"]) / "name",
+                f"{container['name']} is yours; the {plugin.name} plugin adds none of that name",
+            )
+
+
+def _emptied(pod: Pod) -> Pod:
+    """The pod without variables and mounts, and with init containers that no plugin could mean."""
+
+    def bare(container: Manifest) -> Manifest:
+        return {key: value for key, value in container.items() if key not in ("env", "volumeMounts")}
+
+    emptied = pod.edit_containers(bare)
+    if not pod.init_containers:
+        return emptied
+    unnamed = [{**container, "name": ""} for container in emptied.init_containers]
+    return emptied.with_spec(initContainers=unnamed)

@@ -1,0 +1,97 @@
+"""Placement: network topology, partitions and NUMA policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
+from pumice.model.nearest import did_you_mean
+from pumice.model.quantity import Quantity
+from pumice.model.vocabulary import NETWORK_TOPOLOGY_MODES, TOPOLOGY_POLICIES
+
+
+def check_topology(job: Job) -> Iterator[Finding]:
+    yield from _check_network(job.spec.network_topology, SPEC / "networkTopology")
+    for position, task in enumerate(job.spec.tasks):
+        at = SPEC / "tasks" / position
+        if task.partition_policy is not None:
+            yield from _check_partitions(task, task.partition_policy, at / "partitionPolicy")
+        yield from _check_numa(task, at)
+
+
+def _check_network(topology: NetworkTopology | None, at: Path) -> Iterator[Finding]:
+    if topology is None:
+        return
+    if topology.mode and topology.mode not in NETWORK_TOPOLOGY_MODES:
+        hint = did_you_mean(topology.mode, NETWORK_TOPOLOGY_MODES)
+        yield Finding(at / "mode", f"must be {' or '.join(NETWORK_TOPOLOGY_MODES)}", topology.mode, hint)
+    if topology.highest_tier_allowed is not None and topology.highest_tier_allowed < 0:
+        yield Finding(at / "highestTierAllowed", "must be 0 or more", topology.highest_tier_allowed)
+    if topology.highest_tier_allowed is not None and topology.highest_tier_name:
+        yield Finding(at, "has both highestTierAllowed and highestTierName; it may have one of them")
+
+
+def _check_partitions(task: TaskSpec, policy: PartitionPolicy, at: Path) -> Iterator[Finding]:
+    numbers = (("totalPartitions", policy.total_partitions, 1), ("partitionSize", policy.partition_size, 1))
+    for field, number, least in (*numbers, ("minPartitions", policy.min_partitions, 0)):
+        if number < least:
+            yield Finding(at / field, f"must be {least} or more", number)
+    if policy.total_partitions > 0 and policy.partition_size > 0:
+        yield from _check_partition_sums(task, policy, at)
+    yield from _check_network(policy.network_topology, at / "networkTopology")
+
+
+def _check_partition_sums(task: TaskSpec, policy: PartitionPolicy, at: Path) -> Iterator[Finding]:
+    pods = policy.total_partitions * policy.partition_size
+    sizes = f"{policy.total_partitions} partitions of {policy.partition_size}"
+    if task.replicas != pods:
+        yield Finding(at, f"{sizes} are {pods} pods, but replicas is {task.replicas}", hint=f"replicas: {pods}")
+    if policy.min_partitions > policy.total_partitions:
+        yield Finding(
+            at / "minPartitions", f"is more than the {policy.total_partitions} partitions", policy.min_partitions
+        )
+    least = policy.min_partitions * policy.partition_size
+    if policy.min_partitions > 0 and task.min_available is not None and task.min_available != least:
+        yield Finding(
+            at / "minPartitions",
+            f"{policy.min_partitions} partitions of {policy.partition_size} are {least} pods, "
+            f"but minAvailable is {task.min_available}",
+            policy.min_partitions,
+            hint=f"leave minAvailable out, or set it to {least}",
+        )
+
+
+def _check_numa(task: TaskSpec, at: Path) -> Iterator[Finding]:
+    policy = task.topology_policy
+    if policy and policy not in TOPOLOGY_POLICIES:
+        accepted = f"must be one of {', '.join(TOPOLOGY_POLICIES)}"
+        yield Finding(at / "topologyPolicy", accepted, policy, did_you_mean(policy, TOPOLOGY_POLICIES))
+    elif policy not in ("", "none"):
+        for where, container in _containers(task, at / "template" / "spec"):
+            if not _has_whole_cpus(container):
+                yield Finding(
+                    where / "resources",
+                    f"topologyPolicy {policy} needs a whole number of CPUs in every container",
+                    hint="set resources.limits.cpu to a whole number",
+                )
+
+
+def _containers(task: TaskSpec, at: Path) -> Iterator[tuple[Path, Manifest]]:
+    spec = task.template.get("spec")
+    for kind in ("initContainers", "containers"):
+        containers = spec.get(kind) if isinstance(spec, dict) else None
+        for position, container in enumerate(containers if isinstance(containers, list) else []):
+            if isinstance(container, dict):
+                yield at / kind / position, container
+
+
+def _has_whole_cpus(container: Manifest) -> bool:
+    resources = container.get("resources")
+    amounts = (resources.get("requests") or resources.get("limits")) if isinstance(resources, dict) else None
+    cpu = amounts.get("cpu") if isinstance(amounts, dict) else None
+    try:
+        quantity = Quantity.parse(cpu) if isinstance(cpu, str | int | float) else None
+    except ValueError:
+        return False
+    return quantity is not None and quantity.is_integer and not quantity.is_zero

@@ -1,0 +1,64 @@
+"""What may change about a Job that exists: its size, its priority, and whether it is suspended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pumice.admission.amounts import check_least, check_relations
+from pumice.admission.topology import check_topology
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job, JobSpec, VolumeSpec
+
+MUTABLE: Final = ("minAvailable", "priorityClassName", "suspend", "tasks[*].replicas", "tasks[*].minAvailable")
+
+
+def check_update(old: Job, new: Job) -> Iterator[Finding]:
+    """Findings about the new Job as a successor of the old one; none if nothing of the spec changed."""
+    if old.spec == new.spec:
+        # A Job that was let in by older rules must still be able to get its labels or finalizers changed.
+        return
+    yield from check_least(new)
+    yield from check_relations(new)
+    yield from check_topology(new)
+    if len(old.spec.tasks) != len(new.spec.tasks):
+        yield Finding(
+            SPEC / "tasks",
+            f"tasks cannot be added or removed: there were {len(old.spec.tasks)}, now {len(new.spec.tasks)}",
+            hint="make a new job, or set replicas to 0",
+        )
+        return
+    for path in _differences(_fixed(old.spec), _fixed(new.spec), SPEC):
+        yield Finding(path, "cannot be changed once the job exists", hint=f"only {', '.join(MUTABLE)} can")
+
+
+def _fixed(spec: JobSpec) -> Any:
+    """The part of a spec that must stay as it is, as plain data."""
+    tasks = [msgspec.structs.replace(task, replicas=0, min_available=None) for task in spec.tasks]
+    volumes = [_without_made_name(volume) for volume in spec.volumes]
+    fixed = msgspec.structs.replace(
+        spec, min_available=0, priority_class_name="", suspend=None, tasks=tasks, volumes=volumes
+    )
+    return msgspec.to_builtins(fixed)
+
+
+def _without_made_name(volume: VolumeSpec) -> VolumeSpec:
+    # Volcano's controller writes the name of the claim that it made beside the claim.
+    return volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
+
+
+def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
+    """The deepest places that differ."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys((*old, *new)):
+            if key not in old or key not in new:
+                yield at / key
+            else:
+                yield from _differences(old[key], new[key], at / key)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for position, (was, is_) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(was, is_, at / position)
+    elif old != new:
+        yield at

@@ -1,0 +1,40 @@
+"""`spec.volumes`: each has a path of its own, and either a claim that exists or one to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pumice.admission.podtemplate import check_claim_spec
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job, VolumeSpec
+from pumice.model.shape import Schema
+from pumice.model.syntax import dns_subdomain_fault
+
+
+def check_volumes(job: Job, kubernetes: Schema) -> Iterator[Finding]:
+    paths: dict[str, int] = {}
+    for position, volume in enumerate(job.spec.volumes):
+        at = SPEC / "volumes" / position
+        yield from _check_path(volume.mount_path, at / "mountPath", paths)
+        paths.setdefault(volume.mount_path, position)
+        yield from _check_source(volume, at)
+        if volume.volume_claim is not None:
+            yield from check_claim_spec(volume.volume_claim, at / "volumeClaim", kubernetes)
+
+
+def _check_path(path: str, at: Path, taken: dict[str, int]) -> Iterator[Finding]:
+    if not path:
+        yield Finding(at, "is missing", hint="the directory in which the containers find the volume")
+    elif ":" in path:
+        yield Finding(at, "must not contain ':'", path)
+    elif path in taken:
+        yield Finding(at, f"is the mountPath of spec.volumes[{taken[path]}], too", path)
+
+
+def _check_source(volume: VolumeSpec, at: Path) -> Iterator[Finding]:
+    if not volume.volume_claim_name and volume.volume_claim is None:
+        yield Finding(at, "needs volumeClaimName (an existing claim) or volumeClaim (one to be made)")
+    if volume.volume_claim_name and volume.volume_claim is not None:
+        yield Finding(at, "has both volumeClaimName and volumeClaim; it must have one of them")
+    if volume.volume_claim_name and (fault := dns_subdomain_fault(volume.volume_claim_name)):
+        yield Finding(at / "volumeClaimName", fault, volume.volume_claim_name)

@@ -1,0 +1,107 @@
+"""Findings as a person or a program reads them: one line each, the hint on the next, or one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from pumice.cli.documents import Document, Problem
+from pumice.cli.output import Style
+from pumice.model.findings import ABSENT, Finding, Severity
+
+_LONGEST_SHOWN: Final = 80
+_LONGEST_IN_JSON: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finding with its place in a file; a problem of the text itself has no path, but a column worth telling."""
+
+    severity: Severity
+    file: str
+    line: int
+    column: int
+    path: str
+    value: object
+    message: str
+    hint: str
+
+    @classmethod
+    def of_finding(cls, finding: Finding, document: Document) -> Report:
+        line, column = document.position(finding.path)
+        return cls(
+            finding.severity,
+            document.file,
+            line,
+            column,
+            str(finding.path),
+            finding.value,
+            finding.message,
+            finding.hint,
+        )
+
+    @classmethod
+    def of_problem(cls, problem: Problem) -> Report:
+        place = (problem.file, problem.line, problem.column)
+        return cls(Severity.ERROR, *place, "", ABSENT, problem.message, problem.hint)
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity is Severity.ERROR
+
+    def text(self, style: Style) -> str:
+        place = f"{self.file}:{self.line}" if self.path else f"{self.file}:{self.line}:{self.column}"
+        kind = "" if self.is_error else style.warning("warning: ")
+        path = f"{self.path}: " if self.path else ""
+        value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
+        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{style.bold(place)}: {kind}{path}{value}{self.message}{hint}"
+
+    def json(self) -> str:
+        fields = {
+            "severity": self.severity.value,
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "path": self.path,
+            "value": None if self.value is ABSENT else _bounded(self.value),
+            "message": self.message,
+            "hint": self.hint,
+        }
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def write_reports(reports: Sequence[Report], out: TextIO, style: Style, *, as_json: bool = False) -> None:
+    for report in reports:
+        print(report.json() if as_json else report.text(style), file=out)
+
+
+def counted(reports: Sequence[Report]) -> str:
+    """`3 errors, 1 warning`."""
+    errors = sum(report.is_error for report in reports)
+    numbers = ((errors, "error"), (len(reports) - errors, "warning"))
+    return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in numbers if number)
+
+
+def in_order(reports: Sequence[Report]) -> list[Report]:
+    """By line, as the file is read; what stands in one line stays in the order of the rules."""
+    return sorted(reports, key=lambda report: report.line)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value[:200])
+        text = text or '""'
+    else:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, str | bytes):
+        return value[:_LONGEST_IN_JSON]
+    if isinstance(value, dict | list) and len(text := json.dumps(value, default=str)) > _LONGEST_IN_JSON:
+        return text[:_LONGEST_IN_JSON]
+    return value

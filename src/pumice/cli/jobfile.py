@@ -1,0 +1,109 @@
+"""The documents of a file, sorted: Jobs are admitted, companions are checked, other kinds are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from pumice.admission.admit import Admitted, admit
+from pumice.admission.context import Context
+from pumice.admission.podtemplate import check_claim_spec
+from pumice.cli.documents import Document, read
+from pumice.cli.findings import Report, in_order
+from pumice.model.findings import ROOT, SPEC, Finding, warning
+from pumice.model.nearest import nearest
+from pumice.model.shape import misfits
+from pumice.model.vocabulary import GROUP_VERSION, KIND
+from pumice.runtime.discovery import discover
+from pumice.runtime.kubernetes_types import kubernetes_types
+
+COMPANION_KINDS: Final = ("ConfigMap", "Secret", "PersistentVolumeClaim")
+_GROUP: Final = GROUP_VERSION.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class JobDocument:
+    document: Document
+    admitted: Admitted
+
+
+@dataclass(slots=True)
+class JobFile:
+    """All that was found in one file."""
+
+    name: str
+    jobs: list[JobDocument] = field(default_factory=list)
+    companions: list[Document] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not any(report.is_error for report in self.reports)
+
+
+@cache
+def offline_context(*, portable: bool = False) -> Context:
+    return Context(discover(), kubernetes_types().types, portable=portable)
+
+
+def load(file: str, context: Context) -> JobFile:
+    documents, problems = read(file)
+    loaded = JobFile(file, reports=[Report.of_problem(problem) for problem in problems])
+    for document in documents:
+        loaded.reports += [Report.of_finding(finding, document) for finding in _sort_in(document, loaded, context)]
+    loaded.reports = in_order(loaded.reports)
+    return loaded
+
+
+def _sort_in(document: Document, loaded: JobFile, context: Context) -> Iterable[Finding]:
+    value = document.value
+    if not isinstance(value, dict):
+        return [Finding(ROOT, "a document must be a mapping with apiVersion and kind", value)]
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    if (api_version, kind) == (GROUP_VERSION, KIND):
+        admitted = admit(value, context)
+        twin = [other for other in loaded.jobs if _identity(other.admitted) == _identity(admitted)]
+        loaded.jobs.append(JobDocument(document, admitted))
+        again = [Finding(ROOT / "metadata" / "name", "the file has another job of this name", admitted.job.name)]
+        return [*admitted.findings, *(again if twin else [])]
+    if api_version == "v1" and kind in COMPANION_KINDS:
+        loaded.companions.append(document)
+        return _check_companion(value, str(kind), context)
+    return _check_other(value)
+
+
+def _identity(admitted: Admitted) -> tuple[str, str]:
+    return admitted.job.namespace, admitted.job.name
+
+
+def _check_companion(value: dict[str, Any], kind: str, context: Context) -> Iterator[Finding]:
+    yield from misfits(value, kind, context.kubernetes, ROOT)
+    metadata = value.get("metadata")
+    if not (isinstance(metadata, dict) and metadata.get("name")):
+        yield Finding(ROOT / "metadata" / "name", "is missing")
+    if kind == "PersistentVolumeClaim":
+        spec = value.get("spec")
+        yield from check_claim_spec(spec if isinstance(spec, dict) else {}, SPEC, {})
+
+
+def _check_other(value: dict[str, Any]) -> Iterator[Finding]:
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    missing = [name for name in ("apiVersion", "kind") if not value.get(name)]
+    for name in missing:
+        wanted = GROUP_VERSION if name == "apiVersion" else KIND
+        yield Finding(ROOT / name, "is missing", hint=f"a Job has {name}: {wanted}")
+    if missing:
+        return
+    if not isinstance(kind, str) or not isinstance(api_version, str):
+        yield Finding(ROOT / "kind", "apiVersion and kind must be strings", kind)
+    elif kind == KIND and nearest(api_version, [GROUP_VERSION]):
+        yield Finding(
+            ROOT / "apiVersion", f"must be {GROUP_VERSION}", api_version, hint=f"did you mean {GROUP_VERSION}?"
+        )
+    elif api_version.startswith(_GROUP) and kind != KIND and nearest(kind, [KIND]):
+        yield Finding(ROOT / "kind", f"must be {KIND}", kind, hint=f"did you mean {KIND}?")
+    else:
+        hint = f"a Job of Volcano has apiVersion: {GROUP_VERSION}" if kind == KIND else ""
+        yield warning(ROOT / "kind", f"{api_version} {kind} is not a Job and is not looked at", hint=hint)

@@ -1,0 +1,39 @@
+"""Colour, where somebody sees it: only on a terminal, and never against NO_COLOR."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    coloured: bool
+
+    def bold(self, text: str) -> str:
+        return self._paint("1", text)
+
+    def warning(self, text: str) -> str:
+        return self._paint("33", text)
+
+    def dim(self, text: str) -> str:
+        return self._paint("2", text)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.coloured and text else text
+
+
+def style_for(stream: TextIO) -> Style:
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Style(wanted and stream.isatty())
+
+
+def table(rows: Sequence[tuple[str, ...]], indent: str = "") -> list[str]:
+    """Lines with their columns padded to one width, without trailing blanks."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]

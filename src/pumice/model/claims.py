@@ -1,0 +1,39 @@
+"""`spec.volumes`: claims that are made for the job, or exist already, mounted in every container of every pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pumice.model import naming
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import owned
+from pumice.model.pod import Pod
+
+
+def claims(job: Job) -> Iterator[Manifest]:
+    """The claims that are made for this job."""
+    for index, volume in enumerate(job.spec.volumes):
+        if volume.volume_claim is not None:
+            body = {"spec": volume.volume_claim}
+            yield owned(job, "v1", "PersistentVolumeClaim", _claim_name(job, index), body)
+
+
+def with_claims(job: Job, spec: Manifest) -> Manifest:
+    """A pod spec with the job's claims: one volume a claim, and as many mounts as there are paths."""
+    if not job.spec.volumes:
+        return spec
+    volumes: dict[str, str] = {}  # claim -> name of the pod's volume
+    pod = Pod({"spec": spec})
+    mounts = []
+    for index, volume in enumerate(job.spec.volumes):
+        claim = _claim_name(job, index)
+        if claim not in volumes:
+            volumes[claim] = naming.claim_volume(job.name, job.uid, index)
+            pod = pod.with_volume({"name": volumes[claim], "persistentVolumeClaim": {"claimName": claim}})
+        mounts.append({"name": volumes[claim], "mountPath": volume.mount_path})
+    return pod.with_mounts(mounts).spec
+
+
+def _claim_name(job: Job, index: int) -> str:
+    # A name that stands beside a claim to be made is one that Volcano's controller wrote there: that claim exists.
+    return job.spec.volumes[index].volume_claim_name or naming.claim(job.name, job.uid, index)

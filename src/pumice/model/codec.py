@@ -1,0 +1,132 @@
+"""From a document (as YAML or JSON gave it) to a Job, with every misfit reported and as much as possible decoded.
+
+A Job with a wrong type somewhere can still be checked elsewhere, so that its author sees all that is wrong at once:
+what is plainly meant (`replicas: "2"`) is taken as meant, what is not is left out; either way it stays reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from pumice.model.findings import ROOT, Finding, Path
+from pumice.model.job import Job
+from pumice.model.shape import ObjectType, Schema, misfits
+
+# Kubernetes' own parts of a Job are checked by whoever has its schema, not here.
+_OPAQUE: Final = ("template", "volumeClaim")
+_LISTS: Final = ("tasks", "policies", "volumes")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    job: Job
+    findings: tuple[Finding, ...]
+    # False if something had to be left out, so that what depends on it cannot be judged.
+    complete: bool
+
+
+def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
+    """Decode a Job that a person wrote; `kubernetes` knows the types of an object's metadata."""
+    schema = {**JOB_TYPES, **kubernetes}
+    value = _with_empty_plugins(dict(document))
+    value.pop("status", None)
+    found = tuple(misfits(value, "Job", schema, ROOT))
+    if not found:
+        return Decoded(msgspec.convert(_without_nulls(value), Job), found, complete=True)
+    for finding in found:
+        value = _replaced(value, finding.path, _as_meant)
+    still = tuple(misfits(value, "Job", schema, ROOT))
+    for finding in still:
+        # A task or policy that cannot be read is emptied, not removed: the places of those behind it must not move.
+        in_list = len(finding.path) > 1 and finding.path[-2] in _LISTS
+        value = _replaced(value, finding.path, _emptied if in_list else _removed)
+    unknown = {finding.path for finding in found if finding.message == "unknown field"}
+    complete = all(finding.path in unknown for finding in still)
+    return Decoded(msgspec.convert(_without_nulls(value), Job), found, complete)
+
+
+def _job_types() -> dict[str, ObjectType]:
+    """The shape of a Job, read off the model."""
+    types: dict[str, ObjectType] = {}
+
+    def expression(kind: inspect.Type) -> str:
+        if isinstance(kind, inspect.Metadata):
+            return expression(kind.type)
+        if isinstance(kind, inspect.UnionType):
+            return expression(next(part for part in kind.types if not isinstance(part, inspect.NoneType)))
+        if isinstance(kind, inspect.ListType):
+            return "[]" + expression(kind.item_type)
+        if isinstance(kind, inspect.DictType):
+            return "object" if isinstance(kind.value_type, inspect.AnyType) else "{}" + expression(kind.value_type)
+        if isinstance(kind, inspect.StructType):
+            fields = {field.encode_name: expression(field.type) for field in kind.fields}
+            types[kind.cls.__name__] = ObjectType(fields)
+            return kind.cls.__name__
+        scalars = {inspect.StrType: "string", inspect.IntType: "int32", inspect.BoolType: "bool"}
+        return scalars[type(kind)]
+
+    expression(inspect.type_info(Job))
+    types["Job"].fields.update(metadata="ObjectMeta", status="object")
+    return types
+
+
+JOB_TYPES: Final[Schema] = _job_types()
+
+
+def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:
+    """`svc:` with nothing behind it asks for the plugin without arguments."""
+    spec = document.get("spec")
+    plugins = spec.get("plugins") if isinstance(spec, dict) else None
+    if isinstance(spec, dict) and isinstance(plugins, dict):
+        filled = {name: [] if args is None else args for name, args in plugins.items()}
+        return {**document, "spec": {**spec, "plugins": filled}}
+    return document
+
+
+def _as_meant(value: object) -> object:
+    """A value of the wrong type as its author probably meant it."""
+    if isinstance(value, dict):
+        return [value]
+    if isinstance(value, str):
+        if value in ("true", "false"):
+            return value == "true"
+        return int(value) if re.fullmatch(r"-?[0-9]{1,9}", value) else value
+    return str(value).lower() if isinstance(value, bool | int | float) else value
+
+
+def _emptied(_value: object) -> object:
+    return {}
+
+
+def _removed(_value: object) -> object:
+    return None
+
+
+def _replaced(value: Any, path: Path, change: Callable[[object], object]) -> Any:
+    """A copy of the document in which the value at a path is changed."""
+    if not path:
+        return change(value)
+    step, rest = path[0], Path(path[1:])
+    if isinstance(value, dict) and step in value:
+        return {**value, step: _replaced(value[step], rest, change)}
+    if isinstance(value, list) and isinstance(step, int):
+        items = list(value)
+        items[step] = _replaced(items[step], rest, change)
+        return items
+    return value
+
+
+def _without_nulls(value: Any) -> Any:
+    """A null means that the field is not set. Templates and claims are passed on as they were written."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if item is not None}
+        return {key: item if key in _OPAQUE else _without_nulls(item) for key, item in kept.items()}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value

@@ -1,0 +1,176 @@
+"""The Job as its author writes it: `batch.volcano.sh/v1alpha1`, every field, and the few that only Pumice knows.
+
+Values are decoded as written: no constraint is checked and no default is filled in here, so that admission can report
+everything at once and a defaulting patch can be made from what was really there. Pod templates and claim specs stay
+opaque mappings; nothing in them is lost or reordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from pumice.model.metadata import Metadata
+from pumice.model.status import JobStatus
+from pumice.model.vocabulary import (
+    DEPENDENCY_CONDITIONS,
+    DEPENDENCY_ITERATIONS,
+    GROUP_VERSION,
+    KIND,
+    NETWORK_TOPOLOGY_MODES,
+    POLICY_ACTIONS,
+    POLICY_EVENTS,
+    TOPOLOGY_POLICIES,
+)
+
+Manifest = dict[str, Any]
+T = TypeVar("T")
+
+# A template or claim is checked against Kubernetes' own schema, which `extra` names.
+PodTemplate = Annotated[Manifest, Meta(extra={"kubernetes": "PodTemplateSpec"})]
+ClaimSpec = Annotated[Manifest, Meta(extra={"kubernetes": "PersistentVolumeClaimSpec"})]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What all parts of a Job share: frozen, JSON names in camel case, defaults left out when written."""
+
+
+def _doc(text: str, *, minimum: int | None = None, choices: tuple[str, ...] = (), **schema: object) -> Meta:
+    """Describe a field for `pumice schema`; nothing of it is enforced while decoding."""
+    if minimum is not None:
+        schema["minimum"] = minimum
+    if choices:
+        schema["enum"] = [str(choice) for choice in choices]
+    return Meta(description=text, extra_json_schema=schema)
+
+
+class NetworkTopology(_Part, frozen=True):
+    mode: Annotated[str, _doc("whether the tier is a must or a wish", choices=NETWORK_TOPOLOGY_MODES)] = ""
+    highest_tier_allowed: Annotated[int | None, _doc("highest tier the pods may span", minimum=0)] = None
+    highest_tier_name: Annotated[str, _doc("the same, by the tier's name", maxLength=253)] = ""
+
+
+class VolumeSpec(_Part, frozen=True):
+    mount_path: Annotated[str, _doc("where every container finds the volume")] = ""
+    volume_claim_name: Annotated[str, _doc("an existing claim", maxLength=253)] = ""
+    volume_claim: Annotated[ClaimSpec | None, _doc("a claim to be made for this job")] = None
+
+
+class LifecyclePolicy(_Part, frozen=True):
+    action: Annotated[str, _doc("what to do", choices=POLICY_ACTIONS)] = ""
+    event: Annotated[str, _doc("when to do it", choices=POLICY_EVENTS)] = ""
+    events: Annotated[list[str], _doc("when to do it: any of these", items={"enum": list(POLICY_EVENTS)})] = []
+    exit_code: Annotated[int | None, _doc("when a container ends with this code (not 0)")] = None
+    exit_codes: Annotated[list[int], _doc("when a container ends with any of these codes; Pumice only")] = []
+    timeout: Annotated[str, _doc("wait this long before acting, such as 30s or 5m")] = ""
+
+    @property
+    def all_events(self) -> tuple[str, ...]:
+        """Both spellings merged: the list first, then the single one."""
+        return (*self.events, self.event) if self.event else tuple(self.events)
+
+    @property
+    def all_exit_codes(self) -> tuple[int, ...]:
+        return tuple(self.exit_codes) if self.exit_code is None else (*self.exit_codes, self.exit_code)
+
+
+class DependsOn(_Part, frozen=True):
+    name: Annotated[list[str], _doc("tasks that must be ready before this one starts")] = []
+    iteration: Annotated[str, _doc("how many of them: any or all (default)", choices=DEPENDENCY_ITERATIONS)] = ""
+    condition: Annotated[
+        str, _doc("what ready means: Running (default) or Completed; Pumice only", choices=DEPENDENCY_CONDITIONS)
+    ] = ""
+
+
+class PartitionPolicy(_Part, frozen=True):
+    total_partitions: Annotated[int, _doc("number of partitions", minimum=1)] = 0
+    partition_size: Annotated[int, _doc("pods in each partition", minimum=1)] = 0
+    min_partitions: Annotated[int, _doc("partitions that must be able to run", minimum=0)] = 0
+    network_topology: Annotated[NetworkTopology | None, _doc("how close the pods of a partition must be")] = None
+
+
+class TaskSpec(_Part, frozen=True):
+    name: Annotated[str, _doc("name of the task; default default<position>", maxLength=63)] = ""
+    replicas: Annotated[int, _doc("number of pods", minimum=0)] = 0
+    min_available: Annotated[int | None, _doc("pods that must be able to run; default replicas", minimum=0)] = None
+    template: Annotated[PodTemplate, _doc("the pod; labels, annotations and spec are used")] = {}
+    policies: Annotated[list[LifecyclePolicy], _doc("what to do when something happens to this task")] = []
+    topology_policy: Annotated[str, _doc("NUMA policy", choices=TOPOLOGY_POLICIES)] = ""
+    max_retry: Annotated[int, _doc("container restarts before TaskFailed; default 3", minimum=0)] = 0
+    max_restarts: Annotated[
+        int | None, _doc("restarts caused by this task before the job fails; Pumice only", minimum=0)
+    ] = None
+    depends_on: Annotated[DependsOn | None, _doc("tasks that must be ready first")] = None
+    partition_policy: Annotated[PartitionPolicy | None, _doc("pods in equal groups")] = None
+
+
+class JobSpec(_Part, frozen=True):
+    scheduler_name: Annotated[str, _doc("scheduler of the pods; default volcano", maxLength=63)] = ""
+    min_available: Annotated[
+        int, _doc("pods that must be able to run at once; default the sum over the tasks", minimum=0)
+    ] = 0
+    volumes: Annotated[list[VolumeSpec], _doc("claims mounted in every container")] = []
+    tasks: Annotated[list[TaskSpec], _doc("groups of equal pods", minItems=1)] = []
+    policies: Annotated[list[LifecyclePolicy], _doc("what to do when something happens to the job")] = []
+    plugins: Annotated[dict[str, list[str] | None], _doc("plugins by name, each with its arguments")] = {}
+    running_estimate: Annotated[str, _doc("how long the job should take; informative only")] = ""
+    queue: Annotated[str, _doc("queue of the job; default default", maxLength=253)] = ""
+    max_retry: Annotated[int, _doc("runs before the job fails; default 3", minimum=0)] = 0
+    ttl_seconds_after_finished: Annotated[
+        int | None, _doc("remove the job this long after its end; default never", minimum=0)
+    ] = None
+    priority_class_name: Annotated[str, _doc("priority of the job and its pods", maxLength=253)] = ""
+    min_success: Annotated[int | None, _doc("the job is complete when this many pods succeeded", minimum=1)] = None
+    network_topology: Annotated[NetworkTopology | None, _doc("how close the pods must be")] = None
+    active_deadline_seconds: Annotated[
+        int | None, _doc("fail the job this long after it first ran; Pumice only", minimum=1)
+    ] = None
+    suspend: Annotated[bool | None, _doc("true stops the job, false resumes it; Pumice only")] = None
+
+
+class Job(_Part, frozen=True, dict=True):  # `dict` makes room for the cached properties
+    api_version: Annotated[str, _doc("always " + GROUP_VERSION, choices=(GROUP_VERSION,))] = GROUP_VERSION
+    kind: Annotated[str, _doc("always " + KIND, choices=(KIND,))] = KIND
+    metadata: Annotated[Metadata, _doc("name, namespace, labels, annotations")] = Metadata()
+    spec: Annotated[JobSpec, _doc("what to run")] = JobSpec()
+    status: Annotated[JobStatus, _doc("written by the controller")] = JobStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def total_replicas(self) -> int:
+        return sum(task.replicas for task in self.spec.tasks)
+
+    @cached_property
+    def _tasks_by_name(self) -> dict[str, TaskSpec]:
+        # The first of two tasks with one name counts; admission reports the second.
+        return {task.name: task for task in reversed(self.spec.tasks)}
+
+    def task(self, name: str) -> TaskSpec | None:
+        return self._tasks_by_name.get(name)
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, Any]:
+        return {}
+
+    def derived(self, key: Hashable, make: Callable[[Job], T]) -> T:
+        """What `make` computes from this job, once: a job does not change, and all its pods share the result."""
+        known = self._derived
+        if key not in known:
+            known[key] = make(self)
+        value: T = known[key]
+        return value

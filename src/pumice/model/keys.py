@@ -1,0 +1,27 @@
+"""Labels and annotations that Volcano's users, schedulers and dashboards read; each key is spelt once, here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TASK_INDEX: Final = "volcano.sh/task-index"
+TASK_SPEC: Final = "volcano.sh/task-spec"
+JOB_NAME: Final = "volcano.sh/job-name"
+JOB_NAMESPACE: Final = "volcano.sh/job-namespace"
+JOB_VERSION: Final = "volcano.sh/job-version"
+JOB_RETRY_COUNT: Final = "volcano.sh/job-retry-count"
+JOB_FORWARDING: Final = "volcano.sh/job-forwarding"
+JOB_TYPE: Final = "volcano.sh/job-type"
+QUEUE_NAME: Final = "volcano.sh/queue-name"
+TEMPLATE_UID: Final = "volcano.sh/template-uid"
+PARTITION_ID: Final = "volcano.sh/partition-id"
+NUMA_TOPOLOGY_POLICY: Final = "volcano.sh/numa-topology-policy"
+POD_GROUP: Final = "scheduling.k8s.io/group-name"
+
+PREEMPTABLE: Final = "volcano.sh/preemptable"
+COOLDOWN_TIME: Final = "volcano.sh/cooldown-time"
+REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
+JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
+JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
+
+HCCL_RANK: Final = "hccl/rankIndex"

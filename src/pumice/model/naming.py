@@ -1,0 +1,143 @@
+"""Every name that Pumice gives to something is made here, once.
+
+The names are Volcano's, because users' scripts, dashboards and host files rely on them. Where Volcano appends a random
+suffix (claims and their volumes) ours is hashed from the job's uid, so that the same YAML always gives the same pods.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pumice.model.job import Job, TaskSpec
+
+# Kubernetes' limit for a DNS label: host names, Service names, volume names and label values are all held to it.
+LABEL_LIMIT: Final = 63
+SUBDOMAIN_LIMIT: Final = 253
+
+_SUFFIX_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SUFFIX_LENGTH: Final = 12
+
+
+def pod(job: str, task: str, index: int) -> str:
+    return f"{job}-{task}-{index}"
+
+
+def pod_group(job: str, uid: str) -> str:
+    return f"{job}-{uid}"
+
+
+def service(job: str) -> str:
+    """The headless Service, and the subdomain that it gives the pods."""
+    return job
+
+
+def network_policy(job: str) -> str:
+    return job
+
+
+def hosts_config_map(job: str) -> str:
+    """The ConfigMap of host files, and the pod volume that it is mounted from."""
+    return f"{job}-svc"
+
+
+def ssh_secret(job: str) -> str:
+    """The Secret with the ssh keys, and the pod volume that it is mounted from."""
+    return f"{job}-ssh"
+
+
+def ray_head_service(job: str) -> str:
+    return f"{job}-head-svc"
+
+
+def claim(job: str, uid: str, index: int) -> str:
+    """The claim made for `spec.volumes[index]`."""
+    return f"{job}-pvc-{_suffix(uid, index)}"
+
+
+def claim_volume(job: str, uid: str, index: int) -> str:
+    """The pod volume through which `spec.volumes[index]` is mounted."""
+    return f"{job}-{_suffix(uid, index)}"
+
+
+def default_task(position: int) -> str:
+    return f"default{position}"
+
+
+def template_uid(job: str, task: str) -> str:
+    return f"{job}-{task}"
+
+
+def task_key(task: str) -> str:
+    """A task's name where a dash is not allowed: in keys of the hosts ConfigMap and in names of variables."""
+    return task.replace("-", "_")
+
+
+def hostname(job: Job, task: TaskSpec, index: int) -> str:
+    return fixed_hostname(task) or pod(job.name, task.name, index)
+
+
+def subdomain(job: Job, task: TaskSpec) -> str:
+    return _from_template(task, "subdomain") or service(job.name)
+
+
+def host(job: Job, task: TaskSpec, index: int) -> str:
+    """How the other pods of the job reach this one: `<hostname>.<subdomain>`."""
+    return f"{hostname(job, task, index)}.{subdomain(job, task)}"
+
+
+def fixed_hostname(task: TaskSpec) -> str:
+    """The host name that the template gives to all pods of the task, if it does."""
+    return _from_template(task, "hostname")
+
+
+def hosts(job: Job, task: TaskSpec) -> list[str]:
+    """The hosts of a task in index order; only one where the template fixes the host name, since all share it."""
+    domain = subdomain(job, task)
+    if fixed := fixed_hostname(task):
+        return [f"{fixed}.{domain}"] if task.replicas > 0 else []
+    stem = pod(job.name, task.name, 0)[:-1]
+    return [f"{stem}{index}.{domain}" for index in range(task.replicas)]
+
+
+@dataclass(frozen=True, slots=True)
+class LongestName:
+    """The longest that a kind of name becomes for a job, and how long it may be."""
+
+    what: str
+    name: str
+    limit: int
+    task: int | None = None  # position of the task whose name is part of it
+
+
+def longest_names(job: Job) -> Iterator[LongestName]:
+    """For each kind of name the longest one that this job leads to, companions of its plugins included."""
+    for position, task in enumerate(job.spec.tasks):
+        last = max(task.replicas - 1, 0)
+        yield LongestName("pod name", pod(job.name, task.name, last), LABEL_LIMIT, position)
+    yield LongestName("label with the job's name", job.name, LABEL_LIMIT)
+    if "svc" in job.spec.plugins:
+        yield LongestName("name of the hosts volume", hosts_config_map(job.name), LABEL_LIMIT)
+    if "ssh" in job.spec.plugins:
+        yield LongestName("name of the ssh volume", ssh_secret(job.name), LABEL_LIMIT)
+    if "ray" in job.spec.plugins:
+        yield LongestName("name of the head Service", ray_head_service(job.name), LABEL_LIMIT)
+    if job.spec.volumes:
+        yield LongestName("name of a claim's volume", claim_volume(job.name, job.uid, 0), LABEL_LIMIT)
+
+
+def _suffix(uid: str, index: int) -> str:
+    number = int.from_bytes(hashlib.sha256(f"{uid}/{index}".encode()).digest(), "big")
+    digits = []
+    for _ in range(_SUFFIX_LENGTH):
+        number, digit = divmod(number, len(_SUFFIX_DIGITS))
+        digits.append(_SUFFIX_DIGITS[digit])
+    return "".join(digits)
+
+
+def _from_template(task: TaskSpec, field: str) -> str:
+    spec = task.template.get("spec")
+    value = spec.get(field) if isinstance(spec, dict) else None
+    return value if isinstance(value, str) else ""

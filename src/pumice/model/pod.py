@@ -1,0 +1,116 @@
+"""A pod manifest that is edited by copy.
+
+Plugins receive a Pod and return another; what they did not touch is shared between the two, and nothing that was there
+is removed or reordered. Additions yield to what the user wrote: a variable, port, mount or init container of the same
+name or place stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pumice.model.job import Manifest
+
+EnvVar = Mapping[str, Any]
+Edit = Callable[[Manifest], Manifest]
+
+
+def env_values(values: Mapping[str, str]) -> list[EnvVar]:
+    """Variables with literal values, in the form of a container's `env`."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    manifest: Manifest
+
+    @property
+    def name(self) -> str:
+        name: str = self.manifest["metadata"]["name"]
+        return name
+
+    @property
+    def spec(self) -> Manifest:
+        spec: Manifest = self.manifest["spec"]
+        return spec
+
+    @property
+    def containers(self) -> list[Manifest]:
+        return self.spec.get("containers") or []
+
+    @property
+    def init_containers(self) -> list[Manifest]:
+        return self.spec.get("initContainers") or []
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.manifest["metadata"].get("annotations") or {}
+
+    def with_spec(self, **fields: object) -> Pod:
+        return Pod({**self.manifest, "spec": {**self.spec, **fields}})
+
+    def with_annotation(self, key: str, value: str) -> Pod:
+        metadata = {**self.manifest["metadata"], "annotations": {**self.annotations, key: value}}
+        return Pod({**self.manifest, "metadata": metadata})
+
+    def with_default(self, field: str, value: str) -> Pod:
+        """Set a field of the spec that the template left empty."""
+        return self if self.spec.get(field) else self.with_spec(**{field: value})
+
+    def edit_containers(self, edit: Edit, *, init: bool = True) -> Pod:
+        """Replace every container (init containers too, unless told otherwise) by what `edit` makes of it."""
+        fields: Manifest = {"containers": [edit(container) for container in self.containers]}
+        if init and self.init_containers:
+            fields["initContainers"] = [edit(container) for container in self.init_containers]
+        return self.with_spec(**fields)
+
+    def with_env(self, env: Sequence[EnvVar]) -> Pod:
+        """Give all containers these variables, behind their own."""
+        return self.edit_containers(lambda container: add_env(container, env))
+
+    def with_port(self, name: str, number: int, *, init: bool = False) -> Pod:
+        return self.edit_containers(lambda container: add_port(container, name, number), init=init)
+
+    def with_volume(self, volume: Manifest) -> Pod:
+        volumes = self.spec.get("volumes") or []
+        if any(existing["name"] == volume["name"] for existing in volumes):
+            return self
+        return self.with_spec(volumes=[*volumes, volume])
+
+    def with_mounts(self, mounts: Iterable[Manifest]) -> Pod:
+        """Mount in all containers, except where a container has something at that path already."""
+        wanted = list(mounts)
+        return self.edit_containers(lambda container: _add_mounts(container, wanted))
+
+    def with_init_container(self, container: Manifest) -> Pod:
+        if any(existing["name"] == container["name"] for existing in self.init_containers):
+            return self
+        return self.with_spec(initContainers=[*self.init_containers, container])
+
+
+def add_env(container: Manifest, env: Sequence[EnvVar]) -> Manifest:
+    own = container.get("env")
+    if not own:
+        return {**container, "env": list(env)} if env else container
+    taken = {variable["name"] for variable in own}
+    added = [variable for variable in env if variable["name"] not in taken]
+    return {**container, "env": [*own, *added]} if added else container
+
+
+def add_port(container: Manifest, name: str, number: int) -> Manifest:
+    own = container.get("ports") or []
+    if any(port["containerPort"] == number for port in own):
+        return container
+    # A name may stand only once in a container; the number is what matters.
+    named = all(port.get("name") != name for port in own)
+    port: Manifest = {"name": name, "containerPort": number} if named else {"containerPort": number}
+    return {**container, "ports": [*own, port]}
+
+
+def _add_mounts(container: Manifest, mounts: list[Manifest]) -> Manifest:
+    own = container.get("volumeMounts") or []
+    taken = {mount["mountPath"] for mount in own}
+    added = [mount for mount in mounts if mount["mountPath"] not in taken]
+    return {**container, "volumeMounts": [*own, *added]} if added else container

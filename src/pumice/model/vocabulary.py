@@ -1,0 +1,83 @@
+"""The fixed words of the Job API: phases, events, actions. Each is defined here and nowhere else."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+GROUP_VERSION: Final = "batch.volcano.sh/v1alpha1"
+KIND: Final = "Job"
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    ABORTING = "Aborting"
+    ABORTED = "Aborted"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    COMPLETING = "Completing"
+    COMPLETED = "Completed"
+    TERMINATING = "Terminating"
+    TERMINATED = "Terminated"
+    FAILED = "Failed"
+
+
+class Event(StrEnum):
+    ANY = "*"
+    POD_FAILED = "PodFailed"
+    POD_EVICTED = "PodEvicted"
+    POD_PENDING = "PodPending"
+    POD_RUNNING = "PodRunning"
+    UNKNOWN = "Unknown"
+    TASK_COMPLETED = "TaskCompleted"
+    TASK_FAILED = "TaskFailed"
+    JOB_UPDATED = "JobUpdated"
+    OUT_OF_SYNC = "OutOfSync"
+    COMMAND_ISSUED = "CommandIssued"
+
+
+class Action(StrEnum):
+    ABORT_JOB = "AbortJob"
+    RESTART_JOB = "RestartJob"
+    RESTART_TASK = "RestartTask"
+    RESTART_POD = "RestartPod"
+    RESTART_PARTITION = "RestartPartition"
+    TERMINATE_JOB = "TerminateJob"
+    COMPLETE_JOB = "CompleteJob"
+    RESUME_JOB = "ResumeJob"
+    SYNC_JOB = "SyncJob"
+    ENQUEUE_JOB = "EnqueueJob"
+
+
+# What a policy may name. The rest of each enum is the controller's own.
+POLICY_EVENTS: Final = (
+    Event.ANY,
+    Event.POD_FAILED,
+    Event.POD_EVICTED,
+    Event.POD_PENDING,
+    Event.UNKNOWN,
+    Event.TASK_COMPLETED,
+    Event.TASK_FAILED,
+    Event.JOB_UPDATED,
+)
+POLICY_ACTIONS: Final = (
+    Action.ABORT_JOB,
+    Action.RESTART_JOB,
+    Action.RESTART_TASK,
+    Action.RESTART_POD,
+    Action.RESTART_PARTITION,
+    Action.TERMINATE_JOB,
+    Action.COMPLETE_JOB,
+    Action.RESUME_JOB,
+)
+
+# Actions that need to know which task, pod or partition the event came from.
+TARGETED_ACTIONS: Final = (Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION)
+# Events that come from the job as a whole, so that no pod can be named.
+EVENTS_WITHOUT_POD: Final = (Event.UNKNOWN, Event.JOB_UPDATED)
+
+# A third of the vocabulary is small enough to be a tuple: none of these is acted upon, only compared.
+TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
+NETWORK_TOPOLOGY_MODES: Final = ("hard", "soft")
+DEPENDENCY_ITERATIONS: Final = ("any", "all")
+DEPENDENCY_CONDITIONS: Final = ("Running", "Completed")

@@ -1,0 +1,212 @@
+"""Plugin arguments: the strings of `spec.plugins.<name>` become typed values, or findings.
+
+Accepted is every spelling of Go's `flag` package, which Volcano uses (`-x v`, `--x v`, `--x=v`, a bare boolean), and
+the camelCase names of its documentation, with or without dashes. Where Volcano logs a bad argument and silently drops
+it and all that follow, here each one is reported with the list as it was probably meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pumice.model.findings import Finding, Path, warning
+from pumice.model.nearest import nearest
+
+Value = str | int | bool
+
+_BOOLEANS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+_LONGEST_NAME: Final = 30
+_FLAG: Final = re.compile(
+    r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?:(?P<mark>=|\s+)(?P<value>.*))?\Z", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One argument that a plugin takes."""
+
+    flag: str
+    type: type
+    default: Value | None
+    help: str
+    aliases: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    # Keys: never printed, and never taken apart at white space, since they hold some.
+    secret: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.flag, _camel(self.flag), _kebab(self.flag), *self.aliases)
+
+    def read(self, text: str) -> Value:
+        """Turn text into a value, or raise ValueError with what is accepted."""
+        if self.type is bool:
+            if text not in _BOOLEANS:
+                raise ValueError("must be true or false")
+            return _BOOLEANS[text]
+        if self.type is int:
+            return self._read_number(text)
+        if self.choices and text not in self.choices:
+            raise ValueError(f"must be {' or '.join(self.choices)}")
+        return text
+
+    def _read_number(self, text: str) -> int:
+        low, high = self.low, self.high
+        accepted = "must be a whole number" if low is None else f"must be {low} or more"
+        if high is not None:
+            accepted = f"must be between {low} and {high}"
+        if not re.fullmatch(r"[+-]?(0|[1-9][0-9]{0,18})", text):
+            raise ValueError(accepted)
+        number = int(text)
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise ValueError(accepted)
+        return number
+
+    def spelt(self, value: object) -> str:
+        """The argument as it is best written."""
+        if self.secret:
+            return f"--{self.flag}=..."
+        return f"--{self.flag}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """One flag or bare word, and the position in the list that it came from."""
+
+    text: str
+    position: int
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What a plugin's list of strings says: values by flag, and everything that is wrong with it."""
+
+    plugin: str
+    options: tuple[Option, ...]
+    at: Path
+
+    def parse(self, args: Sequence[str]) -> tuple[dict[str, Value], list[Finding]]:
+        values: dict[str, Value] = {}
+        problems: list[Finding] = []
+        corrected: list[str] = []
+        tokens = list(self._tokens(args))
+        while tokens:
+            token = tokens.pop(0)
+            option, text = self._flag_of(token.text)
+            if option is None:
+                problems.append(self._unknown(token, corrected))
+                continue
+            if text is None and option.type is not bool and tokens and not self._flag_of(tokens[0].text)[0]:
+                text = tokens.pop(0).text
+            try:
+                if text is None and option.type is not bool:
+                    raise ValueError("needs a value")
+                value = True if text is None else option.read(text)
+            except ValueError as error:
+                problems.append(Finding(self.at / token.position, str(error), _shown(option, token.text)))
+                corrected.append(option.spelt("..." if option.default is None else option.default))
+                continue
+            if option.flag in values:
+                problems.append(
+                    warning(self.at / token.position, "given twice; the last one counts", _shown(option, token.text))
+                )
+            values[option.flag] = value
+            corrected.append(option.spelt(value))
+        return values, [self._with_correction(problem, corrected) for problem in problems]
+
+    def _tokens(self, args: Sequence[str]) -> Iterator[_Token]:
+        for position, arg in enumerate(args):
+            for text in self._taken_apart(arg.strip()):
+                # A boolean takes its value only by `=`, as in Go: `--flag word` is a flag and a bare word.
+                option, _ = self._flag_of(text)
+                apart = re.split(r"\s+", text, maxsplit=1) if option is not None and option.type is bool else [text]
+                for part in apart:
+                    yield _Token(part, position)
+
+    def _taken_apart(self, arg: str) -> Iterator[str]:
+        """Several flags in one string: cut at white space before a known flag, but never inside a key."""
+        start = 0
+        for space in re.finditer(r"\s+", arg):
+            current, _ = self._flag_of(arg[start : space.start()])
+            if current is not None and current.secret:
+                break
+            ahead, _ = self._flag_of(arg[space.end() :])
+            if ahead is not None:
+                yield arg[start : space.start()]
+                start = space.end()
+        yield arg[start:]
+
+    def _flag_of(self, text: str) -> tuple[Option | None, str | None]:
+        """The option that the text names, and its value if that stands in the same text."""
+        match = _FLAG.match(text)
+        if match is None:
+            return None, None
+        name = match["name"]
+        option = next((option for option in self.options if name in option.names), None)
+        # Dashes may be left out only where the name is unmistakable; `port=9` might be anything.
+        if not match["dashes"] and not re.search("[A-Z]", name):
+            option = None
+        return option, match["value"]
+
+    def _unknown(self, token: _Token, corrected: list[str]) -> Finding:
+        at = self.at / token.position
+        match = _FLAG.match(token.text)
+        previous = corrected[-1] if corrected else ""
+        if token.text in _BOOLEANS and previous.endswith("=true"):
+            corrected[-1] = previous.removesuffix("true") + str(_BOOLEANS[token.text]).lower()
+            return Finding(at, "a boolean takes its value after =", token.text)
+        name, _, value = token.text.lstrip("-").partition("=") if match is None else _parts(match)
+        close = self._closest(name)
+        if close is not None:
+            corrected.append(close.spelt(value or ("true" if close.type is bool else "...")))
+        if match is None or not (match["dashes"] or match["mark"] == "="):
+            message = "is not an argument" if token.text else "an empty argument"
+            return Finding(at, message, self._redacted(token.text), hint=self._did_you_mean(close))
+        return Finding(at, "unknown argument", self._redacted(token.text), hint=self._did_you_mean(close))
+
+    def _redacted(self, text: str) -> str:
+        """Where keys are expected, whatever was mistyped may be one: only the name is shown."""
+        if not any(option.secret for option in self.options):
+            return text
+        name, mark, _ = text.partition("=")
+        return f"{name[:_LONGEST_NAME]}=..." if mark or len(name) > _LONGEST_NAME else name
+
+    def _closest(self, name: str) -> Option | None:
+        by_name = {spelling: option for option in self.options for spelling in option.names}
+        found = nearest(name, by_name)
+        return by_name[found] if found is not None else None
+
+    def _did_you_mean(self, close: Option | None) -> str:
+        taken = ", ".join(f"--{option.flag}" for option in self.options) or "no arguments"
+        asked = f"did you mean --{close.flag}? " if close is not None else ""
+        return f"{asked}{self.plugin} takes {taken} (pumice plugins {self.plugin})"
+
+    def _with_correction(self, problem: Finding, corrected: list[str]) -> Finding:
+        written = f"write {self.plugin}: [" + ", ".join(f'"{arg}"' for arg in corrected) + "]"
+        hint = f"{problem.hint}; {written}" if problem.hint else written
+        return Finding(problem.path, problem.message, problem.value, hint, problem.severity)
+
+
+def _parts(match: re.Match[str]) -> tuple[str, str, str]:
+    return match["name"], match["mark"] or "", match["value"] or ""
+
+
+def _shown(option: Option, text: str) -> str:
+    return f"--{option.flag}=..." if option.secret else text
+
+
+def _camel(flag: str) -> str:
+    head, *rest = flag.split("-")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _kebab(flag: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", flag)

@@ -1,0 +1,79 @@
+"""What a plugin is: a frozen dataclass whose fields are its options, with up to four pure hooks.
+
+`check` reports what is wrong with a job for this plugin, `objects` names the companions that should exist, `shape_pod`
+returns a changed pod, `why` explains to people what the plugin adds to one. A plugin has no client, keeps no state and
+does not know in which order it runs. Third parties subclass `Base` and announce the class under the entry-point group
+`pumice.plugins`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job
+from pumice.model.objects import Companion
+from pumice.model.pod import Pod
+from pumice.model.slot import Slot
+from pumice.plugins.arguments import Arguments, Option, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    requires: ClassVar[tuple[str, ...]] = ()
+    example: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        hints = typing.get_type_hints(cls)
+        return tuple(_option_of(field, hints[field.name]) for field in dataclasses.fields(cls))
+
+    @classmethod
+    def parse(cls, args: Sequence[str], at: Path | None = None) -> tuple[Self, list[Finding]]:
+        """The plugin with its arguments; those that are wrong keep their default and are reported."""
+        arguments = Arguments(cls.name, cls.options(), at or SPEC / "plugins" / cls.name)
+        values, findings = arguments.parse(args)
+        fields = {field.name: values[_flag(field)] for field in dataclasses.fields(cls) if _flag(field) in values}
+        return cls(**fields), findings
+
+    def check(self, job: Job) -> Iterable[Finding]:
+        return ()
+
+    def objects(self, job: Job) -> Iterable[Companion]:
+        return ()
+
+    def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
+        return pod
+
+    def why(self, slot: Slot) -> Mapping[str, str]:
+        """Reasons by what was added: `env NAME`, `port NUMBER`, `mount PATH`, `volume NAME`, `init NAME`, ..."""
+        return {}
+
+
+def option(default: Value | None, help: str, **more: Any) -> Any:  # noqa: A002 - the word that every option parser uses
+    """Declare a plugin's option: a dataclass field that knows its meaning (see `Option` for what else it may say)."""
+    return dataclasses.field(default=default, metadata={"help": help, **more})
+
+
+def port_option(default: int, help: str, **more: Any) -> Any:  # noqa: A002 - as above
+    return option(default, help, low=1, high=65535, **more)
+
+
+def _flag(field: dataclasses.Field[Any]) -> str:
+    flag: str = field.metadata.get("flag") or field.name.replace("_", "-")
+    return flag
+
+
+def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
+    # `int | None` is an int that may be left out.
+    kind = hint if isinstance(hint, type) else next(t for t in typing.get_args(hint) if t is not types.NoneType)
+    default: Value | None = field.default if field.default is not dataclasses.MISSING else None
+    more = {key: value for key, value in field.metadata.items() if key != "flag"}
+    return Option(flag=_flag(field), type=kind, default=default, **more)

@@ -1,0 +1,129 @@
+"""Who put what into a pod: the user, the job itself, or a plugin, and why.
+
+Found by comparing the pod before and after each plugin, so it cannot differ from what is really done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pumice.model import keys
+from pumice.model.bare_pod import bare_pod
+from pumice.model.findings import SPEC, Path
+from pumice.model.job import Manifest
+from pumice.model.pod import Pod
+from pumice.model.slot import Slot
+from pumice.plugins.base import Base
+
+YOU: Final = "you"
+JOB: Final = "job"
+
+_JOB_REASONS: Final = {
+    f"label {keys.JOB_NAME}": "the Service and dashboards find the pod by it",
+    f"label {keys.JOB_NAMESPACE}": "the Service finds the pod by it",
+    f"label {keys.TASK_SPEC}": "the task",
+    f"label {keys.TASK_INDEX}": "index within the task",
+    f"label {keys.QUEUE_NAME}": "spec.queue",
+    f"label {keys.PARTITION_ID}": "partition of the task",
+    f"annotation {keys.POD_GROUP}": "the gang that the pod starts with",
+    f"annotation {keys.JOB_VERSION}": "tells pods of an earlier run apart",
+    f"annotation {keys.JOB_RETRY_COUNT}": "restarts so far",
+    f"annotation {keys.TEMPLATE_UID}": "the template",
+    f"annotation {keys.QUEUE_NAME}": "spec.queue",
+    f"annotation {keys.JOB_NAME}": "the job",
+    f"annotation {keys.TASK_SPEC}": "the task",
+    f"annotation {keys.TASK_INDEX}": "index within the task",
+    "schedulerName": "spec.schedulerName",
+    "priorityClassName": "spec.priorityClassName",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One thing in a pod, and where it came from."""
+
+    kind: str
+    container: str  # empty if it belongs to the pod
+    name: str
+    value: str
+    by: str
+    why: str = ""
+    path: Path | None = None  # in the user's document
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.container, self.name
+
+
+def trace_pod(slot: Slot, position: int, plugins: Sequence[Base]) -> list[Trace]:
+    """Everything worth knowing about the pod of a slot, whose task stands at a position of the job."""
+    at = SPEC / "tasks" / position / "template"
+    template = Pod({"metadata": slot.task.template.get("metadata") or {}, "spec": slot.task.template.get("spec") or {}})
+    known = {trace.key: trace for trace in _things(template, YOU, at, {})}
+    pod = bare_pod(slot)
+    _add(known, _things(pod, JOB, None, _JOB_REASONS))
+    for plugin in plugins:
+        pod = plugin.shape_pod(pod, slot)
+        _add(known, _things(pod, plugin.name, None, plugin.why(slot)))
+    return list(known.values())
+
+
+def _add(known: dict[tuple[str, str, str], Trace], things: Iterator[Trace]) -> None:
+    """Remember what was not there before; what was there but has another value now was overwritten by the job."""
+    for thing in things:
+        if thing.key not in known or known[thing.key].value != thing.value:
+            known[thing.key] = thing
+
+
+def _things(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
+    metadata = pod.manifest["metadata"]
+
+    def trace(kind: str, name: str, value: object, path: Sequence[str | int]) -> Trace:
+        reason = why.get(f"{kind} {name}" if name else kind, "")
+        return Trace(kind, "", name, _text(value), by, reason, None if at is None else Path((*at, *path)))
+
+    for kind, field in (("label", "labels"), ("annotation", "annotations")):
+        for name, value in (metadata.get(field) or {}).items():
+            yield trace(kind, name, value, ("metadata", field, name))
+    for field in ("hostname", "subdomain", "schedulerName", "priorityClassName"):
+        if pod.spec.get(field):
+            yield trace(field, "", pod.spec[field], ("spec", field))
+    for index, volume in enumerate(pod.spec.get("volumes") or []):
+        source = next((key for key in volume if key != "name"), "")
+        yield trace("volume", volume["name"], source, ("spec", "volumes", index))
+    for index, container in enumerate(pod.init_containers):
+        yield trace("init", container["name"], container.get("image", ""), ("spec", "initContainers", index))
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(pod.spec.get(field) or []):
+            here = None if at is None else at / "spec" / field / index
+            yield from _things_of_container(container, by, here, why)
+
+
+def _things_of_container(container: Manifest, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
+    name = container["name"]
+
+    def trace(kind: str, thing: str, value: object, path: Sequence[str | int]) -> Trace:
+        reason = why.get(f"{kind} {thing}" if thing else kind, "")
+        return Trace(kind, name, thing, _text(value), by, reason, None if at is None else Path((*at, *path)))
+
+    if container.get("command"):
+        yield trace("command", "", " ".join(map(str, container["command"])), ("command",))
+    for index, variable in enumerate(container.get("env") or []):
+        value = variable.get("value", variable.get("valueFrom", ""))
+        yield trace("env", variable["name"], value, ("env", index))
+    for index, port in enumerate(container.get("ports") or []):
+        yield trace("port", str(port["containerPort"]), port.get("name", ""), ("ports", index))
+    for index, mount in enumerate(container.get("volumeMounts") or []):
+        yield trace("mount", mount["mountPath"], mount["name"], ("volumeMounts", index))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        for source in ("configMapKeyRef", "secretKeyRef"):
+            if source in value:
+                return f"{value[source].get('name', '')}/{value[source].get('key', '')}"
+        return json.dumps(value, separators=(",", ":"))
+    return str(value)

@@ -1,0 +1,114 @@
+"""pytorch: tells each pod of a torch job where to meet and which rank it is.
+
+Every container and init container of the job gets MASTER_ADDR, MASTER_PORT and WORLD_SIZE, and the meeting port is
+opened in every container. Pods of the master and worker tasks also get RANK, and the same once more in torchrun's own
+variables (PET_*). If asked for, workers wait in an init container until the master answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pumice.model import naming
+from pumice.model.findings import SPEC, Finding
+from pumice.model.job import Job, Manifest, TaskSpec
+from pumice.model.pod import Pod, add_env, env_values
+from pumice.model.resources import gpu_limit
+from pumice.model.slot import Slot
+from pumice.plugins import ranks, wait_for_master
+from pumice.plugins.base import Base, option, port_option
+from pumice.plugins.wait_for_master import WaitForMaster
+
+PORT_NAME: Final = "pytorchjob-port"
+
+
+@dataclass(frozen=True, slots=True)
+class PyTorch(Base):
+    name: ClassVar[str] = "pytorch"
+    summary: ClassVar[str] = "tells each pod of a torch job where to meet and which rank it is"
+    # Pod names resolve only once svc has made the headless Service.
+    requires: ClassVar[tuple[str, ...]] = ("svc",)
+    example: ClassVar[tuple[str, ...]] = ("--master=master", "--worker=worker", "--port=23456")
+
+    master: str = option("master", "task that holds rank 0")
+    worker: str = option("worker", "task that holds the other ranks")
+    port: int = port_option(23456, "port that rank 0 listens on; opened in every container")
+    wait_master_enabled: bool = option(False, "workers wait for the master in an init container")
+    wait_master_timeout: int = option(300, "seconds; only with --wait-master-enabled=true", low=1)
+    wait_master_image: str = option("busybox:1.36.1", "only with --wait-master-enabled=true")
+    nproc_per_node: int | None = option(
+        None, "for torchrun (PET_NPROC_PER_NODE); default: the GPU limit of the container", low=1
+    )
+
+    def check(self, job: Job) -> Iterator[Finding]:
+        if job.task(self.master) is None:
+            # Volcano starts such a job without any rank, and its pods hang when they want to meet.
+            named = "|".join(task.name for task in job.spec.tasks)
+            yield Finding(
+                SPEC / "plugins" / self.name,
+                f"no task is named {self.master!r}, so no pod would have rank 0",
+                hint=f"name the task that holds rank 0 with --master=<{named}>",
+            )
+
+    def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
+        master = slot.job.task(self.master)
+        if master is None:
+            return pod
+        env = env_values(self._variables(slot, master))
+        ranked = self._rank(slot) is not None
+        pod = pod.with_port(PORT_NAME, self.port).edit_containers(
+            lambda container: add_env(container, [*env, *self._processes(container)] if ranked else env)
+        )
+        if self._waits(slot):
+            first = pod.containers[0].get("imagePullPolicy") if pod.containers else None
+            pod = pod.with_init_container(self._wait(slot.job, master).container(first))
+        return pod
+
+    def why(self, slot: Slot) -> Mapping[str, str]:
+        job, rank = slot.job, self._rank(slot)
+        group = dict.fromkeys((self.master, self.worker))
+        sizes = " + ".join(f"{name} {ranks.replicas(job, name)}" for name in group if job.task(name) is not None)
+        place = "masters come first" if slot.task.name == self.master else f"masters first, then {slot.short_name}"
+        return {
+            "env MASTER_ADDR": "where rank 0 listens",
+            "env MASTER_PORT": "--port",
+            "env WORLD_SIZE": sizes,
+            "env RANK": place if rank is not None else "",
+            "env PET_NNODES": "WORLD_SIZE, for torchrun",
+            "env PET_NODE_RANK": "RANK, for torchrun",
+            "env PET_MASTER_ADDR": "MASTER_ADDR, for torchrun",
+            "env PET_MASTER_PORT": "MASTER_PORT, for torchrun",
+            "env PET_NPROC_PER_NODE": "--nproc-per-node" if self.nproc_per_node else "GPU limit of the container",
+            f"port {self.port}": "opened for rendezvous",
+            f"init {wait_for_master.NAME}": "--wait-master-enabled=true",
+        }
+
+    def _variables(self, slot: Slot, master: TaskSpec) -> dict[str, str]:
+        address, port = naming.host(slot.job, master, 0), str(self.port)
+        size = str(ranks.world_size(slot.job, self.master, self.worker))
+        variables = {"MASTER_ADDR": address, "MASTER_PORT": port, "WORLD_SIZE": size}
+        rank = self._rank(slot)
+        if rank is not None:
+            variables |= {
+                "RANK": str(rank),
+                "PET_NNODES": size,
+                "PET_NODE_RANK": str(rank),
+                "PET_MASTER_ADDR": address,
+                "PET_MASTER_PORT": port,
+            }
+        return variables
+
+    def _processes(self, container: Manifest) -> list[dict[str, str]]:
+        count = self.nproc_per_node or gpu_limit(container)
+        return [{"name": "PET_NPROC_PER_NODE", "value": str(count)}] if count else []
+
+    def _rank(self, slot: Slot) -> int | None:
+        return ranks.rank(slot, self.master, self.worker)
+
+    def _waits(self, slot: Slot) -> bool:
+        return self.wait_master_enabled and slot.task.name == self.worker and self._rank(slot) != 0
+
+    def _wait(self, job: Job, master: TaskSpec) -> WaitForMaster:
+        return WaitForMaster(naming.host(job, master, 0), self.port, self.wait_master_timeout, self.wait_master_image)

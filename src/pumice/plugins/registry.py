@@ -1,0 +1,81 @@
+"""Which plugins there are, in which order they run, and which of them a job uses.
+
+The order is this list, then third-party plugins by name: the same YAML always gives the same pod. A registry is a
+value; whoever looks for third-party plugins hands them in, together with those that could not be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pumice.model.findings import SPEC, Finding
+from pumice.model.nearest import nearest
+from pumice.plugins.base import Base
+from pumice.plugins.env import Env
+from pumice.plugins.guard import guarded
+from pumice.plugins.hcclrank import HcclRank
+from pumice.plugins.mpi import Mpi
+from pumice.plugins.pytorch import PyTorch
+from pumice.plugins.ray import Ray
+from pumice.plugins.ssh import Ssh
+from pumice.plugins.svc import Svc
+from pumice.plugins.tensorflow import TensorFlow
+
+BUILTINS: Final[tuple[type[Base], ...]] = (Env, Svc, Ssh, PyTorch, TensorFlow, Mpi, Ray, HcclRank)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The plugins of one job, in the order in which they run, and what is wrong with how they were asked for."""
+
+    plugins: tuple[Base, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    third_party: Mapping[str, type[Base]] = field(default_factory=dict)
+    broken: Mapping[str, str] = field(default_factory=dict)  # name -> what is wrong with it
+
+    @property
+    def plugins(self) -> dict[str, type[Base]]:
+        ordered = {plugin.name: plugin for plugin in BUILTINS}
+        return ordered | {name: self.third_party[name] for name in sorted(self.third_party)}
+
+    def with_required(self, wanted: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]]:
+        """The plugins asked for, and behind them those that they cannot do without."""
+        known = self.plugins
+        complete: dict[str, Sequence[str]] = {name: args or [] for name, args in wanted.items()}
+        waiting = list(complete)
+        while waiting:
+            name = waiting.pop(0)
+            missing = [need for need in known[name].requires if need not in complete] if name in known else []
+            complete |= dict.fromkeys(missing, ())
+            waiting += missing
+        return complete
+
+    def resolve(self, wanted: Mapping[str, Sequence[str] | None]) -> Resolved:
+        known, complete = self.plugins, self.with_required(wanted)
+        findings = [self._unknown(name) for name in complete if name not in known]
+        plugins = []
+        for name, kind in known.items():
+            if name in complete:
+                plugin, problems = self._parse(kind, complete[name])
+                findings += problems
+                plugins += [plugin] if plugin is not None else []
+        return Resolved(tuple(plugins), tuple(findings))
+
+    def _parse(self, kind: type[Base], args: Sequence[str]) -> tuple[Base | None, list[Finding]]:
+        if kind.name in self.third_party:
+            return guarded(kind, args)
+        return kind.parse(args)
+
+    def _unknown(self, name: str) -> Finding:
+        at = SPEC / "plugins" / name
+        if name in self.broken:
+            return Finding(at, f"plugin {name} is installed but cannot be used: {self.broken[name]}")
+        close = nearest(name, self.plugins)
+        asked = f"did you mean {close}? " if close is not None else ""
+        return Finding(at, "unknown plugin", hint=f"{asked}there are {', '.join(self.plugins)} (pumice plugins)")

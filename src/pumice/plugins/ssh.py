@@ -1,0 +1,163 @@
+"""ssh: lets the pods of a job log in to each other without a password.
+
+Makes one Secret with a key pair, `authorized_keys` and a client `config` that lists every pod, and mounts it in every
+container and init container. The keys are made once, when the Secret is created, and live as long as the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pumice.model import naming
+from pumice.model.findings import SPEC, Finding, Path, warning
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import KeyMaker, Once, owned
+from pumice.model.pod import Pod
+from pumice.model.slot import Slot
+from pumice.plugins.base import Base, option, port_option
+
+ROOT_PATH: Final = "/root/.ssh"
+# Secret files belong to root. Root's ssh refuses a private key that others may read; another user's ssh accepts it, and
+# needs it, since it could not read it otherwise.
+ROOT_MODE: Final = 0o600
+USER_MODE: Final = 0o644
+KEY_FILES: Final = {"rsa": "id_rsa", "ed25519": "id_ed25519"}
+AUTHORIZED_KEYS: Final = "authorized_keys"
+CONFIG: Final = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class Ssh(Base):
+    name: ClassVar[str] = "ssh"
+    summary: ClassVar[str] = "lets the pods of a job log in to each other without a password"
+    example: ClassVar[tuple[str, ...]] = ("--ssh-key-file-path=/home/mpi/.ssh",)
+
+    ssh_key_file_path: str = option(ROOT_PATH, "directory of the keys; the home of the user that the containers run as")
+    ssh_private_key: str = option("", "a private key of your own, instead of a fresh one", secret=True)
+    ssh_public_key: str = option("", "the public key that belongs to it", secret=True)
+    ssh_port: int = port_option(22, "port of sshd in the pods")
+    ssh_key_type: str = option("rsa", "kind of a fresh key: rsa or ed25519", choices=("rsa", "ed25519"))
+
+    def check(self, job: Job) -> Iterator[Finding]:
+        at = SPEC / "plugins" / self.name
+        if not self.ssh_key_file_path.startswith("/") or ":" in self.ssh_key_file_path:
+            yield Finding(at, "--ssh-key-file-path must be an absolute path without ':'", self.ssh_key_file_path)
+        yield from self._check_given_keys(at)
+        for position, task in enumerate(job.spec.tasks):
+            yield from self._check_users(task.template, SPEC / "tasks" / position / "template" / "spec")
+
+    def objects(self, job: Job) -> Iterator[Once]:
+        body = {"type": "Opaque", "stringData": {CONFIG: self._config(job)}}
+        secret = owned(job, "v1", "Secret", naming.ssh_secret(job.name), body)
+        yield Once(secret, self._keys, given=bool(self.ssh_private_key))
+
+    def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
+        name = naming.ssh_secret(slot.job.name)
+        files = (self._key_file, f"{self._key_file}.pub", AUTHORIZED_KEYS, CONFIG)
+        secret = {
+            "secretName": name,
+            "items": [{"key": file, "path": f".ssh/{file}"} for file in files],
+            "defaultMode": ROOT_MODE if self.ssh_key_file_path == ROOT_PATH else USER_MODE,
+        }
+        mount = {"name": name, "mountPath": self.ssh_key_file_path, "subPath": ".ssh"}
+        return pod.with_volume({"name": name, "secret": secret}).with_mounts([mount])
+
+    def why(self, slot: Slot) -> Mapping[str, str]:
+        name = naming.ssh_secret(slot.job.name)
+        return {
+            f"volume {name}": "key pair, authorized_keys and config",
+            f"mount {self.ssh_key_file_path}": "keys that let the pods log in to each other",
+        }
+
+    @property
+    def _key_file(self) -> str:
+        return "id_rsa" if self.ssh_private_key else KEY_FILES[self.ssh_key_type]
+
+    def _keys(self, maker: KeyMaker) -> Mapping[str, str]:
+        if self.ssh_private_key:
+            private, public = self.ssh_private_key, self.ssh_public_key
+        else:
+            pair = maker(self.ssh_key_type)
+            private, public = pair.private, pair.public
+        return {self._key_file: private, f"{self._key_file}.pub": public, AUTHORIZED_KEYS: public}
+
+    def _config(self, job: Job) -> str:
+        # Host keys change with every pod, so checking them would only get in the way within a job.
+        lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
+        for task in job.spec.tasks:
+            for host in naming.hosts(job, task):
+                lines += (f"Host {host.partition('.')[0]}", f"  HostName {host}", f"  Port {self.ssh_port}")
+        return "\n".join(lines) + "\n"
+
+    def _check_given_keys(self, at: Path) -> Iterator[Finding]:
+        if self.ssh_public_key and not self.ssh_private_key:
+            yield warning(at, "--ssh-public-key is ignored without --ssh-private-key; a fresh pair is made")
+        if self.ssh_private_key and not self.ssh_public_key:
+            yield warning(
+                at,
+                "--ssh-private-key without --ssh-public-key: authorized_keys will be empty, so no pod can log in",
+                hint="give --ssh-public-key, too, or neither of them",
+            )
+        if self.ssh_private_key and not _is_private_key(self.ssh_private_key):
+            yield warning(at, "--ssh-private-key is not a private key that can be read; it is used as it is")
+        if self.ssh_private_key and self.ssh_public_key and not _is_public_key(self.ssh_public_key):
+            yield warning(at, "--ssh-public-key is not a public key in OpenSSH's form; it is used as it is")
+
+    def _check_users(self, template: Manifest, at: Path) -> Iterator[Finding]:
+        spec = template.get("spec") or {}
+        for kind in ("initContainers", "containers"):
+            for position, container in enumerate(spec.get(kind) or []):
+                root = _runs_as_root(spec, container)
+                here = at / kind / position
+                if root is False and self.ssh_key_file_path == ROOT_PATH:
+                    yield warning(
+                        here,
+                        f"does not run as root, but the ssh keys are in {ROOT_PATH}, which only root can read",
+                        hint="ssh: ['--ssh-key-file-path=/home/<user>/.ssh'] with the home of that user",
+                    )
+                if root is True and self.ssh_key_file_path != ROOT_PATH:
+                    yield warning(
+                        here,
+                        f"runs as root, but keys in {self.ssh_key_file_path} all can read: root's ssh refuses them",
+                        hint=f"ssh: ['--ssh-key-file-path={ROOT_PATH}']",
+                    )
+
+
+def _runs_as_root(spec: Manifest, container: Manifest) -> bool | None:
+    """Whether the container runs as root, as far as the manifest tells; else its image decides."""
+    for context in (container.get("securityContext") or {}, spec.get("securityContext") or {}):
+        if context.get("runAsUser") is not None:
+            return bool(context["runAsUser"] == 0)
+        if context.get("runAsNonRoot"):
+            return False
+    return None
+
+
+def _is_private_key(text: str) -> bool:
+    # Imported only here because it is slow to load and hardly any job brings its own keys.
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see above
+
+    data = text.encode()
+    load = serialization.load_ssh_private_key if b"OPENSSH" in data else serialization.load_pem_private_key
+    return _loads(lambda: load(data, password=None))
+
+
+def _is_public_key(text: str) -> bool:
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `_is_private_key`
+
+    return _loads(lambda: serialization.load_ssh_public_key(text.encode()))
+
+
+def _loads(load: Callable[[], object]) -> bool:
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - see `_is_private_key`
+
+    try:
+        load()
+    except TypeError:
+        # A passphrase is asked for: a key all the same, though nobody is there to type it.
+        return True
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""The init container that holds a torch worker back until its master answers.
+
+Any image with a shell and one of `nc`, `bash` will do. The clock is the kernel's uptime where there is one, so that
+neither a slow probe nor a clock that is set stretches the time-out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from pumice.model.job import Manifest
+
+NAME: Final = "wait-for-master"
+
+# Small enough for any quota, large enough for a shell; a namespace with quotas refuses containers that set none.
+RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
+# What Kubernetes' `restricted` pod security level asks for.
+SECURITY_CONTEXT: Final = {
+    "runAsUser": 65534,
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+# `bounded` kills a probe that outlives its share of the time: neither nc's name look-up nor a plain connect through
+# /dev/tcp has a limit of its own. dash has no /dev/tcp, so bash is asked for it where there is one. There is no `$(x)`
+# in it, because Kubernetes would put a variable's value in its place if the container had one of that name.
+SCRIPT: Final = """\
+host={host}
+port={port}
+limit={limit}
+
+start=
+tick() {{
+  if [ -r /proc/uptime ]; then read -r clock rest </proc/uptime; clock=${{clock%.*}}; else clock=`date +%s`; fi
+  start=${{start:-$clock}}
+  waited=$((clock - start))
+}}
+
+bounded() {{
+  "$@" >/dev/null 2>&1 </dev/null &
+  probe=$!
+  (sleep "$share"; kill -9 "$probe") >/dev/null 2>&1 &
+  guard=$!
+  wait "$probe" 2>/dev/null
+  answer=$?
+  kill "$guard" 2>/dev/null
+  wait "$guard" 2>/dev/null
+  return "$answer"
+}}
+
+connect='exec 3<>"/dev/tcp/$0/$1"'
+shell=
+if command -v bash >/dev/null 2>&1; then shell=bash
+elif [ -n "$BASH_VERSION$KSH_VERSION" ]; then shell=sh; fi
+
+answers() {{
+  if command -v nc >/dev/null 2>&1 && bounded nc -z "$host" "$port"; then return 0; fi
+  [ -n "$shell" ] || return 1
+  if command -v timeout >/dev/null 2>&1; then bounded timeout "$share" "$shell" -c "$connect" "$host" "$port"
+  else bounded "$shell" -c "$connect" "$host" "$port"; fi
+}}
+
+if [ -z "$shell" ] && ! command -v nc >/dev/null 2>&1; then
+  echo "cannot wait for $host:$port: this image has neither nc nor bash" >&2
+  echo "choose another image, such as --wait-master-image=busybox:1.36.1" >&2
+  exit 1
+fi
+
+echo "waiting for $host:$port (up to ${{limit}}s)"
+tick
+while [ "$waited" -lt "$limit" ]; do
+  share=$((limit - waited))
+  [ "$share" -lt 3 ] || share=3
+  if answers; then
+    tick
+    echo "master answered after ${{waited}}s"
+    exit 0
+  fi
+  tick
+  [ "$waited" -ge "$limit" ] || sleep 1
+  tick
+done
+echo "gave up on $host:$port: no answer in ${{waited}}s" >&2
+echo "check that the master runs and listens on port $port, or raise --wait-master-timeout (now $limit)" >&2
+exit 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForMaster:
+    host: str
+    port: int
+    timeout: int
+    image: str
+
+    def container(self, pull_policy: str | None) -> Manifest:
+        script = SCRIPT.format(host=shlex.quote(self.host), port=self.port, limit=self.timeout)
+        container: Manifest = {"name": NAME, "image": self.image, "command": ["sh", "-c", script]}
+        if pull_policy:
+            container["imagePullPolicy"] = pull_policy
+        return container | {"resources": RESOURCES, "securityContext": SECURITY_CONTEXT}

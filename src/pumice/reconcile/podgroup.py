@@ -1,0 +1,98 @@
+"""The PodGroup through which a gang scheduler learns how many pods must start together, and what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pumice.model import keys, naming
+from pumice.model.job import Job, Manifest, NetworkTopology, TaskSpec
+from pumice.model.objects import owned
+from pumice.model.quantity import Quantity
+from pumice.model.resources import pod_usage, sum_usage
+
+API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+
+
+def pod_group(job: Job, priorities: Mapping[str, int] | None = None) -> Manifest:
+    """The PodGroup of a job; `priorities` are the values of the priority classes that the cluster knows."""
+    spec: Manifest = {
+        "minMember": job.spec.min_available,
+        "minTaskMember": {task.name: least_members(task) for task in job.spec.tasks},
+        "queue": job.spec.queue,
+        "minResources": {name: str(amount) for name, amount in min_resources(job, priorities or {}).items()},
+    }
+    if job.spec.priority_class_name:
+        spec["priorityClassName"] = job.spec.priority_class_name
+    if job.spec.network_topology is not None:
+        spec["networkTopology"] = _topology(job.spec.network_topology)
+    groups = [_sub_group(task) for task in job.spec.tasks if task.partition_policy is not None]
+    if groups:
+        spec["subGroupPolicy"] = groups
+    group = owned(job, API_VERSION, "PodGroup", naming.pod_group(job.name, job.uid), {"spec": spec})
+    for field, values in (("labels", job.metadata.labels), ("annotations", job.metadata.annotations)):
+        if values:
+            group["metadata"][field] = values
+    return group
+
+
+def least_members(task: TaskSpec) -> int:
+    """How many pods of the task the gang needs."""
+    if task.min_available is not None:
+        return task.min_available
+    if task.partition_policy is not None and task.partition_policy.min_partitions:
+        return task.partition_policy.min_partitions * task.partition_policy.partition_size
+    return task.replicas
+
+
+def min_resources(job: Job, priorities: Mapping[str, int]) -> dict[str, Quantity]:
+    """What the smallest gang uses, the most important tasks first."""
+    tasks = sorted(job.spec.tasks, key=lambda task: -_priority(task, priorities))
+    counted = sum(task.replicas if task.min_available is None else task.min_available for task in tasks)
+    wanted = job.spec.min_available
+    if wanted < counted:
+        taken = _take(wanted, ((task, task.replicas) for task in tasks))
+    else:
+        floor = [(task, task.min_available or 0) for task in tasks]
+        spare = [(task, task.replicas - (task.min_available or 0)) for task in tasks]
+        taken = _take(wanted, [*floor, *spare])
+    return sum_usage([(pod_usage(task.template.get("spec") or {}), count) for task, count in taken])
+
+
+def _take(wanted: int, offers: Iterable[tuple[TaskSpec, int]]) -> list[tuple[TaskSpec, int]]:
+    """Take from each offer in turn until enough pods are together."""
+    taken = []
+    for task, offered in offers:
+        count = min(offered, wanted)
+        wanted -= count
+        if count > 0:
+            taken.append((task, count))
+    return taken
+
+
+def _priority(task: TaskSpec, priorities: Mapping[str, int]) -> int:
+    return priorities.get((task.template.get("spec") or {}).get("priorityClassName") or "", 0)
+
+
+def _sub_group(task: TaskSpec) -> Manifest:
+    policy = task.partition_policy
+    assert policy is not None  # noqa: S101 - only tasks that have one are asked
+    group: Manifest = {
+        "name": task.name,
+        "subGroupSize": policy.partition_size,
+        "minSubGroups": policy.min_partitions,
+        "labelSelector": {"matchLabels": {keys.TASK_SPEC: task.name}},
+        "matchLabelKeys": [keys.PARTITION_ID],
+    }
+    if policy.network_topology is not None:
+        group["networkTopology"] = _topology(policy.network_topology)
+    return group
+
+
+def _topology(topology: NetworkTopology) -> Manifest:
+    fields: Manifest = {"mode": topology.mode} if topology.mode else {}
+    if topology.highest_tier_allowed is not None:
+        fields["highestTierAllowed"] = topology.highest_tier_allowed
+    elif topology.highest_tier_name:
+        fields["highestTierName"] = topology.highest_tier_name
+    return fields

@@ -1,0 +1,51 @@
+"""Finds the plugins of third parties that are installed beside Pumice, and says which of them cannot be used.
+
+A package announces its plugin by an entry point of the group `pumice.plugins`. Whatever goes wrong while one is loaded
+is kept with its name; it never stops Pumice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from pumice.plugins.base import Base
+from pumice.plugins.registry import BUILTINS, Registry
+
+GROUP: Final = "pumice.plugins"
+
+
+def discover(found: Iterable[EntryPoint] | None = None) -> Registry:
+    """The registry with all plugins that are installed."""
+    third_party: dict[str, type[Base]] = {}
+    broken: dict[str, str] = {}
+    for entry in entry_points(group=GROUP) if found is None else found:
+        try:
+            plugin = _load(entry, third_party)
+        except Exception as error:  # noqa: BLE001 - importing a stranger's module may raise anything
+            broken[entry.name] = (
+                f"{type(error).__name__}: {error}" if not isinstance(error, _UnusableError) else str(error)
+            )
+        else:
+            third_party[entry.name] = plugin
+    return Registry(third_party, broken)
+
+
+class _UnusableError(Exception):
+    """What was loaded is not a plugin that can be used."""
+
+
+def _load(entry: EntryPoint, known: dict[str, type[Base]]) -> type[Base]:
+    if entry.name in {plugin.name for plugin in BUILTINS}:
+        raise _UnusableError(f"{entry.value} has the name of a built-in plugin")
+    if entry.name in known:
+        raise _UnusableError(f"{entry.value} has the name of another installed plugin")
+    plugin = entry.load()
+    if not (isinstance(plugin, type) and issubclass(plugin, Base) and dataclasses.is_dataclass(plugin)):
+        raise _UnusableError(f"{entry.value} is not a dataclass that inherits from pumice.plugins.base.Base")
+    if plugin.name != entry.name:
+        raise _UnusableError(f"{entry.value} calls itself {plugin.name!r}, its entry point {entry.name!r}")
+    plugin.options()  # An option that cannot be described would fail later, in the middle of a job.
+    return plugin
