@@ -94,6 +94,13 @@ def test_what_fits(value: object) -> None:
             id="a string for a list",
         ),
         pytest.param(
+            in_container(command="sleep 10"),
+            Finding(
+                FIRST / "command", "must be a list, found a string", "sleep 10", "write it as a list, one item a word"
+            ),
+            id="a command line for a list",
+        ),
+        pytest.param(
             in_container(command="x" * 41),
             Finding(FIRST / "command", "must be a list, found a string", "x" * 41),
             id="a long string for a list",

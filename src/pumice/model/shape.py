@@ -130,7 +130,7 @@ def _as_list_item(value: object) -> str:
     if isinstance(value, Mapping) and value:
         return f"write it as a list item: - {plain_text(next(iter(value)))}: ..."
     if isinstance(value, str) and len(value) <= _LONGEST_EXAMPLE:
-        return f"write it as a list item: - {value}"
+        return "write it as a list, one item a word" if " " in value else f"write it as a list item: - {value}"
     return ""
 
 

@@ -44,7 +44,13 @@ def required_one_of(view: View, key: str, accepted: Sequence[str]) -> Iterator[F
 def spelled(view: View, key: str, fault_of: Callable[[str], str], *, blank_is_unset: bool = True) -> Iterator[Finding]:
     text = view.get(key)
     if isinstance(text, str) and (text or not blank_is_unset) and (fault := fault_of(text)):
-        yield view.fault(key, fault)
+        yield view.fault(key, fault, _respelled(text, fault_of))
+
+
+def _respelled(text: str, fault_of: Callable[[str], str]) -> str:
+    """Upper case and underscores are what names fail on most, and both are easily mended."""
+    mended = text.strip().lower().replace("_", "-").replace(" ", "-")
+    return "" if fault_of(mended) or not mended else f"did you mean {mended}?"
 
 
 def required_spelled(view: View, key: str, fault_of: Callable[[str], str]) -> Iterator[Finding]:

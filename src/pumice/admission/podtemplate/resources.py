@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import listed, spelled
+from pumice.admission.podtemplate.checks import spelled
 from pumice.admission.podtemplate.quantities import read_quantity
 from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
@@ -20,6 +20,7 @@ STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 HUGE_PAGES: Final = "hugepages-"
 _POD_LEVEL: Final = ("cpu", "memory")
 _MILLI: Final = 1000
+_NAME_RULE: Final = f"must be {', '.join(STANDARD)}, hugepages-<size>, or a device such as nvidia.com/gpu"
 
 Amounts = dict[str, Quantity]
 
@@ -68,7 +69,7 @@ def container_resource_fault(name: str) -> str:
         return fault
     if "/" not in name:
         known = name in STANDARD or name.startswith(HUGE_PAGES)
-        return "" if known else f"must be {listed(STANDARD)}, hugepages-<size>, or a device such as nvidia.com/gpu"
+        return "" if known else _NAME_RULE
     if _is_native(name) or is_extended(name):
         return ""
     return "must not begin with 'requests.', and be short enough to put that before it"
