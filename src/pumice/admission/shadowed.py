@@ -65,7 +65,7 @@ def _emptied(pod: Pod) -> Pod:
     def bare(container: Manifest) -> Manifest:
         return {key: value for key, value in container.items() if key not in ("env", "volumeMounts")}
 
-    emptied = pod.edit_containers(bare)
+    emptied = pod.edit_containers(bare, bare)
     if not pod.init_containers:
         return emptied
     unnamed = [{**container, "name": ""} for container in emptied.init_containers]

@@ -22,16 +22,16 @@ def with_claims(job: Job, spec: Manifest) -> Manifest:
     """A pod spec with the job's claims: one volume a claim, and as many mounts as there are paths."""
     if not job.spec.volumes:
         return spec
-    volumes: dict[str, str] = {}  # claim -> name of the pod's volume
     pod = Pod({"spec": spec})
-    mounts = []
+    mounts: dict[str, list[Manifest]] = {}  # by claim
     for index, volume in enumerate(job.spec.volumes):
         claim = _claim_name(job, index)
-        if claim not in volumes:
-            volumes[claim] = naming.claim_volume(job.name, job.uid, index)
-            pod = pod.with_volume({"name": volumes[claim], "persistentVolumeClaim": {"claimName": claim}})
-        mounts.append({"name": volumes[claim], "mountPath": volume.mount_path})
-    return pod.with_mounts(mounts).spec
+        first = next(earlier for earlier in range(index + 1) if _claim_name(job, earlier) == claim)
+        name = naming.claim_volume(job.name, job.uid, first)
+        mounts.setdefault(claim, []).append({"name": name, "mountPath": volume.mount_path})
+    for claim, places in mounts.items():
+        pod = pod.with_volume({"name": places[0]["name"], "persistentVolumeClaim": {"claimName": claim}}, places)
+    return pod.spec
 
 
 def _claim_name(job: Job, index: int) -> str:

@@ -7,7 +7,7 @@ name or place stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,34 +55,42 @@ class Pod:
         metadata = {**self.manifest["metadata"], "annotations": {**self.annotations, key: value}}
         return Pod({**self.manifest, "metadata": metadata})
 
-    def with_default(self, field: str, value: str) -> Pod:
-        """Set a field of the spec that the template left empty."""
-        return self if self.spec.get(field) else self.with_spec(**{field: value})
+    def with_defaults(self, fields: Mapping[str, str]) -> Pod:
+        """Set those fields of the spec that the template left empty."""
+        spec = self.spec
+        return self.with_spec(**{field: value for field, value in fields.items() if not spec.get(field)})
 
-    def edit_containers(self, edit: Edit, *, init: bool = True) -> Pod:
-        """Replace every container (init containers too, unless told otherwise) by what `edit` makes of it."""
-        fields: Manifest = {"containers": [edit(container) for container in self.containers]}
-        if init and self.init_containers:
-            fields["initContainers"] = [edit(container) for container in self.init_containers]
-        return self.with_spec(**fields)
+    def edit_containers(self, edit: Edit, init_edit: Edit | None) -> Pod:
+        """Replace each container by what `edit` makes of it, and each init container likewise by `init_edit`."""
+        spec = {**self.spec, "containers": [edit(container) for container in self.containers]}
+        if init_edit is not None and self.init_containers:
+            spec["initContainers"] = [init_edit(container) for container in self.init_containers]
+        return Pod({**self.manifest, "spec": spec})
 
     def with_env(self, env: Sequence[EnvVar]) -> Pod:
         """Give all containers these variables, behind their own."""
-        return self.edit_containers(lambda container: add_env(container, env))
+
+        def edit(container: Manifest) -> Manifest:
+            return add_env(container, env)
+
+        return self.edit_containers(edit, edit)
 
     def with_port(self, name: str, number: int, *, init: bool = False) -> Pod:
-        return self.edit_containers(lambda container: add_port(container, name, number), init=init)
+        def edit(container: Manifest) -> Manifest:
+            return add_port(container, name, number)
 
-    def with_volume(self, volume: Manifest) -> Pod:
+        return self.edit_containers(edit, edit if init else None)
+
+    def with_volume(self, volume: Manifest, mounts: Sequence[Manifest]) -> Pod:
+        """Mount a volume in all containers, except where a container has something at that path already."""
         volumes = self.spec.get("volumes") or []
-        if any(existing["name"] == volume["name"] for existing in volumes):
-            return self
-        return self.with_spec(volumes=[*volumes, volume])
+        if all(existing["name"] != volume["name"] for existing in volumes):
+            volumes = [*volumes, volume]
 
-    def with_mounts(self, mounts: Iterable[Manifest]) -> Pod:
-        """Mount in all containers, except where a container has something at that path already."""
-        wanted = list(mounts)
-        return self.edit_containers(lambda container: _add_mounts(container, wanted))
+        def edit(container: Manifest) -> Manifest:
+            return _add_mounts(container, mounts)
+
+        return self.edit_containers(edit, edit).with_spec(volumes=volumes)
 
     def with_init_container(self, container: Manifest) -> Pod:
         if any(existing["name"] == container["name"] for existing in self.init_containers):
@@ -109,7 +117,7 @@ def add_port(container: Manifest, name: str, number: int) -> Manifest:
     return {**container, "ports": [*own, port]}
 
 
-def _add_mounts(container: Manifest, mounts: list[Manifest]) -> Manifest:
+def _add_mounts(container: Manifest, mounts: Sequence[Manifest]) -> Manifest:
     own = container.get("volumeMounts") or []
     taken = {mount["mountPath"] for mount in own}
     added = [mount for mount in mounts if mount["mountPath"] not in taken]

@@ -76,7 +76,7 @@ class Ray(Base):
                 return add_env(container, env_values({ADDRESS: address}))
             return {**container, "command": ["sh", "-c", self._start(None if is_head else address)]}
 
-        return pod.edit_containers(edit, init=False)
+        return pod.edit_containers(edit, None)
 
     def why(self, slot: Slot) -> Mapping[str, str]:
         started = "starts the head" if slot.task.name == self.head else "joins the head"

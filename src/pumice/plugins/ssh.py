@@ -62,7 +62,7 @@ class Ssh(Base):
             "defaultMode": ROOT_MODE if self.ssh_key_file_path == ROOT_PATH else USER_MODE,
         }
         mount = {"name": name, "mountPath": self.ssh_key_file_path, "subPath": ".ssh"}
-        return pod.with_volume({"name": name, "secret": secret}).with_mounts([mount])
+        return pod.with_volume({"name": name, "secret": secret}, [mount])
 
     def why(self, slot: Slot) -> Mapping[str, str]:
         name = naming.ssh_secret(slot.job.name)

@@ -62,12 +62,8 @@ class Svc(Base):
         name = naming.hosts_config_map(slot.job.name)
         if self.inject_hosts_env:
             pod = pod.with_env(slot.job.derived("svc env", _host_variables))
-        return (
-            pod.with_default("hostname", slot.hostname)
-            .with_default("subdomain", slot.subdomain)
-            .with_volume({"name": name, "configMap": {"name": name}})
-            .with_mounts([{"name": name, "mountPath": MOUNT_PATH}])
-        )
+        pod = pod.with_defaults({"hostname": slot.hostname, "subdomain": slot.subdomain})
+        return pod.with_volume({"name": name, "configMap": {"name": name}}, [{"name": name, "mountPath": MOUNT_PATH}])
 
     def why(self, slot: Slot) -> Mapping[str, str]:
         name = naming.hosts_config_map(slot.job.name)
