@@ -132,7 +132,12 @@ LIST_HINT = "keys of one mapping, and items of one list, must start in the same 
             "separate documents with a line ---",
             id="text after the end",
         ),
-        pytest.param("a: 1\r\nb: [\r\n", "3:1: a value is missing here", "put the text in quotes", id="CRLF"),
+        pytest.param(
+            "a: 1\r\nb: [\r\n",
+            "3:1: the file ends where a value must follow",
+            "close every [ and { that is open",
+            id="CRLF",
+        ),
         pytest.param("%YAML 1.1\n%YAML 1.1\n---\na: 1\n", "2:1: found duplicate %YAML directive", "", id="other words"),
     ],
 )

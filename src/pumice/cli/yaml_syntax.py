@@ -93,8 +93,11 @@ def explain(error: yaml.YAMLError, text: str, file: str) -> Problem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message, hint = _in_plain_words(error.problem or "broken YAML")
-    if _character(text, line, column) == "\t" and "token" in (error.problem or ""):
+    character = _character(text, line, column)
+    if character == "\t" and "token" in (error.problem or ""):
         message, hint = "a tab is used for indentation", "indent with spaces"
+    elif character is None and "node content" in (error.problem or ""):
+        message, hint = "the file ends where a value must follow", "close every [ and { that is open"
     return Problem(file, line, column, message + _context(error, line), hint)
 
 
@@ -116,9 +119,11 @@ def _context(error: yaml.MarkedYAMLError, line: int) -> str:
     return ""
 
 
-def _character(text: str, line: int, column: int) -> str:
+def _character(text: str, line: int, column: int) -> str | None:
+    """The character at a place, empty at the end of a line; None at the end of the text."""
     lines = re.split("\r\n|[\r\n\x85\u2028\u2029]", text, maxsplit=line)
-    return lines[line - 1][column - 1 : column] if line <= len(lines) else ""
+    found = lines[line - 1][column - 1 : column] if line <= len(lines) else ""
+    return found or ("" if line < len(lines) else None)
 
 
 def _unreadable(error: yaml.YAMLError, text: str, file: str) -> Problem:
