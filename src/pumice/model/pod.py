@@ -76,6 +76,13 @@ class Pod:
         return self.edit_containers(edit, edit)
 
     def with_port(self, name: str, number: int, *, init: bool = False) -> Pod:
+        """Open a port in all containers; on the host's network only in the first, since no two could have it there."""
+        if self.spec.get("hostNetwork") and self.containers:
+            if any(_has_port(container, number) for container in self.containers):
+                return self
+            first, *others = self.containers
+            return self.with_spec(containers=[add_port(first, name, number), *others])
+
         def edit(container: Manifest) -> Manifest:
             return add_port(container, name, number)
 
@@ -108,13 +115,17 @@ def add_env(container: Manifest, env: Sequence[EnvVar]) -> Manifest:
 
 
 def add_port(container: Manifest, name: str, number: int) -> Manifest:
-    own = container.get("ports") or []
-    if any(port["containerPort"] == number for port in own):
+    if _has_port(container, number):
         return container
+    own = container.get("ports") or []
     # A name may stand only once in a container; the number is what matters.
     named = all(port.get("name") != name for port in own)
     port: Manifest = {"name": name, "containerPort": number} if named else {"containerPort": number}
     return {**container, "ports": [*own, port]}
+
+
+def _has_port(container: Manifest, number: int) -> bool:
+    return any(port["containerPort"] == number for port in container.get("ports") or [])
 
 
 def _add_mounts(container: Manifest, mounts: Sequence[Manifest]) -> Manifest:

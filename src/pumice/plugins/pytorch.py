@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from pumice.model import naming
 from pumice.model.findings import SPEC, Finding
 from pumice.model.job import Job, Manifest, TaskSpec
-from pumice.model.pod import Pod, add_env, add_port, env_values
+from pumice.model.pod import Pod, add_env, env_values
 from pumice.model.resources import gpu_limit
 from pumice.model.slot import Slot
 from pumice.plugins import ranks, wait_for_master
@@ -62,7 +62,7 @@ class PyTorch(Base):
         def tell(container: Manifest) -> Manifest:
             return add_env(container, [*env, *self._processes(container)] if ranked else env)
 
-        pod = pod.edit_containers(lambda container: tell(add_port(container, PORT_NAME, self.port)), tell)
+        pod = pod.with_port(PORT_NAME, self.port).edit_containers(tell, tell)
         if self._waits(slot):
             first = pod.containers[0].get("imagePullPolicy") if pod.containers else None
             pod = pod.with_init_container(self._wait(slot.job, master).container(first))
