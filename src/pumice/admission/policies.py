@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pumice.model.duration import Duration
+from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import SPEC, Finding, Path, warning
 from pumice.model.job import Job, LifecyclePolicy, TaskSpec
-from pumice.model.nearest import nearest
+from pumice.model.nearest import did_you_mean
 from pumice.model.vocabulary import EVENTS_WITHOUT_POD, POLICY_ACTIONS, POLICY_EVENTS, TARGETED_ACTIONS, Action, Event
 
 HIGHEST_EXIT_CODE: Final = 255
@@ -49,7 +49,7 @@ def _check_events(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
         if event not in POLICY_EVENTS:
             inner = "is the controller's own; " if event in set(Event) else ""
             yield Finding(
-                where, f"{inner}must be one of {', '.join(POLICY_EVENTS)}", event, _did_you_mean(event, POLICY_EVENTS)
+                where, f"{inner}must be one of {', '.join(POLICY_EVENTS)}", event, did_you_mean(event, POLICY_EVENTS)
             )
     if policy.all_events == (Event.POD_PENDING,) and not policy.timeout:
         yield warning(at, "PodPending acts only with a timeout, so this never does", hint="add timeout: 5m")
@@ -62,7 +62,7 @@ def _check_action(policy: LifecyclePolicy, at: Path, tasks: Sequence[TaskSpec]) 
     elif action not in POLICY_ACTIONS:
         inner = "is the controller's own; " if action in set(Action) else ""
         yield Finding(
-            where, f"{inner}must be one of {', '.join(POLICY_ACTIONS)}", action, _did_you_mean(action, POLICY_ACTIONS)
+            where, f"{inner}must be one of {', '.join(POLICY_ACTIONS)}", action, did_you_mean(action, POLICY_ACTIONS)
         )
     if action == Action.RESTART_PARTITION and all(task.partition_policy is None for task in tasks):
         yield Finding(where, "needs a task with a partitionPolicy", action, hint="RestartTask restarts the whole task")
@@ -82,8 +82,8 @@ def _check_timeout(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
         return
     try:
         duration = Duration.parse(policy.timeout)
-    except ValueError as error:
-        yield Finding(at / "timeout", str(error), policy.timeout)
+    except DurationError as error:
+        yield Finding(at / "timeout", error.message, policy.timeout, error.hint)
         return
     if duration.nanoseconds < 0:
         yield Finding(at / "timeout", "must not be negative", policy.timeout)
@@ -132,8 +132,3 @@ def _check_order(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Find
             )
         if catching is None and {Event.POD_FAILED, Event.ANY}.intersection(policy.all_events):
             catching = position
-
-
-def _did_you_mean(word: str, candidates: Sequence[str]) -> str:
-    close = nearest(word, candidates)
-    return f"did you mean {close}?" if close is not None else ""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
 
-from pumice.model.findings import ROOT, Finding, Path
+from pumice.model.findings import ABSENT, ROOT, Finding, Path
 from pumice.model.job import Job
 from pumice.model.shape import ObjectType, Schema, misfits
 
@@ -27,8 +27,12 @@ _LISTS: Final = ("tasks", "policies", "volumes")
 class Decoded:
     job: Job
     findings: tuple[Finding, ...]
-    # False if something had to be left out, so that what depends on it cannot be judged.
-    complete: bool
+    # Places that could not be read, so that what depends on them cannot be judged.
+    left_out: tuple[Path, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.left_out
 
 
 def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
@@ -36,19 +40,27 @@ def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
     schema = {**JOB_TYPES, **kubernetes}
     value = _with_empty_plugins(dict(document))
     value.pop("status", None)
-    found = tuple(misfits(value, "Job", schema, ROOT))
+    found = tuple(map(_without_keys, misfits(value, "Job", schema, ROOT)))
     if not found:
-        return Decoded(msgspec.convert(_without_nulls(value), Job), found, complete=True)
+        return Decoded(msgspec.convert(_without_nulls(value), Job), found)
     for finding in found:
-        value = _replaced(value, finding.path, _as_meant)
+        as_meant = _as_list_meant if finding.message.startswith("must be a list,") else _as_meant
+        value = _replaced(value, finding.path, as_meant)
     still = tuple(misfits(value, "Job", schema, ROOT))
     for finding in still:
         # A task or policy that cannot be read is emptied, not removed: the places of those behind it must not move.
         in_list = len(finding.path) > 1 and finding.path[-2] in _LISTS
         value = _replaced(value, finding.path, _emptied if in_list else _removed)
     unknown = {finding.path for finding in found if finding.message == "unknown field"}
-    complete = all(finding.path in unknown for finding in still)
-    return Decoded(msgspec.convert(_without_nulls(value), Job), found, complete)
+    left_out = tuple(finding.path for finding in still if finding.path not in unknown)
+    return Decoded(msgspec.convert(_without_nulls(value), Job), found, left_out)
+
+
+def _without_keys(finding: Finding) -> Finding:
+    """Arguments of plugins may be private keys, so a misplaced one is not shown."""
+    if finding.path[:2] != ("spec", "plugins") or finding.value is ABSENT:
+        return finding
+    return replace(finding, value=ABSENT, hint="each argument is a string in a list" if finding.hint else "")
 
 
 def _job_types() -> dict[str, ObjectType]:
@@ -91,13 +103,16 @@ def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:
 
 def _as_meant(value: object) -> object:
     """A value of the wrong type as its author probably meant it."""
-    if isinstance(value, dict):
-        return [value]
     if isinstance(value, str):
         if value in ("true", "false"):
             return value == "true"
         return int(value) if re.fullmatch(r"-?[0-9]{1,9}", value) else value
     return str(value).lower() if isinstance(value, bool | int | float) else value
+
+
+def _as_list_meant(value: object) -> object:
+    """One item where a list belongs."""
+    return [value] if isinstance(value, dict | str) else value
 
 
 def _emptied(_value: object) -> object:
@@ -123,10 +138,19 @@ def _replaced(value: Any, path: Path, change: Callable[[object], object]) -> Any
 
 
 def _without_nulls(value: Any) -> Any:
-    """A null means that the field is not set. Templates and claims are passed on as they were written."""
+    """A null means that the field is not set. Templates and claims are passed on as they were written.
+
+    Keys that are not strings have been reported; nothing in a Job could hold them.
+    """
     if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if item is not None}
-        return {key: item if key in _OPAQUE else _without_nulls(item) for key, item in kept.items()}
+        kept = {key: item for key, item in value.items() if item is not None and isinstance(key, str)}
+        return {key: _string_keyed(item) if key in _OPAQUE else _without_nulls(item) for key, item in kept.items()}
     if isinstance(value, list):
         return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+def _string_keyed(value: Any) -> Any:
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        return {key: item for key, item in value.items() if isinstance(key, str)}
     return value

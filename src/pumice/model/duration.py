@@ -38,6 +38,16 @@ _CACHEABLE: Final = 40
 _SHOWN: Final = 40
 
 _ACCEPTED: Final = "must be a duration such as 10s, 5m or 1h30m"
+_UNITS_KNOWN: Final = "the units are h m s ms us ns"
+
+
+class DurationError(ValueError):
+    """As an exception it names the text; `message` and `hint` do without, for a finding that shows the value itself."""
+
+    def __init__(self, found: str, problem: str, message: str = _ACCEPTED, hint: str = "") -> None:
+        super().__init__(f"{found}: {problem}")
+        self.message = message
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,9 +56,9 @@ class Duration:
 
     @staticmethod
     def parse(found: object) -> Duration:
-        """Read a text; what is not a duration raises ValueError with a message for its author."""
+        """Read a text; what is not a duration raises DurationError with a message for its author."""
         if not isinstance(found, str):
-            raise ValueError(f"{kind_of(found)}: {_ACCEPTED}")  # noqa: TRY004  # wrong input, not a wrong call
+            raise DurationError(kind_of(found), _ACCEPTED)
         return _parse_short(found) if len(found) <= _CACHEABLE else _parse(found)
 
     @property
@@ -119,10 +129,11 @@ def _read_part(text: str, part: re.Match[str]) -> int:
     """The nanoseconds of one number with its unit."""
     whole, decimals, name = part.groups(default="")
     if not name:
-        raise _error(text, f"missing unit, {_ACCEPTED}")
+        raise _error(text, f"missing unit, {_ACCEPTED}", hint=f"a number has no unit; {_UNITS_KNOWN}")
     unit = _UNITS.get(name)
     if unit is None:
-        raise _error(text, f"unknown unit {_shown(name)}, the units are h m s ms us ns")
+        problem = f"unknown unit {_shown(name)}, {_UNITS_KNOWN}"
+        raise _error(text, problem, hint=problem)
     digits = whole.lstrip("0")
     if len(digits) > _LIMIT_DIGITS:
         raise _too_long(text)
@@ -141,12 +152,13 @@ def _fraction(decimals: str, unit: int) -> int:
     return int(float(numerator) * (float(unit) / scale))
 
 
-def _error(text: str, problem: str) -> ValueError:
-    return ValueError(f"{_shown(text)}: {problem}")
+def _error(text: str, problem: str, message: str = _ACCEPTED, hint: str = "") -> DurationError:
+    return DurationError(_shown(text), problem, message, hint)
 
 
-def _too_long(text: str) -> ValueError:
-    return _error(text, f"too long, must be at most {Duration(_LIMIT - 1)}")
+def _too_long(text: str) -> DurationError:
+    longest = f"must be at most {Duration(_LIMIT - 1)}"
+    return _error(text, f"too long, {longest}", longest)
 
 
 def _shown(text: str) -> str:
