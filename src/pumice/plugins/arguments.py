@@ -22,6 +22,9 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 _LONGEST_NAME: Final = 30
+# Where keys are expected, a longer value might be one, unless it is plainly a path.
+_LONGEST_SHOWN: Final = 20
+_PATH: Final = re.compile(r"/[^\s]{0,62}")
 _FLAG: Final = re.compile(
     r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?:(?P<mark>=|\s+)(?P<value>.*))?\Z", re.DOTALL
 )
@@ -96,7 +99,7 @@ class Arguments:
     def parse(self, args: Sequence[str]) -> tuple[dict[str, Value], list[Finding]]:
         values: dict[str, Value] = {}
         problems: list[Finding] = []
-        corrected: list[str] = []
+        corrected: dict[str, str] = {}  # by flag
         tokens = list(self._tokens(args))
         while tokens:
             token = tokens.pop(0)
@@ -111,22 +114,27 @@ class Arguments:
                     raise ValueError("needs a value")
                 value = True if text is None else option.read(text)
             except ValueError as error:
-                problems.append(Finding(self.at / token.position, str(error), _shown(option, token.text)))
-                corrected.append(option.spelt("..." if option.default is None else option.default))
+                problems.append(Finding(self.at / token.position, str(error), self._shown(option, token, text)))
+                corrected.setdefault(option.flag, option.spelt("..." if option.default is None else option.default))
                 continue
             if option.flag in values:
-                problems.append(
-                    warning(self.at / token.position, "given twice; the last one counts", _shown(option, token.text))
-                )
+                shown = self._shown(option, token, text)
+                problems.append(warning(self.at / token.position, "given twice; the last one counts", shown))
             values[option.flag] = value
-            corrected.append(option.spelt(value))
+            corrected[option.flag] = option.spelt(self._harmless(value))
         return values, [self._with_correction(problem, corrected) for problem in problems]
 
     def _tokens(self, args: Sequence[str]) -> Iterator[_Token]:
+        key_follows = False
         for position, arg in enumerate(args):
-            for text in self._taken_apart(arg.strip()):
+            if key_follows and self._flag_of(arg.lstrip())[0] is None:
+                key_follows = False
+                yield _Token(arg, position)
+                continue
+            for text in self._taken_apart(arg.lstrip()):
                 # A boolean takes its value only by `=`, as in Go: `--flag word` is a flag and a bare word.
-                option, _ = self._flag_of(text)
+                option, value = self._flag_of(text)
+                key_follows = option is not None and option.secret and value is None
                 apart = re.split(r"\s+", text, maxsplit=1) if option is not None and option.type is bool else [text]
                 for part in apart:
                     yield _Token(part, position)
@@ -137,12 +145,14 @@ class Arguments:
         for space in re.finditer(r"\s+", arg):
             current, _ = self._flag_of(arg[start : space.start()])
             if current is not None and current.secret:
-                break
+                # Keys are taken as they are: ssh refuses one whose last line is not ended.
+                yield arg[start:]
+                return
             ahead, _ = self._flag_of(arg[space.end() :])
             if ahead is not None:
                 yield arg[start : space.start()]
                 start = space.end()
-        yield arg[start:]
+        yield arg[start:].rstrip()
 
     def _flag_of(self, text: str) -> tuple[Option | None, str | None]:
         """The option that the text names, and its value if that stands in the same text."""
@@ -154,30 +164,50 @@ class Arguments:
         # Dashes may be left out only where the name is unmistakable; `port=9` might be anything.
         if not match["dashes"] and not re.search("[A-Z]", name):
             option = None
-        return option, match["value"]
+        return option, match["value"] if match["mark"] == "=" else match["value"] or None
 
-    def _unknown(self, token: _Token, corrected: list[str]) -> Finding:
+    def _unknown(self, token: _Token, corrected: dict[str, str]) -> Finding:
         at = self.at / token.position
-        match = _FLAG.match(token.text)
-        previous = corrected[-1] if corrected else ""
-        if token.text in _BOOLEANS and previous.endswith("=true"):
-            corrected[-1] = previous.removesuffix("true") + str(_BOOLEANS[token.text]).lower()
+        previous = next(reversed(corrected), "")
+        if token.text in _BOOLEANS and any(o.flag == previous and o.type is bool for o in self.options):
+            corrected[previous] = f"--{previous}={str(_BOOLEANS[token.text]).lower()}"
             return Finding(at, "a boolean takes its value after =", token.text)
+        match = _FLAG.match(token.text)
         name, _, value = token.text.lstrip("-").partition("=") if match is None else _parts(match)
         close = self._closest(name)
         if close is not None:
-            corrected.append(close.spelt(value or ("true" if close.type is bool else "...")))
+            meant = self._harmless(value) or ("true" if close.type is bool else "...")
+            corrected.setdefault(close.flag, close.spelt(meant))
         if match is None or not (match["dashes"] or match["mark"] == "="):
             message = "is not an argument" if token.text else "an empty argument"
             return Finding(at, message, self._redacted(token.text), hint=self._did_you_mean(close))
         return Finding(at, "unknown argument", self._redacted(token.text), hint=self._did_you_mean(close))
 
+    @property
+    def _expects_keys(self) -> bool:
+        return any(option.secret for option in self.options)
+
     def _redacted(self, text: str) -> str:
-        """Where keys are expected, whatever was mistyped may be one: only the name is shown."""
-        if not any(option.secret for option in self.options):
+        """Where keys are expected, whatever was mistyped may be one: only what looks like a flag's name is shown."""
+        if not self._expects_keys:
             return text
-        name, mark, _ = text.partition("=")
-        return f"{name[:_LONGEST_NAME]}=..." if mark or len(name) > _LONGEST_NAME else name
+        name = re.split(r"[=\s]", text, maxsplit=1)[0]
+        is_name = re.fullmatch(r"--?[A-Za-z][A-Za-z0-9-]*", name) and len(name) <= _LONGEST_NAME
+        if is_name or len(text) <= _LONGEST_SHOWN or self._closest(name) is not None:
+            return text if len(text) <= _LONGEST_SHOWN else f"{name}=..."
+        return "..."
+
+    def _harmless(self, value: Value) -> Value:
+        """A value that may be shown; where keys are expected, one may stand behind any flag."""
+        if not self._expects_keys or not isinstance(value, str) or len(value) <= _LONGEST_SHOWN:
+            return value
+        return value if _PATH.fullmatch(value) else "..."
+
+    def _shown(self, option: Option, token: _Token, text: str | None) -> str:
+        """The flag as it was written, unless its value stands in the next string or might be a key."""
+        if not self._expects_keys and token.text.endswith(text or ""):
+            return token.text
+        return f"--{option.flag}" if text is None else option.spelt(self._harmless(text))
 
     def _closest(self, name: str) -> Option | None:
         by_name = {spelling: option for option in self.options for spelling in option.names}
@@ -189,18 +219,14 @@ class Arguments:
         asked = f"did you mean --{close.flag}? " if close is not None else ""
         return f"{asked}{self.plugin} takes {taken} (pumice plugins {self.plugin})"
 
-    def _with_correction(self, problem: Finding, corrected: list[str]) -> Finding:
-        written = f"write {self.plugin}: [" + ", ".join(f'"{arg}"' for arg in corrected) + "]"
+    def _with_correction(self, problem: Finding, corrected: dict[str, str]) -> Finding:
+        written = f"write {self.plugin}: [" + ", ".join(f'"{arg}"' for arg in corrected.values()) + "]"
         hint = f"{problem.hint}; {written}" if problem.hint else written
         return Finding(problem.path, problem.message, problem.value, hint, problem.severity)
 
 
 def _parts(match: re.Match[str]) -> tuple[str, str, str]:
     return match["name"], match["mark"] or "", match["value"] or ""
-
-
-def _shown(option: Option, text: str) -> str:
-    return f"--{option.flag}=..." if option.secret else text
 
 
 def _camel(flag: str) -> str:

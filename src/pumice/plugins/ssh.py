@@ -42,9 +42,11 @@ class Ssh(Base):
 
     def check(self, job: Job) -> Iterator[Finding]:
         at = SPEC / "plugins" / self.name
-        if not self.ssh_key_file_path.startswith("/") or ":" in self.ssh_key_file_path:
-            yield Finding(at, "--ssh-key-file-path must be an absolute path without ':'", self.ssh_key_file_path)
         yield from self._check_given_keys(at)
+        if not self.ssh_key_file_path.startswith("/") or ":" in self.ssh_key_file_path:
+            # Not shown: it may be a key that was given by the wrong flag.
+            yield Finding(at, "--ssh-key-file-path must be an absolute path without ':'")
+            return
         for position, task in enumerate(job.spec.tasks):
             yield from self._check_users(task.template, SPEC / "tasks" / position / "template" / "spec")
 
