@@ -7,11 +7,12 @@ program, or other people's jobs, down.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from pumice.model.findings import SPEC, Finding
-from pumice.model.job import Job
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job, Manifest
 from pumice.model.objects import Companion, Once
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
@@ -38,15 +39,17 @@ class _Guarded(Base):
 
     def check(self, job: Job) -> Iterable[Finding]:
         try:
-            return _run(self.inner, lambda: _all_of(self.inner.check(job), Finding))
+            return _run(self.inner, lambda: [_checked_finding(found) for found in self.inner.check(job)])
         except PluginError as error:
             return [error.finding()]
 
     def objects(self, job: Job) -> Iterable[Companion]:
-        return _run(self.inner, lambda: _all_of(self.inner.objects(job), (dict, Once)))
+        return _run(self.inner, lambda: [_checked_companion(made) for made in self.inner.objects(job)])
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
-        return _run(self.inner, lambda: _all_of([self.inner.shape_pod(pod, slot)], Pod)[0])
+        # A plugin that edits in place gets a copy: what it was given is shared by all pods of the task.
+        copy = Pod(deepcopy(pod.manifest))
+        return _run(self.inner, lambda: _checked_pod(pod, self.inner.shape_pod(copy, slot)))
 
     def why(self, slot: Slot) -> Mapping[str, str]:
         return _run(self.inner, lambda: dict(self.inner.why(slot)))
@@ -54,11 +57,15 @@ class _Guarded(Base):
 
 def guarded(kind: type[Base], args: Sequence[str]) -> tuple[Base | None, list[Finding]]:
     """Parse a third party's plugin; None where not even that works."""
+
+    def parse() -> tuple[Base, list[Finding]]:
+        plugin, findings = kind.parse(args)
+        return fence(plugin), [_checked_finding(found) for found in findings]
+
     try:
-        plugin, findings = _run(kind, lambda: kind.parse(args))
+        return _run(kind, parse)
     except PluginError as error:
         return None, [error.finding()]
-    return fence(plugin), findings
 
 
 def fence(plugin: Base) -> Base:
@@ -75,9 +82,53 @@ def _run(plugin: Base | type[Base], hook: Callable[[], T]) -> T:
         raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error
 
 
-def _all_of(values: Iterable[T], kind: type | tuple[type, ...]) -> list[T]:
-    checked = list(values)
-    for value in checked:
-        if not isinstance(value, kind):
-            raise TypeError(f"gave a {type(value).__name__}")
-    return checked
+def _checked_finding(found: object) -> Finding:
+    if not isinstance(found, Finding) or not isinstance(found.path, Path):
+        raise TypeError("a finding must be a pumice.Finding with a pumice.Path")
+    return found
+
+
+def _checked_companion(made: object) -> Companion:
+    manifest = made.manifest if isinstance(made, Once) else _mapping(made, "an object")
+    _plain(manifest)
+    metadata = _mapping(manifest.get("metadata"), "metadata")
+    needed = (manifest.get("apiVersion"), manifest.get("kind"), metadata.get("name"))
+    if not all(isinstance(text, str) for text in needed):
+        raise TypeError("an object needs apiVersion, kind and metadata.name")
+    for field in ("data", "stringData"):
+        if not all(isinstance(value, str) for value in _mapping(manifest.get(field) or {}, field).values()):
+            raise TypeError(f"{field} must hold strings")
+    return made if isinstance(made, Once) else manifest
+
+
+def _checked_pod(before: Pod, after: object) -> Pod:
+    if not isinstance(after, Pod):
+        raise TypeError(f"shape_pod must return a Pod, it returned a {type(after).__name__}")
+    _plain(after.manifest)
+    for field in ("containers", "initContainers"):
+        own = [container["name"] for container in before.spec.get(field) or []]
+        if [container["name"] for container in after.spec.get(field) or []][: len(own)] != own:
+            raise ValueError(f"{field} of the pod were removed, renamed or moved")
+    if after.name != before.name:
+        raise ValueError("the pod was renamed")
+    return after
+
+
+def _mapping(value: object, what: str) -> Manifest:
+    if not isinstance(value, dict):
+        raise TypeError(f"{what} must be a mapping, not a {type(value).__name__}")
+    return value
+
+
+def _plain(value: object) -> None:
+    """Whatever goes into an object must be writable as JSON."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} must be a string")
+            _plain(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _plain(item)
+    elif value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"a {type(value).__name__} cannot be written as YAML")

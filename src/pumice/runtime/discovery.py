@@ -24,7 +24,7 @@ def discover(found: Iterable[EntryPoint] | None = None) -> Registry:
     for entry in entry_points(group=GROUP) if found is None else found:
         try:
             plugin = _load(entry, third_party)
-        except Exception as error:  # noqa: BLE001 - importing a stranger's module may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a stranger's module may raise anything
             broken[entry.name] = (
                 f"{type(error).__name__}: {error}" if not isinstance(error, _UnusableError) else str(error)
             )
@@ -47,5 +47,12 @@ def _load(entry: EntryPoint, known: dict[str, type[Base]]) -> type[Base]:
         raise _UnusableError(f"{entry.value} is not a dataclass that inherits from pumice.plugins.base.Base")
     if plugin.name != entry.name:
         raise _UnusableError(f"{entry.value} calls itself {plugin.name!r}, its entry point {entry.name!r}")
+    if not all(_are_words(words) for words in (plugin.requires, plugin.example)):
+        raise _UnusableError(f"{entry.value}: requires and example must be tuples of strings")
     plugin.options()  # An option that cannot be described would fail later, in the middle of a job.
     return plugin
+
+
+def _are_words(value: object) -> bool:
+    # A plain string is a sequence of strings, too, and not what was meant.
+    return isinstance(value, tuple | list) and all(isinstance(word, str) for word in value)
