@@ -1,0 +1,47 @@
+"""What `make docs` does: writes the pages of docs/reference/ anew, from the code alone.
+
+Everything that a page says is asked of the program: the options that a plugin declares, the pod before and after it,
+the fields of the model with their descriptions. So a page cannot be wrong for long: a test compares each of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pumice.plugins.registry import BUILTINS
+from scripts import docs_commands, docs_job, docs_plugins
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+NOTE = "<!-- Made by `make docs` from the code. Changes made here are lost. -->\n\n"
+
+
+def reference() -> Mapping[Path, str]:
+    """Every generated page, by the file that it belongs in."""
+    texts = {
+        REFERENCE / "commands.md": docs_commands.page(),
+        REFERENCE / "job.md": docs_job.page(),
+        REFERENCE / "plugins" / "README.md": docs_plugins.overview(BUILTINS),
+    }
+    texts |= {REFERENCE / "plugins" / f"{plugin.name}.md": docs_plugins.page(plugin) for plugin in BUILTINS}
+    return {file: NOTE + text for file, text in texts.items()}
+
+
+def main() -> int:
+    pages = reference()
+    for file in sorted(REFERENCE.rglob("*.md")):
+        if file not in pages:
+            file.unlink()
+            print(f"removed {file.relative_to(ROOT)}")
+    for file, text in pages.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+            print(f"wrote {file.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""docs/reference/commands.md: each command's arguments, as the command itself declares them.
+
+The help texts that argparse prints differ from one Python version to the next, so the arguments are recorded while the
+commands declare them, and laid out here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from pumice.cli.main import COMMANDS
+from scripts.docs_text import code, fenced, sentence, table
+
+INTRODUCTION = """\
+# Commands
+
+None of these commands contacts anything: no cluster, no registry, no network.
+
+- Data goes to standard output, talk to standard error.
+- Exit code 0: all is well; warnings alone are well. 2: bad input, or a command line that was not understood.
+- Colour only on a terminal, and never if `NO_COLOR` is set.
+- `FILE` is YAML or JSON and may hold several documents; `-` is standard input.
+
+"""
+
+MORE = {
+    "validate": """\
+A finding reads `FILE:LINE: PATH: VALUE: MESSAGE`, with `warning: ` before the path if it is a warning, and with the
+hint on a line of its own. What keeps the text from being read as YAML has a column, too: `FILE:LINE:COLUMN: MESSAGE`.
+The number of errors and warnings, and `FILE: JOB: good (N pods)`, go to standard error.
+
+With `--json` every finding is one JSON object a line, with the keys `severity` (`error` or `warning`), `file`, `line`,
+`column`, `path`, `value`, `message` and `hint`.
+
+ConfigMap, Secret and PersistentVolumeClaim documents may stand beside the Job; other kinds get a warning.
+""",
+    "render": """\
+The order is: Services, ConfigMap, Secret, NetworkPolicy, PersistentVolumeClaims, PodGroup, then the pods by task and
+index. The same input always gives the same bytes. `-o json` prints one `v1` `List`. Private keys are never made here:
+what is made when the job runs reads `<made at run time>`, what the file gives reads `<given in the file>`, which
+`--show-secrets` shows. Findings go to standard error.
+""",
+    "explain": """\
+Each line says what is in the pod, its value, who put it there (you with the line of your file, the job, a plugin, or a
+default) and why. With `--json` every line is one JSON object with the keys `pod`, `kind`, `container`, `name`, `value`,
+`by`, `why` and `line`.
+""",
+    "plugins": """\
+With `--json` every plugin is one JSON object a line, with the keys `name`, `summary`, `requires`, `builtin`, `example`
+and `arguments`. A plugin of a third party that is installed but cannot be used is named on standard error.
+""",
+    "schema": """\
+JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an
+editor.
+""",
+}
+
+
+class Recorder(argparse.ArgumentParser):
+    """A parser that remembers what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(add_help=False)
+        self.declared: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+
+    def add_argument(self, *names: Any, **more: Any) -> argparse.Action:
+        self.declared.append((names, more))
+        return super().add_argument(*names, **more)
+
+
+def page() -> str:
+    return INTRODUCTION + "\n".join(section(name, summary) for name, summary in COMMANDS.items())
+
+
+def section(name: str, summary: str) -> str:
+    recorder = Recorder()
+    importlib.import_module(f"pumice.cli.{name}").add_arguments(recorder)
+    usage = " ".join(["pumice", name, *(_usage(names, more) for names, more in recorder.declared)])
+    parts = [f"## pumice {name}\n", f"{sentence(summary)}\n", fenced("text", usage)]
+    if recorder.declared:
+        rows = [(_spellings(names, more), more["help"]) for names, more in recorder.declared]
+        parts.append(table(("Argument", "Meaning"), rows))
+    return "\n".join([*parts, MORE[name]])
+
+
+def _usage(names: Sequence[str], more: dict[str, Any]) -> str:
+    """One argument as it stands in a usage line."""
+    if names[0].startswith("-"):
+        return f"[{_with_value(names[0], more)}]"
+    word = str(more["metavar"])
+    return {"?": f"[{word}]", "+": f"{word}..."}.get(more.get("nargs", ""), word)
+
+
+def _spellings(names: Sequence[str], more: dict[str, Any]) -> str:
+    if names[0].startswith("-"):
+        return ", ".join(code(_with_value(name, more)) for name in names)
+    return code(more["metavar"])
+
+
+def _with_value(name: str, more: dict[str, Any]) -> str:
+    if more.get("action") == "store_true":
+        return name
+    choices = more.get("choices")
+    value = "|".join(choices) if choices else more.get("metavar", name.lstrip("-").upper())
+    return f"{name} {value}"

@@ -1,0 +1,88 @@
+"""Runs the `console` blocks of a page: lines that start with `$ ` are typed, the others are what must appear.
+
+A line `...` stands for any number of lines that the page leaves out. `make run` is carried out as the Makefile says,
+without setting up: the tests run in what has been set up already.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.docs.markdown import Block
+from tests.meta.tree import ROOT
+
+_MARK = "\x1eend of a command\x1e"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One command and the lines that it must print."""
+
+    command: str
+    expected: list[str] = field(default_factory=list)
+
+
+def exchanges(block: Block) -> list[Exchange]:
+    found: list[Exchange] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            found.append(Exchange(line[2:]))
+        elif found and found[-1].command.endswith("\\") and line.startswith("> "):
+            found[-1].command += "\n" + line[2:]
+        else:
+            assert found, f"{block.place}: output before the first command"
+            found[-1].expected.append(line)
+    return found
+
+
+def outputs(block: Block, folder: Path) -> list[list[str]]:
+    """What each command of a block prints, on both streams, in a folder that has the examples."""
+    script = "".join(
+        f"{_carried_out(one.command)}\n(c=$?; printf '%s\\n' '{_MARK}'; exit $c)\n" for one in exchanges(block)
+    )
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=folder,
+        env=_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
+    return [part.removeprefix("\n").splitlines() for part in done.stdout.split(_MARK)[:-1]]
+
+
+def matches(expected: list[str], actual: list[str]) -> bool:
+    pattern = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line) + "\n" for line in expected)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in actual)) is not None
+
+
+def make_recipe(target: str) -> Iterator[str]:
+    """The commands of a target, as `make` echoes them."""
+    makefile = (ROOT / "Makefile").read_text()
+    match = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert match, f"the Makefile has no target {target}"
+    for line in match[1].splitlines():
+        if "$(setup)" not in line:
+            yield line.strip()
+
+
+def _carried_out(command: str) -> str:
+    if not command.startswith("make "):
+        return command
+    shown = [f"echo '{line}'\n{line}" for line in make_recipe(command.removeprefix("make "))]
+    return "\n".join(shown)
+
+
+def _environment() -> Mapping[str, str]:
+    # Unbuffered, so that both streams come in the order in which a terminal would show them.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONUNBUFFERED": "1", "LC_ALL": "C.UTF-8", "COLUMNS": "80", "PYTHON_COLORS": "0"}

@@ -1,0 +1,59 @@
+"""The code blocks of a Markdown page, and what stands before each of them.
+
+A comment before a block says what tests need to know and readers do not: `<!-- file: job.yaml -->` names the file that
+the commands of the page use, `<!-- bad -->` marks a Job that has errors on purpose, and `<!-- plugin-example -->` marks
+what needs the package of examples/plugin-example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.meta.tree import ROOT
+
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^>]*) -->\n\n?)?^(?P<fence>```+)(?P<language>[a-z]*)\n(?P<text>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    page: Path
+    line: int
+    language: str
+    text: str
+    note: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def file(self) -> str:
+        """The name under which the page's commands know this block."""
+        match = re.search(r"file: (\S+)", self.note)
+        return match[1] if match else ""
+
+    @property
+    def is_bad(self) -> bool:
+        return "bad" in self.note.split()
+
+
+def pages() -> list[Path]:
+    """Every page that a person reads, generated or not."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in _FENCE.finditer(text):
+        line = text.count("\n", 0, match.start("fence")) + 1
+        yield Block(page, line, match["language"], match["text"], match["note"] or "")
+
+
+def all_blocks(*languages: str) -> list[Block]:
+    return [block for page in pages() for block in blocks(page) if block.language in languages]
