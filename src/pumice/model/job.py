@@ -118,7 +118,7 @@ class JobSpec(_Part, frozen=True):
     policies: Annotated[list[LifecyclePolicy], _doc("what to do when something happens to the job")] = []
     plugins: Annotated[dict[str, list[str] | None], _doc("plugins by name, each with its arguments")] = {}
     running_estimate: Annotated[str, _doc("how long the job should take; informative only")] = ""
-    queue: Annotated[str, _doc("queue of the job; default default", maxLength=253)] = ""
+    queue: Annotated[str, _doc("queue of the job; default default", maxLength=63)] = ""
     max_retry: Annotated[int, _doc("runs before the job fails; default 3", minimum=0)] = 0
     ttl_seconds_after_finished: Annotated[
         int | None, _doc("remove the job this long after its end; default never", minimum=0)
