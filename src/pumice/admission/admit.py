@@ -1,22 +1,22 @@
 """The whole way of a document into the system: decoded, defaulted, checked; every finding at once.
 
-Rules that look at one place run always. Rules that compare places run only if all of the document could be read, and
-pods are made only of templates without errors, so that one mistake is not reported as three.
+Rules that look at one place run always. Rules that compare places run only if all that they compare could be read,
+and pods are made only of templates without errors, so that one mistake is not reported as three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from pumice.admission.amounts import MOST_PODS, check_least, check_relations
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
-from pumice.admission.dependencies import check_dependencies
-from pumice.admission.names import check_longest, check_names, check_unique_tasks
+from pumice.admission.dependencies import check_dependencies, check_dependency_words
+from pumice.admission.names import GENERATED_SUFFIX, check_longest, check_names, check_unique_tasks
 from pumice.admission.plugins import check_companions, check_made_pods, check_plugins
 from pumice.admission.podtemplate import check_template
 from pumice.admission.policies import check_policies
@@ -25,13 +25,10 @@ from pumice.admission.queues import check_queue
 from pumice.admission.topology import check_topology
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
-from pumice.model.findings import SPEC, Finding
+from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Resolved
-
-# What stands for the suffix that only the API server can make.
-GENERATED_SUFFIX: Final = "xxxxx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +48,17 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     written = _named(decoded.job)
     job = with_defaults(written, context.registry)
     resolved = context.registry.resolve(job.spec.plugins)
-    findings = [*decoded.findings, *check_job(written, job, resolved, context)]
-    if decoded.complete:
-        findings += _check_together(job, resolved, context)
+    ruled = [*_check_places(written, job, resolved, context), *_check_together(job, decoded.left_out)]
+    # From here on names and lists are made, one entry a pod.
+    if decoded.complete and job.spec.tasks and job.total_replicas <= MOST_PODS:
+        ruled += [*check_longest(job), *check_plugins(job, resolved.plugins), *check_companions(job, resolved.plugins)]
+    findings = [*decoded.findings, *(finding for finding in ruled if not _follows(finding, decoded.left_out))]
     if not any(finding.is_error for finding in findings):
         findings += check_made_pods(job, resolved.plugins)
     return Admitted(written, job, resolved.plugins, _once(findings))
 
 
-def check_job(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
+def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
     """Rules that look at one place each."""
     if not job.spec.tasks:
         yield Finding(SPEC / "tasks", "a job needs at least one task")
@@ -67,6 +66,8 @@ def check_job(written: Job, job: Job, resolved: Resolved, context: Context) -> I
     yield from check_names(job)
     yield from check_policies(job)
     yield from check_volumes(job, context.kubernetes)
+    yield from check_queue(job, context)
+    yield from check_dependency_words(job)
     yield from resolved.findings
     for position, task in enumerate(job.spec.tasks):
         yield from check_template(task.template, SPEC / "tasks" / position / "template", context.kubernetes)
@@ -74,18 +75,27 @@ def check_job(written: Job, job: Job, resolved: Resolved, context: Context) -> I
         yield from check_portability(job)
 
 
-def _check_together(job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
-    """Rules that compare places."""
-    yield from check_relations(job)
-    yield from check_unique_tasks(job)
-    yield from check_dependencies(job)
-    yield from check_topology(job)
-    yield from check_queue(job, context)
-    # From here on names and lists are made, one entry a pod.
-    if job.spec.tasks and job.total_replicas <= MOST_PODS:
-        yield from check_longest(job)
-        yield from check_plugins(job, resolved.plugins)
-        yield from check_companions(job, resolved.plugins)
+def _check_together(job: Job, left_out: Iterable[Path]) -> Iterator[Finding]:
+    """Rules that compare places, as far as those could be read."""
+    unread = set(map(_field, left_out))
+    if not unread & {"spec", "tasks", "name", "dependsOn"}:
+        yield from check_unique_tasks(job)
+        yield from check_dependencies(job)
+    if not unread & {"spec", "tasks", "replicas", "minAvailable", "minSuccess", "partitionPolicy"}:
+        yield from check_relations(job)
+        yield from check_topology(job)
+
+
+def _field(path: Path) -> str | int:
+    """The field of the job or of a task that a place is in."""
+    if path[:2] == SPEC / "tasks":
+        return path[3] if len(path) > len(SPEC / "tasks" / 0) else "tasks"
+    return path[1] if len(path) > 1 else path[0]
+
+
+def _follows(finding: Finding, left_out: Iterable[Path]) -> bool:
+    """Whether a finding only says that something is missing which is there, but could not be read."""
+    return any(finding.path[: len(place)] == place or finding.path == place[:-1] for place in left_out)
 
 
 def _named(job: Job) -> Job:

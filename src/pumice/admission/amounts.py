@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pumice.model.findings import SPEC, Finding, Path
-from pumice.model.job import Job, TaskSpec
+from pumice.model.job import Job, JobSpec, TaskSpec
 
 # The largest number of pods that a Kubernetes cluster is built for; beyond it a number is a slip of the finger.
 MOST_PODS: Final = 150_000
@@ -30,34 +30,44 @@ def check_least(job: Job) -> Iterator[Finding]:
 
 def check_relations(job: Job) -> Iterator[Finding]:
     """Numbers against each other."""
-    spec, total = job.spec, job.total_replicas
-    for position, task in enumerate(spec.tasks):
+    for position, task in enumerate(job.spec.tasks):
         yield from _check_task(task, SPEC / "tasks" / position)
+    # A sum with a negative number in it says nothing.
+    if all(task.replicas >= 0 for task in job.spec.tasks):
+        yield from _check_total(job.spec, job.total_replicas)
+
+
+def _check_total(spec: JobSpec, total: int) -> Iterator[Finding]:
     if total > MOST_PODS:
         yield Finding(SPEC / "tasks", f"{total} pods in all: a job may have at most {MOST_PODS}")
-    if spec.min_available > total:
+    # If the tasks themselves add up to too many, then one of them asks for more than it has, which is said there.
+    if spec.min_available > total and spec.min_available != sum(map(_least_members, spec.tasks)):
         yield Finding(
             SPEC / "minAvailable",
-            f"is more than the {total} pods of the job, which could never start",
+            f"must be at most {total}, all pods of the job, or it could never start",
             spec.min_available,
-            hint=f"at most the sum of all replicas, {total}",
+            hint="raise the replicas of a task, or lower this",
         )
     if spec.min_success is not None and spec.min_success > total:
         yield Finding(
             SPEC / "minSuccess",
-            f"is more than the {total} pods of the job, which could never complete",
+            f"must be at most {total}, all pods of the job, or it could never complete",
             spec.min_success,
-            hint=f"at most the sum of all replicas, {total}",
+            hint="raise the replicas of a task, or lower this",
         )
+
+
+def _least_members(task: TaskSpec) -> int:
+    return task.replicas if task.min_available is None else task.min_available
 
 
 def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
     if task.min_available is not None and task.min_available > task.replicas >= 0:
         yield Finding(
             at / "minAvailable",
-            f"is more than the {task.replicas} replicas of task {task.name}",
+            f"must be at most {task.replicas}, the replicas of the task",
             task.min_available,
-            hint=f"at most {task.replicas}",
+            hint="raise replicas, or lower this",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pumice.model.findings import SPEC, Finding
-from pumice.model.job import Job
+from pumice.model.job import DependsOn, Job
 from pumice.model.nearest import did_you_mean
 from pumice.model.vocabulary import DEPENDENCY_CONDITIONS, DEPENDENCY_ITERATIONS
 
@@ -24,13 +24,18 @@ def check_dependencies(job: Job) -> Iterator[Finding]:
                 yield Finding(at / "name" / index, "a task cannot wait for itself", name)
             elif name in task.depends_on.name[:index]:
                 yield Finding(at / "name" / index, "is listed twice", name)
+    yield from _check_circle(job)
+
+
+def check_dependency_words(job: Job) -> Iterator[Finding]:
+    for position, task in enumerate(job.spec.tasks):
+        at, wanted = SPEC / "tasks" / position / "dependsOn", task.depends_on or DependsOn()
         for field, word, accepted in (
-            ("iteration", task.depends_on.iteration, DEPENDENCY_ITERATIONS),
-            ("condition", task.depends_on.condition, DEPENDENCY_CONDITIONS),
+            ("iteration", wanted.iteration, DEPENDENCY_ITERATIONS),
+            ("condition", wanted.condition, DEPENDENCY_CONDITIONS),
         ):
             if word and word not in accepted:
                 yield Finding(at / field, f"must be {' or '.join(accepted)}", word, did_you_mean(word, accepted))
-    yield from _check_circle(job)
 
 
 def _check_circle(job: Job) -> Iterator[Finding]:

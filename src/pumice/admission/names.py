@@ -7,25 +7,30 @@ from collections.abc import Iterator
 from typing import Final
 
 from pumice.model import naming
-from pumice.model.findings import METADATA, SPEC, Finding, Path, warning
+from pumice.model.findings import METADATA, SPEC, Finding, warning
 from pumice.model.job import Job
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault
+from pumice.model.metadata import Metadata
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault, too_long
 
-ROOT_QUEUE: Final = "root"
+# What stands for the suffix that only the API server can make.
+GENERATED_SUFFIX: Final = "xxxxx"
+
+
+def is_generated(metadata: Metadata) -> bool:
+    """Whether the name is one that `admit` put in the place of the API server's."""
+    return bool(metadata.generate_name) and metadata.name == metadata.generate_name + GENERATED_SUFFIX
 
 
 def check_names(job: Job) -> Iterator[Finding]:
     yield from _check_job_name(job)
     for position, task in enumerate(job.spec.tasks):
-        fault = dns_label_fault(task.name) if task.name else ""
-        if fault:
+        if fault := dns_label_fault(task.name):
             yield Finding(SPEC / "tasks" / position / "name", fault, task.name)
-    for field, text in (("priorityClassName", job.spec.priority_class_name),):
-        fault = dns_subdomain_fault(text) if text else ""
-        if fault:
-            yield Finding(SPEC / field, fault, text)
-    if len(job.spec.scheduler_name) > naming.LABEL_LIMIT:
-        yield Finding(SPEC / "schedulerName", "must be at most 63 characters", job.spec.scheduler_name)
+    priority, scheduler = job.spec.priority_class_name, job.spec.scheduler_name
+    if priority and (fault := dns_subdomain_fault(priority)):
+        yield Finding(SPEC / "priorityClassName", fault, priority)
+    if fault := too_long(scheduler, naming.LABEL_LIMIT):
+        yield Finding(SPEC / "schedulerName", fault, scheduler)
     yield from _check_queue_name(job.spec.queue)
     yield from _check_metadata(job)
 
@@ -76,12 +81,16 @@ def _check_job_name(job: Job) -> Iterator[Finding]:
         )
     elif fault := dns_label_fault(job.name):
         yield Finding(at, fault, job.name)
+    elif job.name[0].isdigit() and "svc" in job.spec.plugins:
+        yield warning(
+            at, "older clusters refuse the Service of the job, because its name begins with a digit", job.name
+        )
 
 
 def _check_queue_name(queue: str) -> Iterator[Finding]:
     fault = dns_subdomain_fault(queue) if queue else ""
-    if not fault and len(queue) > naming.LABEL_LIMIT:
-        fault = "must be at most 63 characters: it becomes a label of every pod"
+    if not fault and (fault := too_long(queue, naming.LABEL_LIMIT)):
+        fault += "; it becomes a label of every pod"
     if fault:
         yield Finding(SPEC / "queue", fault, queue)
 
@@ -90,17 +99,14 @@ def _check_metadata(job: Job) -> Iterator[Finding]:
     metadata = job.metadata
     if metadata.namespace and (fault := dns_label_fault(metadata.namespace)):
         yield Finding(METADATA / "namespace", fault, metadata.namespace)
-    if metadata.generate_name and metadata.name.startswith(metadata.generate_name) and metadata.name.endswith("xxxxx"):
+    if is_generated(metadata):
         yield warning(METADATA / "generateName", f"the API server makes the name; shown here as {metadata.name}")
     for key, value in metadata.labels.items():
-        yield from _check_key(key, METADATA / "labels")
+        if fault := qualified_name_fault(key):
+            yield Finding(METADATA / "labels" / key, f"the key {fault}")
         if fault := label_value_fault(value):
             yield Finding(METADATA / "labels" / key, fault, value)
     for key in metadata.annotations:
-        yield from _check_key(key, METADATA / "annotations")
-
-
-def _check_key(key: str, at: Path) -> Iterator[Finding]:
-    # Annotation keys may be written in any case; a label's may, too.
-    if fault := qualified_name_fault(key):
-        yield Finding(at / key, f"key {fault}")
+        # Kubernetes takes the prefix of an annotation in any case, that of a label in lower case only.
+        if fault := qualified_name_fault(key.lower()):
+            yield Finding(METADATA / "annotations" / key, f"the key {fault}")

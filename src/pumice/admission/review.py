@@ -13,7 +13,8 @@ from pumice.admission.context import Context
 from pumice.admission.defaults import patch, with_defaults
 from pumice.admission.updates import check_update
 from pumice.model.codec import decode
-from pumice.model.findings import Finding
+from pumice.model.findings import ROOT, Finding
+from pumice.model.scalars import plain_text
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -26,7 +27,7 @@ Review = dict[str, Any]
 
 def mutate(review: Mapping[str, Any], context: Context) -> Review:
     """Fill in defaults when a Job is created. What is wrong with it is for `validate` to say."""
-    request = review.get("request") or {}
+    request = _request(review)
     response: Review = {"uid": request.get("uid", ""), "allowed": True}
     raw = request.get("object")
     if request.get("operation") == "CREATE" and isinstance(raw, dict) and isinstance(raw.get("spec"), dict):
@@ -40,13 +41,13 @@ def mutate(review: Mapping[str, Any], context: Context) -> Review:
 
 def validate(review: Mapping[str, Any], context: Context) -> Review:
     """Allow or deny a Job that is created or updated, with every reason."""
-    request = review.get("request") or {}
+    request = _request(review)
     uid, operation, raw = request.get("uid", ""), request.get("operation"), request.get("object")
     if operation not in ("CREATE", "UPDATE"):
         # Deleting and connecting are nobody's business here, even if the webhook was registered for them.
         return _reviewed({"uid": uid, "allowed": True})
     if not isinstance(raw, dict):
-        return _reviewed(_denied(uid, ["the request holds no object"]))
+        return _reviewed(_denied(uid, ["the request holds no Job"]))
     findings = _created(raw, context) if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
     errors = [_sentence(finding) for finding in findings if finding.is_error]
     response = _denied(uid, errors) if errors else {"uid": uid, "allowed": True}
@@ -54,20 +55,31 @@ def validate(review: Mapping[str, Any], context: Context) -> Review:
     return _reviewed(response | ({"warnings": warnings} if warnings else {}))
 
 
+def _request(review: Mapping[str, Any]) -> Mapping[str, Any]:
+    request = review.get("request")
+    return request if isinstance(request, Mapping) else {}
+
+
 def _created(raw: dict[str, Any], context: Context) -> Iterable[Finding]:
     return admit(raw, context).findings
 
 
 def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Finding]:
-    before = decode(old if isinstance(old, dict) else {}, context.kubernetes)
-    after = decode(raw, context.kubernetes)
-    return [*after.findings, *check_update(before.job, after.job)]
+    if not isinstance(old, dict):
+        return [Finding(ROOT, "the request holds no old object to compare with")]
+    before, after = decode(old, context.kubernetes), decode(raw, context.kubernetes)
+    # What was let in before may stay, or nobody could take off a finalizer. Defaults are no change: `kubectl replace`
+    # sends the file as it was written.
+    new = [finding for finding in after.findings if finding not in before.findings]
+    filled = [with_defaults(decoded.job, context.registry) for decoded in (before, after)]
+    return [*new, *check_update(*filled)]
 
 
 def _sentence(finding: Finding) -> str:
-    value = f"{finding.value}: " if isinstance(finding.value, str | int | float) else ""
+    path = f"{finding.path}: " if finding.path else ""
+    value = f"{plain_text(finding.value)}: " if isinstance(finding.value, str | int | float) else ""
     hint = f" ({finding.hint})" if finding.hint else ""
-    return f"{finding.path}: {value}{finding.message}{hint}"
+    return f"{path}{value}{finding.message}{hint}"
 
 
 def _shortened(text: str) -> str:

@@ -45,11 +45,13 @@ def _check_partitions(task: TaskSpec, policy: PartitionPolicy, at: Path) -> Iter
 def _check_partition_sums(task: TaskSpec, policy: PartitionPolicy, at: Path) -> Iterator[Finding]:
     pods = policy.total_partitions * policy.partition_size
     sizes = f"{policy.total_partitions} partitions of {policy.partition_size}"
-    if task.replicas != pods:
-        yield Finding(at, f"{sizes} are {pods} pods, but replicas is {task.replicas}", hint=f"replicas: {pods}")
+    if task.replicas >= 0 and task.replicas != pods:
+        yield Finding(at, f"{sizes} are {pods} pods, but replicas is {task.replicas}", hint=f"set replicas to {pods}")
     if policy.min_partitions > policy.total_partitions:
         yield Finding(
-            at / "minPartitions", f"is more than the {policy.total_partitions} partitions", policy.min_partitions
+            at / "minPartitions",
+            f"must be at most {policy.total_partitions}, the totalPartitions",
+            policy.min_partitions,
         )
     least = policy.min_partitions * policy.partition_size
     if policy.min_partitions > 0 and task.min_available is not None and task.min_available != least:

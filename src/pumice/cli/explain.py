@@ -104,8 +104,10 @@ def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
     if not name:
         return "the job has no pods"
     ranges = [f"{t.name}-0" if t.replicas == 1 else f"{t.name}-0 to {t.name}-{t.replicas - 1}" for t in tasks]
-    close = nearest(name, [f"{task.name}-{index}" for task in tasks for index in range(min(task.replicas, 100))])
-    asked = f"did you mean {close}? " if close is not None else ""
+    stem, _, index = name.rpartition("-")
+    close = nearest(stem, [task.name for task in tasks])
+    # Of a task that is spelt rightly it was the index that is too high, which the list tells better.
+    asked = f"did you mean {close}-{index}? " if close not in (None, stem) else ""
     return f"{name}: no such pod\n  hint: {asked}there are {', '.join(ranges)}"
 
 

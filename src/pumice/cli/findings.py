@@ -52,7 +52,9 @@ class Report:
         return self.severity is Severity.ERROR
 
     def text(self, style: Style) -> str:
-        place = f"{self.file}:{self.line}" if self.path else f"{self.file}:{self.line}:{self.column}"
+        # A file that could not be opened has no lines; a place that has a path is found by its line alone.
+        numbers = (self.line, self.column) if not self.path else (self.line,)
+        place = ":".join((self.file, *(str(number) for number in numbers if number)))
         kind = "" if self.is_error else style.warning("warning: ")
         path = f"{self.path}: " if self.path else ""
         value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
@@ -86,8 +88,8 @@ def counted(reports: Sequence[Report]) -> str:
 
 
 def in_order(reports: Sequence[Report]) -> list[Report]:
-    """By line, as the file is read; what stands in one line stays in the order of the rules."""
-    return sorted(reports, key=lambda report: report.line)
+    """As the file is read; what is about one place stays in the order of the rules."""
+    return sorted(reports, key=lambda report: (report.line, report.column))
 
 
 def _shown(value: object) -> str:

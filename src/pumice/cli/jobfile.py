@@ -8,18 +8,19 @@ from functools import cache
 from typing import Any, Final
 
 from pumice.admission.admit import Admitted, admit
+from pumice.admission.companions import COMPANION_KINDS, check_companion
 from pumice.admission.context import Context
-from pumice.admission.podtemplate import check_claim_spec
+from pumice.admission.names import is_generated
 from pumice.cli.documents import Document, read
 from pumice.cli.findings import Report, in_order
-from pumice.model.findings import ROOT, SPEC, Finding, warning
+from pumice.model.findings import METADATA, ROOT, Finding, warning
+from pumice.model.job import Job
 from pumice.model.nearest import nearest
-from pumice.model.shape import misfits
+from pumice.model.scalars import kind_of
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 
-COMPANION_KINDS: Final = ("ConfigMap", "Secret", "PersistentVolumeClaim")
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
 
 
@@ -64,28 +65,21 @@ def _sort_in(document: Document, loaded: JobFile, context: Context) -> Iterable[
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if (api_version, kind) == (GROUP_VERSION, KIND):
         admitted = admit(value, context)
-        twin = [other for other in loaded.jobs if _identity(other.admitted) == _identity(admitted)]
+        twin = any(_twins(other.admitted.job, admitted.job) for other in loaded.jobs)
         loaded.jobs.append(JobDocument(document, admitted))
-        again = [Finding(ROOT / "metadata" / "name", "the file has another job of this name", admitted.job.name)]
+        again = [Finding(METADATA / "name", "another job in this file has this name", admitted.job.name)]
         return [*admitted.findings, *(again if twin else [])]
     if api_version == "v1" and kind in COMPANION_KINDS:
         loaded.companions.append(document)
-        return _check_companion(value, str(kind), context)
+        return check_companion(value, context.kubernetes)
     return _check_other(value)
 
 
-def _identity(admitted: Admitted) -> tuple[str, str]:
-    return admitted.job.namespace, admitted.job.name
-
-
-def _check_companion(value: dict[str, Any], kind: str, context: Context) -> Iterator[Finding]:
-    yield from misfits(value, kind, context.kubernetes, ROOT)
-    metadata = value.get("metadata")
-    if not (isinstance(metadata, dict) and metadata.get("name")):
-        yield Finding(ROOT / "metadata" / "name", "is missing")
-    if kind == "PersistentVolumeClaim":
-        spec = value.get("spec")
-        yield from check_claim_spec(spec if isinstance(spec, dict) else {}, SPEC, {})
+def _twins(one: Job, other: Job) -> bool:
+    """Whether one job would take the place of the other; where the API server makes the name, it never does."""
+    if not one.name or is_generated(one.metadata) or is_generated(other.metadata):
+        return False
+    return (one.namespace or "default", one.name) == (other.namespace or "default", other.name)
 
 
 def _check_other(value: dict[str, Any]) -> Iterator[Finding]:
@@ -97,7 +91,8 @@ def _check_other(value: dict[str, Any]) -> Iterator[Finding]:
     if missing:
         return
     if not isinstance(kind, str) or not isinstance(api_version, str):
-        yield Finding(ROOT / "kind", "apiVersion and kind must be strings", kind)
+        name, found = ("kind", kind) if not isinstance(kind, str) else ("apiVersion", api_version)
+        yield Finding(ROOT / name, f"must be a string, found {kind_of(found)}")
     elif kind == KIND and nearest(api_version, [GROUP_VERSION]):
         yield Finding(
             ROOT / "apiVersion", f"must be {GROUP_VERSION}", api_version, hint=f"did you mean {GROUP_VERSION}?"
@@ -106,4 +101,7 @@ def _check_other(value: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(ROOT / "kind", f"must be {KIND}", kind, hint=f"did you mean {KIND}?")
     else:
         hint = f"a Job of Volcano has apiVersion: {GROUP_VERSION}" if kind == KIND else ""
-        yield warning(ROOT / "kind", f"{api_version} {kind} is not a Job and is not looked at", hint=hint)
+        named = f"{kind} of {api_version}"
+        yield warning(
+            ROOT / "kind", f"{named} is neither a Job of Volcano nor used by one; it is not checked", hint=hint
+        )

@@ -16,38 +16,67 @@ COMMANDS: Final = {
     "plugins": "list the plugins, or the arguments of one",
     "schema": "print a JSON Schema of the Job file, for editors and CI",
 }
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
-        args = _parser(words).parse_args(words)
-        code = _command(args.command).run(args)
+        code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has seen enough.
+        _discard_output()
         return 0
+    except OSError as error:
+        # Files are read where each fault has its own message; what fails here is the way out, such as a full disk.
+        _discard_output()
+        print(f"pumice: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     return code
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def _run(words: Sequence[str]) -> int:
+    called = next((word for word in words if not word.startswith("-")), "")
+    parser = _parser(called)
+    if not words:
+        parser.print_help(sys.stderr)
+        return BAD_INPUT
+    if called == words[0] and called not in COMMANDS:
+        print(_no_such_command(called), file=sys.stderr)
+        return BAD_INPUT
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        args.parser.error(f"unknown arguments: {' '.join(unknown)}")
+    return _command(args.command).run(args)
+
+
+def _parser(called: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pumice",
         description="Volcano Jobs, light enough to run anywhere. Everything here works offline.",
         epilog="pumice COMMAND --help tells more",
     )
     parser.add_argument("--version", action=_Version)
-    called = next((word for word in words if not word.startswith("-")), "")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        command.set_defaults(parser=command)
         # Only the command that is really called brings its arguments, so that the others need not be loaded.
         if name == called:
             _command(name).add_arguments(command)
     return parser
+
+
+def _no_such_command(word: str) -> str:
+    from pumice.model.nearest import did_you_mean
+
+    asked = f"{did_you_mean(word, COMMANDS)} ".lstrip()
+    return f"pumice: {word}: no such command\n  hint: {asked}there are {', '.join(COMMANDS)}"
 
 
 class _Command(Protocol):
@@ -73,3 +102,15 @@ class _Version(argparse.Action):
 
         print(f"pumice {version('pumice')}")
         parser.exit()
+
+
+def _open_closed_streams() -> None:
+    """A stream that our caller closed is None in Python; what is written to it goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the program ends
+
+
+def _discard_output() -> None:
+    # Python would complain once more when it closes the stream.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -38,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.namespace and (fault := dns_label_fault(args.namespace)):
-        print(f"--namespace: {args.namespace}: {fault}", file=sys.stderr)
-        return 2
+        args.parser.error(f"--namespace: {args.namespace}: {fault}")
+    if fault := dns_label_fault(args.uid):
+        args.parser.error(f"--uid: {args.uid}: {fault}")
     loaded = load_good(args.file)
     if loaded is None:
         return 2

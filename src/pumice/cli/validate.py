@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
 def _praise(loaded: JobFile) -> None:
     if not loaded.is_good:
         return
+    if not loaded.jobs:
+        print(f"{loaded.name}: no Job in it", file=sys.stderr)
     for entry in loaded.jobs:
         job = entry.admitted.job
         count = job.total_replicas
