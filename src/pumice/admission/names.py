@@ -43,7 +43,7 @@ def check_unique_tasks(job: Job) -> Iterator[Finding]:
             first = next(index for index, other in enumerate(job.spec.tasks) if other.name == task.name)
             yield Finding(
                 SPEC / "tasks" / position / "name",
-                f"is the name of spec.tasks[{first}], too; each needs its own",
+                f"must differ from that of spec.tasks[{first}]",
                 task.name,
             )
         seen[task.name] += 1

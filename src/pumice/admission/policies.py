@@ -35,24 +35,20 @@ def _check_list(policies: Sequence[LifecyclePolicy], at: Path, tasks: Sequence[T
 def _check_trigger(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
     events, codes = policy.all_events, policy.all_exit_codes
     if events and codes:
-        yield Finding(
-            at, "has both an event and an exit code; it must have one of them", hint="make two policies of it"
-        )
+        yield Finding(at, "must have either an event or an exit code, not both", hint="make two policies of it")
     if not events and not codes:
-        yield Finding(at, "has neither an event nor an exit code, so it would never act", hint="add event: PodFailed")
+        yield Finding(at, "must have an event or an exit code, or it would never act", hint="add event: PodFailed")
 
 
 def _check_events(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
-    named = [(at / "events" / index, event) for index, event in enumerate(policy.events)]
-    named += [(at / "event", policy.event)] if policy.event else []
-    for where, event in named:
+    for where, event in _events(policy, at):
         if event not in POLICY_EVENTS:
             inner = "is the controller's own; " if event in set(Event) else ""
             yield Finding(
                 where, f"{inner}must be one of {', '.join(POLICY_EVENTS)}", event, did_you_mean(event, POLICY_EVENTS)
             )
     if policy.all_events == (Event.POD_PENDING,) and not policy.timeout:
-        yield warning(at, "PodPending acts only with a timeout, so this never does", hint="add timeout: 5m")
+        yield warning(at, "never acts: PodPending needs a timeout", hint="add timeout: 5m")
 
 
 def _check_action(policy: LifecyclePolicy, at: Path, tasks: Sequence[TaskSpec]) -> Iterator[Finding]:
@@ -92,15 +88,15 @@ def _check_timeout(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
 def _check_events_together(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:
     first: dict[str, int] = {}
     for position, policy in enumerate(policies):
-        for event in policy.all_events:
+        for where, event in _events(policy, at / position):
             if event in first:
-                yield Finding(at / position, f"{event} is dealt with by {at / first[event]} already", event)
+                yield Finding(where, f"{at / first[event]} acts on it already", event, "keep one of them")
             first.setdefault(event, position)
     if Event.ANY in first and len(first) > 1:
         others = ", ".join(event for event in first if event != Event.ANY)
         yield Finding(
             at / first[Event.ANY],
-            f"* stands for every event, so that it cannot be used together with {others}",
+            f"* stands for every event, so it cannot be used together with {others}",
             hint="remove the others, or list the events that are meant",
         )
 
@@ -108,16 +104,25 @@ def _check_events_together(policies: Sequence[LifecyclePolicy], at: Path) -> Ite
 def _check_exit_codes(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:
     first: dict[int, int] = {}
     for position, policy in enumerate(policies):
-        single = [(at / position / "exitCode", policy.exit_code)] if policy.exit_code is not None else []
-        several = [(at / position / "exitCodes" / index, code) for index, code in enumerate(policy.exit_codes)]
-        for where, code in (*several, *single):
+        for where, code in _exit_codes(policy, at / position):
             if code == 0:
-                yield Finding(where, "must not be 0, which is success", code)
+                yield Finding(where, f"must be 1 to {HIGHEST_EXIT_CODE}; 0 is success", code)
             elif not 0 < code <= HIGHEST_EXIT_CODE:
                 yield warning(where, f"can never match: exit codes are 1 to {HIGHEST_EXIT_CODE}", code)
             if code in first:
-                yield Finding(where, f"is dealt with by {at / first[code]} already", code)
+                yield Finding(where, f"{at / first[code]} acts on it already", code, "keep one of them")
             first.setdefault(code, position)
+
+
+def _events(policy: LifecyclePolicy, at: Path) -> list[tuple[Path, str]]:
+    """The events of a policy, each with its place."""
+    several = [(at / "events" / index, event) for index, event in enumerate(policy.events)]
+    return [*several, (at / "event", policy.event)] if policy.event else several
+
+
+def _exit_codes(policy: LifecyclePolicy, at: Path) -> list[tuple[Path, int]]:
+    several = [(at / "exitCodes" / index, code) for index, code in enumerate(policy.exit_codes)]
+    return several if policy.exit_code is None else [*several, (at / "exitCode", policy.exit_code)]
 
 
 def _check_order(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ def _check_network(topology: NetworkTopology | None, at: Path) -> Iterator[Findi
     if topology.highest_tier_allowed is not None and topology.highest_tier_allowed < 0:
         yield Finding(at / "highestTierAllowed", "must be 0 or more", topology.highest_tier_allowed)
     if topology.highest_tier_allowed is not None and topology.highest_tier_name:
-        yield Finding(at, "has both highestTierAllowed and highestTierName; it may have one of them")
+        yield Finding(at, "must have either highestTierAllowed or highestTierName, not both")
 
 
 def _check_partitions(task: TaskSpec, policy: PartitionPolicy, at: Path) -> Iterator[Finding]:

@@ -24,17 +24,17 @@ def check_volumes(job: Job, kubernetes: Schema) -> Iterator[Finding]:
 
 def _check_path(path: str, at: Path, taken: dict[str, int]) -> Iterator[Finding]:
     if not path:
-        yield Finding(at, "is missing", hint="the directory in which the containers find the volume")
+        yield Finding(at, "is missing", hint="name the directory in which the containers find the volume")
     elif ":" in path:
         yield Finding(at, "must not contain ':'", path)
     elif path in taken:
-        yield Finding(at, f"is the mountPath of spec.volumes[{taken[path]}], too", path)
+        yield Finding(at, f"must differ from that of spec.volumes[{taken[path]}]", path)
 
 
 def _check_source(volume: VolumeSpec, at: Path) -> Iterator[Finding]:
     if not volume.volume_claim_name and volume.volume_claim is None:
-        yield Finding(at, "needs volumeClaimName (an existing claim) or volumeClaim (one to be made)")
+        yield Finding(at, "must have volumeClaimName (a claim that exists) or volumeClaim (one to be made)")
     if volume.volume_claim_name and volume.volume_claim is not None:
-        yield Finding(at, "has both volumeClaimName and volumeClaim; it must have one of them")
+        yield Finding(at, "must have either volumeClaimName or volumeClaim, not both")
     if volume.volume_claim_name and (fault := dns_subdomain_fault(volume.volume_claim_name)):
         yield Finding(at / "volumeClaimName", fault, volume.volume_claim_name)
