@@ -282,9 +282,7 @@ def test_windows_options(fields: dict[str, object], expected: str) -> None:
                 "hostNetwork": True,
                 "containers": [container(securityContext={"windowsOptions": {"hostProcess": False}})],
             },
-            [
-                "containers[0].securityContext.windowsOptions.hostProcess: must be the same as in the pod's securityContext"
-            ],
+            [f"{FIRST}.windowsOptions.hostProcess: must be the same as in the pod's securityContext"],
             id="another opinion than the pod",
         ),
     ],
