@@ -82,7 +82,10 @@ def test_the_edges_are_accepted(spec: Manifest) -> None:
             {"minSuccess": 4, "tasks": [task(replicas=3)]},
             [
                 error(
-                    "spec.minSuccess", "must be at most 3, all pods of the job, or it could never complete", 4, RAISE_JOB
+                    "spec.minSuccess",
+                    "must be at most 3, all pods of the job, or it could never complete",
+                    4,
+                    RAISE_JOB,
                 )
             ],
             id="minSuccess above all replicas",

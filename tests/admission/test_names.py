@@ -46,7 +46,9 @@ def named(metadata: Manifest, **spec: Any) -> Manifest:
             {"name": "a", "labels": {"app": "b c"}}, error("metadata.labels.app", QUALIFIED, "b c"), id="label's value"
         ),
         pytest.param(
-            {"name": "a", "labels": {"b c": "d"}}, error("metadata.labels[b c]", f"the key {QUALIFIED}"), id="label's key"
+            {"name": "a", "labels": {"b c": "d"}},
+            error("metadata.labels[b c]", f"the key {QUALIFIED}"),
+            id="label's key",
         ),
         pytest.param(
             {"name": "a", "annotations": {"x/y/z": ""}},
@@ -196,6 +198,8 @@ def test_what_just_fits(name: str, spec: Manifest) -> None:
 def test_a_service_may_not_begin_with_a_digit_everywhere() -> None:
     assert found(named({"name": "4ever"}, plugins={"svc": []})) == [
         warning(
-            "metadata.name", "older clusters refuse the Service of the job, because its name begins with a digit", "4ever"
+            "metadata.name",
+            "older clusters refuse the Service of the job, because its name begins with a digit",
+            "4ever",
         )
     ]

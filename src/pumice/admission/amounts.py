@@ -62,6 +62,8 @@ def _least_members(task: TaskSpec) -> int:
 
 
 def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
+    if _follows_from_partitions(task):
+        return
     if task.min_available is not None and task.min_available > task.replicas >= 0:
         yield Finding(
             at / "minAvailable",
@@ -69,6 +71,14 @@ def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
             task.min_available,
             hint="raise replicas, or lower this",
         )
+
+
+def _follows_from_partitions(task: TaskSpec) -> bool:
+    """Whether minAvailable is what the partitions make it by default; if that is too much, they are at fault."""
+    policy = task.partition_policy
+    if policy is None or policy.min_partitions <= 0:
+        return False
+    return task.min_available == policy.min_partitions * policy.partition_size
 
 
 def _least(at: Path, value: int | None, least: int) -> Iterator[Finding]:
