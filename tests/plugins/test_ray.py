@@ -156,9 +156,9 @@ def test_defect_28_a_container_of_another_name_is_told(task: str, flag: str) -> 
     found = list(Ray().check(job))
     assert told(found) == [
         (
-            "error",
+            "warning",
             "spec.tasks[1].template.spec.containers",
-            f"no container is named '{task}', so Ray would not be started in task {task}",
+            f"no container is named '{task}', so Ray is not started in task {task} by the plugin",
         )
     ]
     assert found[0].hint == f"name it with --{flag}=<a|b>"
