@@ -23,6 +23,7 @@ from pumice.admission.policies import check_policies
 from pumice.admission.portability import check_portability
 from pumice.admission.queues import check_queue
 from pumice.admission.topology import check_topology
+from pumice.admission.twins import check_twins
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
 from pumice.model.findings import SPEC, Finding, Path
@@ -73,6 +74,7 @@ def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) 
     yield from resolved.findings
     for position, task in enumerate(job.spec.tasks):
         yield from check_template(task.template, SPEC / "tasks" / position / "template", context.kubernetes)
+    yield from check_twins(job)
     if context.portable:
         yield from check_portability(job)
 
