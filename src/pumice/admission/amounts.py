@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, JobSpec, TaskSpec
 
@@ -20,6 +21,7 @@ def check_least(job: Job) -> Iterator[Finding]:
     yield from _least(SPEC / "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)
     yield from _least(SPEC / "minSuccess", spec.min_success, 1)
     yield from _least(SPEC / "activeDeadlineSeconds", spec.active_deadline_seconds, 1)
+    yield from _check_estimate(spec.running_estimate)
     for position, task in enumerate(spec.tasks):
         at = SPEC / "tasks" / position
         yield from _least(at / "replicas", task.replicas, 0)
@@ -79,6 +81,15 @@ def _follows_from_partitions(task: TaskSpec) -> bool:
     if policy is None or policy.min_partitions <= 0:
         return False
     return task.min_available == policy.min_partitions * policy.partition_size
+
+
+def _check_estimate(estimate: str) -> Iterator[Finding]:
+    """Nothing acts on it, but an API server refuses a Job with anything else than a duration there."""
+    if estimate:
+        try:
+            Duration.parse(estimate)
+        except DurationError as error:
+            yield Finding(SPEC / "runningEstimate", error.message, estimate, error.hint)
 
 
 def _least(at: Path, value: int | None, least: int) -> Iterator[Finding]:
