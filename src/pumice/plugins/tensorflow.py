@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pumice.model import naming
-from pumice.model.findings import SPEC, Finding
+from pumice.model.findings import SPEC, Finding, warning
 from pumice.model.job import Job
 from pumice.model.pod import Pod, env_values
 from pumice.model.slot import Slot
@@ -40,9 +40,9 @@ class TensorFlow(Base):
         at = SPEC / "plugins" / self.name
         roles = list(self._roles())
         if not _is_single_pod(job) and not any(job.task(name) for name in roles):
-            yield Finding(
+            yield warning(
                 at,
-                f"no task is named {', '.join(roles[:-1])} or {roles[-1]}, so TF_CONFIG would list no host",
+                f"no task is named {', '.join(roles[:-1])} or {roles[-1]}, so TF_CONFIG lists no host",
                 hint=f"name a task with --worker=<{'|'.join(task.name for task in job.spec.tasks)}>",
             )
         yield from too_long(job, at, VARIABLE, self._longest)
