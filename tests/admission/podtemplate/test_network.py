@@ -7,6 +7,7 @@ from tests.admission.podtemplate.samples import pod, rules
 LABEL = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
 SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
 SEARCH = "must be lower-case letters, digits, '-', '_' or '.', and every part must end with a letter or digit"
+PLAIN = "must be a plain IP address: no IPv4 address within an IPv6 one, and no zone"
 ADDRESS = "must be an IP address such as 10.9.8.7 or 2001:db8::1"
 
 
@@ -16,7 +17,7 @@ ADDRESS = "must be an IP address such as 10.9.8.7 or 2001:db8::1"
         pytest.param(pod(hostname="h", subdomain="s", dnsPolicy="Default"), id="names"),
         pytest.param(pod(hostnameOverride="a.b"), id="another hostname"),
         pytest.param(
-            pod(dnsPolicy="None", dnsConfig={"nameservers": ["010.0.0.1", "::1"], "searches": [".", "_x.y."]}),
+            pod(dnsPolicy="None", dnsConfig={"nameservers": ["10.0.0.1", "::1"], "searches": [".", "_x.y."]}),
             id="resolver",
         ),
         pytest.param(pod(dnsConfig={"options": [{"name": "ndots", "value": "2"}]}), id="resolver options"),
@@ -65,6 +66,15 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
             pod(dnsConfig={"nameservers": ["1.1.1.1"] * 3 + ["x"]}),
             ["dnsConfig.nameservers: must be at most 3 addresses", f"dnsConfig.nameservers[3]: {ADDRESS}"],
             id="name servers",
+        ),
+        pytest.param(
+            pod(dnsConfig={"nameservers": ["010.0.0.1", "::ffff:1.2.3.4", "fe80::1%eth0"]}),
+            [
+                f"dnsConfig.nameservers[0]: {ADDRESS}",
+                f"dnsConfig.nameservers[1]: {PLAIN}",
+                f"dnsConfig.nameservers[2]: {PLAIN}",
+            ],
+            id="odd addresses",
         ),
         pytest.param(
             pod(dnsConfig={"searches": ["a"] * 32 + ["_"]}),

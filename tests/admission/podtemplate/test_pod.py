@@ -13,7 +13,7 @@ SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must
         pytest.param(pod(restartPolicy="", activeDeadlineSeconds=1, terminationGracePeriodSeconds=0), id="life"),
         pytest.param(pod(serviceAccount="A", serviceAccountName="a"), id="the old name of the account does not count"),
         pytest.param(pod(runtimeClassName="a.b"), id="runtime class"),
-        pytest.param(pod(evictionResponders=[{"name": "example.com/a", "priority": 1}]), id="eviction"),
+        pytest.param(pod(evictionResponders=[{"name": "example.com/a", "priority": 1000}]), id="eviction"),
     ],
 )
 def test_what_is_fine(spec: dict[str, object]) -> None:
@@ -43,6 +43,14 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
                 "evictionResponders[3].name: this name is already used at spec.evictionResponders[2].name",
             ],
             id="names for an eviction",
+        ),
+        pytest.param(
+            pod(evictionResponders=[{"name": "x.k8s.io/a", "priority": 999}]),
+            [
+                "evictionResponders[0].name: the domains k8s.io and kubernetes.io are reserved",
+                "evictionResponders[0].priority: must be from 1000 to 100000",
+            ],
+            id="an eviction by kubernetes itself",
         ),
     ],
 )

@@ -308,7 +308,6 @@ def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
 
 
 SIGNER = "must be a domain and a name, such as example.com/my-signer"
-BUNDLE = "must be a name, or that of a signer and a name, such as example.com:my-signer:anchors"
 
 
 @pytest.mark.parametrize(
@@ -353,9 +352,9 @@ BUNDLE = "must be a name, or that of a signer and a name, such as example.com:my
             id="bundle by name",
         ),
         pytest.param(
-            {"clusterTrustBundle": {"path": "p", "name": "a:b"}},
-            [f".clusterTrustBundle.name: {BUNDLE}"],
-            id="bundle of a",
+            {"clusterTrustBundle": {"path": "p", "name": "example.com:s:"}},
+            [f".clusterTrustBundle.name: {SUBDOMAIN}"],
+            id="bundle of a signer, without a name of its own",
         ),
         pytest.param(
             {"clusterTrustBundle": {"signerName": "", "path": "/p", "user": -1}},
