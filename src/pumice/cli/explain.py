@@ -37,8 +37,10 @@ DEFAULT: Final = "default"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument("pod", metavar="POD", nargs="?", default="", help="such as worker-1; default one of each task")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "pod", metavar="POD", nargs="?", default="", help="a pod, such as worker-1; default: the first of each task"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
 
 
 def run(args: argparse.Namespace) -> int:
