@@ -30,6 +30,11 @@ class Other(Base):
 class Svc(Base):
     name: ClassVar[str] = "svc"
 
+@dataclass(frozen=True, slots=True)
+class OneWord(Base):
+    name: ClassVar[str] = "good"
+    requires: ClassVar = "svc"
+
 class NoDataclass:
     name = "good"
 
@@ -105,6 +110,12 @@ def test_a_good_plugin_comes_behind_the_built_in_ones() -> None:
         ),
         pytest.param(
             "svc", "pumice_test_good:Svc", "pumice_test_good:Svc has the name of a built-in plugin", id="built-in name"
+        ),
+        pytest.param(
+            "good",
+            "pumice_test_good:OneWord",
+            "pumice_test_good:OneWord: requires and example must be tuples of strings",
+            id="a word for a tuple",
         ),
         pytest.param("good", "pumice_test_good:OddOption", "NameError: name 'Unheard' is not defined", id="odd option"),
     ],
