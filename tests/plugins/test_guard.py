@@ -155,6 +155,16 @@ def test_objects(objects: Any, problem: str) -> None:
             id="renamed",
         ),
         pytest.param(
+            edited(lambda manifest: manifest["spec"]["containers"][1].update(env=[{"nome": "A"}])),
+            "ValueError: env of container b has an entry without name",
+            id="a variable without name",
+        ),
+        pytest.param(
+            edited(lambda manifest: manifest["spec"]["initContainers"][0].update(ports=[80])),
+            "ValueError: ports of container i has an entry without containerPort",
+            id="a number for a port",
+        ),
+        pytest.param(
             edited(lambda manifest: manifest["spec"].update(x=object())),
             "TypeError: a object cannot be written as YAML",
             id="an object",

@@ -57,7 +57,7 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
         ruled += [*check_longest(job), *_check_plugins(job, resolved, ruled)]
     findings = [*decoded.findings, *(finding for finding in ruled if not _follows(finding, decoded.left_out))]
     if not any(finding.is_error for finding in findings):
-        findings += check_made_pods(job, resolved.plugins)
+        findings += check_made_pods(job, resolved.plugins, context.kubernetes)
     return Admitted(written, job, resolved.plugins, _once(findings))
 
 
