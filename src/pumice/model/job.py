@@ -155,6 +155,11 @@ class Job(_Part, frozen=True, dict=True):  # `dict` makes room for the cached pr
     def total_replicas(self) -> int:
         return sum(task.replicas for task in self.spec.tasks)
 
+    @property
+    def task_names(self) -> list[str]:
+        """Each name once, as the file has them."""
+        return list(dict.fromkeys(task.name for task in self.spec.tasks))
+
     @cached_property
     def _tasks_by_name(self) -> dict[str, TaskSpec]:
         # The first of two tasks with one name counts; admission reports the second.
