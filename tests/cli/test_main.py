@@ -90,9 +90,9 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
         assert process.wait(60) == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110 - a device
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk() -> None:
-    with open("/dev/full", "w", encoding="utf-8") as full:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
             [*COMMAND, "schema"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
         )

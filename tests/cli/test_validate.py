@@ -114,8 +114,10 @@ def test_several_files(terminal: Terminal) -> None:
     result = terminal.run("validate", bad, good, "missing.yaml")
     assert result == (
         2,
-        "bad.yaml:8: spec.tasks[0].replicas: -2: must be 0 or more\n"
-        "missing.yaml: no such file\n  hint: check the spelling\n",
+        (
+            "bad.yaml:8: spec.tasks[0].replicas: -2: must be 0 or more\n"
+            "missing.yaml: no such file\n  hint: check the spelling\n"
+        ),
         "good.yaml: small: good (2 pods)\n2 errors\n",
     )
 
@@ -143,8 +145,10 @@ def test_companions_are_checked(terminal: Terminal) -> None:
     file = terminal.write(joined([JOB, CONFIG.replace("a: b", "a: 1"), CLAIM.replace("1Gi", "much")]))
     assert terminal.run("validate", file) == (
         2,
-        'job.yaml:19: data.a: 1: must be a string, found a number\n  hint: quote it: "1"\n'
-        "job.yaml:24: spec.resources.requests.storage: much: must be a quantity such as 500m, 2, 1.5 or 4Gi\n",
+        (
+            'job.yaml:19: data.a: 1: must be a string, found a number\n  hint: quote it: "1"\n'
+            "job.yaml:24: spec.resources.requests.storage: much: must be a quantity such as 500m, 2, 1.5 or 4Gi\n"
+        ),
         "2 errors\n",
     )
 
@@ -204,8 +208,11 @@ def test_a_job_of_kubernetes_itself(terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write("apiVersion: batch/v1\nkind: Job\n"))
     assert result == (
         0,
-        "job.yaml:2: warning: kind: Job of batch/v1 is neither a Job of Volcano nor used by one; it is not checked\n"
-        "  hint: a Job of Volcano has apiVersion: batch.volcano.sh/v1alpha1\n",
+        (
+            "job.yaml:2: warning: kind: "
+            "Job of batch/v1 is neither a Job of Volcano nor used by one; it is not checked\n"
+            "  hint: a Job of Volcano has apiVersion: batch.volcano.sh/v1alpha1\n"
+        ),
         "job.yaml: no Job in it\n1 warning\n",
     )
 

@@ -112,7 +112,7 @@ def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
     close = nearest(stem, [task.name for task in tasks])
     # Of a task that is spelt rightly it was the index that is too high, which the list tells better.
     asked = f"did you mean {close}-{index}? " if close not in (None, stem) else ""
-    return f"{name}: no such pod\n  hint: {asked}there are {', '.join(ranges)}"
+    return f"{name}: no such pod\n  hint: {asked}there are {', '.join(ranges) or 'none'}"
 
 
 def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
