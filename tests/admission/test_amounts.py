@@ -115,7 +115,6 @@ def test_numbers_against_each_other(spec: dict[str, Any], expected: list[Told]) 
     ("estimate", "expected"),
     [
         pytest.param("1h30m", [], id="duration"),
-        pytest.param("", [], id="none"),
         pytest.param(
             "long", [error("spec.runningEstimate", "must be a duration such as 10s, 5m or 1h30m", "long")], id="a word"
         ),
