@@ -68,4 +68,6 @@ def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
 
 def _is_unset(field: object, value: object) -> bool:
     """Whether a field of a template says as much as one that is not there; Volcano's webhook adds such fields."""
-    return value is None or value == [] or (value == {} and field in ("metadata", "resources"))
+    if field in ("metadata", "resources") and isinstance(value, Mapping):
+        return all(item is None for item in value.values())
+    return value is None or value == []
