@@ -113,6 +113,17 @@ def test_what_can_be_compared_is(unreadable: Manifest, other: Manifest, expected
     assert [told.path for told in found(a_document(**unreadable, **other))] == expected
 
 
+def test_plugins_are_not_asked_about_a_template_that_has_errors() -> None:
+    """Ray would miss its container in the first task, but the mistake is another; the second task has its own."""
+    broken = {"spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"}}
+    tasks = [task("head", template=broken), task("worker")]
+    told = found(a_document(plugins={"ray": []}, tasks=tasks))
+    assert [finding.path for finding in told] == [
+        "spec.tasks[0].template.spec.containers[0].image",
+        "spec.tasks[1].template.spec.containers",
+    ]
+
+
 def test_what_is_plainly_meant_is_taken_as_meant() -> None:
     document = a_document(minAvailable="9", policies=[{"events": "PodFaild", "action": "AbortJob"}])
     assert [(told.path, told.value) for told in found(document)] == [
