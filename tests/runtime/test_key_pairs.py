@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
@@ -36,3 +39,32 @@ def test_both_halves_belong_together(kind: str, name: str) -> None:
 
 def test_each_pair_is_fresh() -> None:
     assert make_key_pair("ed25519") != make_key_pair("ed25519")
+
+
+def keygen(*arguments: str | Path) -> list[str]:
+    done = subprocess.run(["ssh-keygen", *arguments], check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout.split()
+
+
+@pytest.mark.needs("ssh-keygen")
+@pytest.mark.parametrize(("kind", "bits", "name"), [("rsa", "2048", "(RSA)"), ("ed25519", "256", "(ED25519)")])
+def test_openssh_reads_the_pair(tmp_path: Path, kind: str, bits: str, name: str) -> None:
+    pair = make_key_pair(kind)
+    private, public = tmp_path / "id", tmp_path / "id.pub"
+    private.write_text(pair.private)
+    private.chmod(0o600)
+    public.write_text(pair.public)
+    # With an empty passphrase given, ssh-keygen does not ask for one should the key have any.
+    assert keygen("-y", "-P", "", "-f", private)[:2] == pair.public.split()
+    assert keygen("-l", "-f", private)[:2] == keygen("-l", "-f", public)[:2]
+    assert keygen("-l", "-f", public)[0] == bits
+    assert keygen("-l", "-f", public)[-1] == name
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ed25519"])
+def test_files_end_with_a_line_break(kind: str) -> None:
+    """Ssh refuses a private key whose last line is not ended, and authorized_keys is a file of lines."""
+    pair = make_key_pair(kind)
+    assert pair.private.endswith(" PRIVATE KEY-----\n")
+    assert pair.public.count("\n") == 1
+    assert pair.public.endswith("\n")
