@@ -1,7 +1,8 @@
 """The examples of Volcano's own documentation, rendered: every object of each of them, in full.
 
-The expected documents follow from the contract with Volcano's users, not from what the program printed. In them the script of wait-for-master
-is named rather than repeated: `<wait-for-master HOST PORT SECONDS>`; it is run for real in test_wait_for_master.py.
+The expected documents follow from the contract with Volcano's users, not from what the program printed. In them the
+script of wait-for-master is named rather than repeated, `<wait-for-master HOST PORT SECONDS>`: it is run for real in
+test_wait_for_master.py.
 """
 
 from __future__ import annotations
