@@ -77,8 +77,9 @@ def test_a_plugin_that_edits_in_place_harms_no_other_pod() -> None:
 
 
 def test_a_plugin_that_edits_the_job_in_place_edits_its_own_copy() -> None:
-    def spoil(job: Any) -> None:
+    def spoil(job: Any) -> list[Any]:
         job.spec.tasks[0].template["spec"].clear()
+        return []
 
     def shape_pod(_self: object, pod: Pod, slot: Any) -> Pod:
         spoil(slot.job)
@@ -86,10 +87,10 @@ def test_a_plugin_that_edits_the_job_in_place_edits_its_own_copy() -> None:
         return pod
 
     plugin = plugin_with(
-        check=lambda _, job: spoil(job) or [],
-        objects=lambda _, job: spoil(job) or [],
+        check=lambda _, job: spoil(job),
+        objects=lambda _, job: spoil(job),
         shape_pod=shape_pod,
-        why=lambda _, slot: spoil(slot.job) or {},
+        why=lambda _, slot: spoil(slot.job),
     )
     job = a_job(a_task(template=deepcopy(TEMPLATE)))
     slot = a_slot(job)
