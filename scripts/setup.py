@@ -125,7 +125,7 @@ def _build(root: Path, python: Python, goal: Record) -> None:
     venv = root / ".venv"
     record = Record.read(venv)
     uv = _uv_on_path()
-    if record is not None and record.environment == goal.environment:
+    if record is not None and record.environment == goal.environment and _can_install(venv, uv):
         # Only more packages, or the project itself: a running `make run` keeps its environment.
         _record_file(venv).unlink()
         uv = uv or _uv_in(venv)
@@ -223,6 +223,11 @@ def _uv_on_path() -> str | None:
 def _uv_in(venv: Path) -> str | None:
     uv = venv / "bin" / "uv"
     return str(uv) if uv.exists() else None
+
+
+def _can_install(venv: Path, uv: str | None) -> bool:
+    """Whether packages can be added: an environment that uv made has no pip, and that uv may be gone from PATH."""
+    return bool(uv or _uv_in(venv) or any(venv.glob("lib/python*/site-packages/pip")))
 
 
 def _pip(root: Path) -> list[str]:

@@ -107,6 +107,16 @@ def test_an_environment_whose_python_went_away_is_made_anew(checkout: Path, monk
     assert not (checkout / ".venv").exists()
 
 
+def test_an_environment_that_nothing_can_be_added_to_is_made_anew(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made by a uv which is gone from PATH since: it has no pip."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(setup.SetupError, match="ensurepip"):
+        setup.ensure(checkout, replace(PYTHON, can_make_venv=False), "test")
+    assert not (checkout / ".venv").exists()
+
+
 def test_python_without_venv_is_told_the_package_to_install(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     python = setup.Python("/usr/bin/python3.12", "3.12.3", can_make_venv=False)
