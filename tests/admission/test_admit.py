@@ -51,6 +51,32 @@ ON_FAILURE = {"event": "PodFailed", "action": "RestartJob"}
             id="a claim that cannot be read is not called missing",
         ),
         pytest.param(
+            {"tasks": None, "task": [task()]},
+            [error("spec.task", "unknown field", hint="did you mean tasks?")],
+            id="tasks under a wrong name are not called missing",
+        ),
+        pytest.param(
+            {"tasks": [{"name": "a", "templat": {}}]},
+            [error("spec.tasks[0].templat", "unknown field", hint="did you mean template?")],
+            id="nor is what stands in a template of a wrong name",
+        ),
+        pytest.param(
+            {"tasks": [{**task(), "template": {"containers": [{"name": "a", "image": "b"}], "spec": {}}}]},
+            [
+                error(
+                    "spec.tasks[0].template.containers",
+                    "unknown field",
+                    hint="it belongs to spec.tasks[0].template.spec",
+                )
+            ],
+            id="nor containers that are not indented enough",
+        ),
+        pytest.param(
+            {"minAvailable": 9, "tasks": [{"name": "a", "replica": 9, "template": task()["template"]}]},
+            [error("spec.tasks[0].replica", "unknown field", hint="did you mean replicas?")],
+            id="no sum of what has a wrong name",
+        ),
+        pytest.param(
             {"minAvailable": 9, "tasks": [{**task(), "replicas": "two"}]},
             [error("spec.tasks[0].replicas", "must be a whole number, found a string", "two")],
             id="no sum of what cannot be read",

@@ -118,3 +118,8 @@ def test_a_secrets_value_of_the_wrong_type_is_told_without_it() -> None:
 def test_a_key_that_is_no_text_is_left_to_the_shape() -> None:
     told = found(companion("ConfigMap", data={1: "x"}))
     assert [finding.path for finding in told] == ["data.1"]
+
+
+def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metdata": {"name": "a"}}
+    assert found(document) == [error("metdata", "unknown field", hint="did you mean metadata?")]

@@ -173,3 +173,22 @@ def test_the_types_are_read_off_the_model() -> None:
     fields = JOB_TYPES["JobSpec"].fields
     assert (fields["plugins"], fields["tasks"], fields["minSuccess"]) == ("{}[]string", "[]TaskSpec", "int32")
     assert fields["suspend"] == "bool"
+
+
+@pytest.mark.parametrize("name", ["tasks", "policies", "volumes"])
+def test_a_plugin_may_be_called_like_a_list(name: str) -> None:
+    """What cannot be read of a task is emptied; an argument of a plugin that cannot be read is left out."""
+    spec, findings, left_out = spec_of({"plugins": {name: ["--a", None, {}]}})
+    at = f"spec.plugins.{name}"
+    assert spec.plugins == {name: ["--a"]}
+    assert findings == [f"{at}[1]: must be a string, found null", f"{at}[2]: must be a string, found a mapping"]
+    assert left_out == [f"{at}[1]", f"{at}[2]"]
+
+
+def test_a_key_that_is_a_number_beside_one_that_looks_like_it() -> None:
+    decoded = decode({"metadata": {"labels": {1: "a", "1": None}}}, KUBERNETES)
+    assert [f"{finding.path}: {finding.message}" for finding in decoded.findings] == [
+        "metadata.labels.1: the key must be a string, found a number",
+        "metadata.labels.1: must be a string, found null",
+    ]
+    assert decoded.job.metadata.labels == {}

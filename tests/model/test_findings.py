@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, Path, Severity, warning
+from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, Path, Severity, warning, without_consequences
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,31 @@ def test_severities_are_the_words_of_the_json_output() -> None:
 
 def test_nothing_found_reads_as_such() -> None:
     assert repr(ABSENT) == "ABSENT"
+
+
+@pytest.mark.parametrize(
+    ("path", "within"),
+    [
+        pytest.param(SPEC / "tasks", True, id="the place itself"),
+        pytest.param(SPEC / "tasks" / 0 / "name", True, id="below it"),
+        pytest.param(SPEC, False, id="above it"),
+        pytest.param(SPEC / "task", False, id="beside it"),
+    ],
+)
+def test_within_a_place(path: Path, within: bool) -> None:
+    assert path.is_within({SPEC / "tasks"}) is within
+    assert not path.is_within(set())
+    assert path.is_within({ROOT})
+
+
+def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:
+    typo = Finding(SPEC / "task", "unknown field", meant=SPEC / "tasks")
+    missing = Finding(SPEC / "tasks", "a job needs at least one task")
+    below = Finding(SPEC / "tasks" / 0 / "name", "is missing")
+    other = Finding(METADATA / "name", "is missing")
+    assert without_consequences([missing, typo, below, other]) == [typo, other]
+    assert without_consequences([missing, other]) == [missing, other]
+
+
+def test_two_findings_that_say_the_same_are_equal() -> None:
+    assert Finding(SPEC, "unknown field", meant=SPEC / "a") == Finding(SPEC, "unknown field")

@@ -194,6 +194,31 @@ def test_unknown_fields(value: object, at: Path, hint: str) -> None:
     assert found(value) == [Finding(at, "unknown field", hint=hint)]
 
 
+@pytest.mark.parametrize(
+    ("value", "at", "meant"),
+    [
+        pytest.param(in_container(imagePulPolicy="x"), FIRST / "imagePulPolicy", FIRST / "imagePullPolicy", id="typo"),
+        pytest.param(
+            in_container(imagePulPolicy="x", imagePullPolicy="y"), FIRST / "imagePulPolicy", None, id="both are there"
+        ),
+        pytest.param(
+            in_container(imagePulPolicy="x", imagePullPolicy=None),
+            FIRST / "imagePulPolicy",
+            FIRST / "imagePullPolicy",
+            id="the right one is null",
+        ),
+        pytest.param(in_container(whatever=1), FIRST / "whatever", None, id="nothing like it"),
+        pytest.param(in_spec(image="x"), SPEC / "image", None, id="too high: nobody knows in which item"),
+        pytest.param({"labels": {}}, ROOT / "labels", ROOT / "metadata" / "labels", id="too high"),
+        pytest.param({"labels": {}, "metadata": {}}, ROOT / "labels", ROOT / "metadata" / "labels", id="not there yet"),
+        pytest.param({"labels": {}, "metadata": {"labels": {}}}, ROOT / "labels", None, id="too high, and there"),
+        pytest.param(in_container(nodeSelector={}), FIRST / "nodeSelector", SPEC / "nodeSelector", id="too deep"),
+    ],
+)
+def test_where_an_unknown_field_should_be(value: object, at: Path, meant: Path | None) -> None:
+    assert [finding.meant for finding in found(value) if finding.path == at] == [meant]
+
+
 def test_all_misfits_come_at_once_and_in_order() -> None:
     value = {"kind": "Pod", "spec": {"containers": [{"image": 5, "ports": [{}, 3]}, None], "restartPolicy": []}}
     assert [(str(finding.path), finding.message) for finding in found(value)] == [

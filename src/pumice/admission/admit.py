@@ -27,7 +27,7 @@ from pumice.admission.topology import check_topology
 from pumice.admission.twins import check_twins
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
-from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.findings import SPEC, Finding, Path, without_consequences
 from pumice.model.job import Job
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Resolved
@@ -55,12 +55,12 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     ruled = [
         *check_blanks(document),
         *_check_places(written, job, resolved, context),
-        *_check_together(job, decoded.left_out),
+        *_check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
     ]
     # From here on names and lists are made, one entry a pod.
     if decoded.complete and job.spec.tasks and job.total_replicas <= MOST_PODS:
         ruled += [*check_longest(job), *_check_plugins(job, resolved, ruled)]
-    findings = [*decoded.findings, *(finding for finding in ruled if not _follows(finding, decoded.left_out))]
+    findings = without_consequences([*decoded.findings, *_not_following(ruled, decoded.left_out)])
     if not any(finding.is_error for finding in findings):
         findings += check_made_pods(job, resolved.plugins, context.kubernetes)
     return Admitted(written, job, resolved.plugins, _once(findings))
@@ -119,9 +119,15 @@ def _field(path: Path) -> str | int:
     return path[1] if len(path) > 1 else path[0]
 
 
-def _follows(finding: Finding, left_out: Iterable[Path]) -> bool:
-    """Whether a finding only says that something is missing which is there, but could not be read."""
-    return any(finding.path[: len(place)] == place or finding.path == place[:-1] for place in left_out)
+def _misplaced(findings: Iterable[Finding]) -> list[Path]:
+    return [finding.meant for finding in findings if finding.meant is not None]
+
+
+def _not_following(findings: Iterable[Finding], left_out: Iterable[Path]) -> list[Finding]:
+    """Those that do not only say that something is missing which is there, but could not be read."""
+    places = set(left_out)
+    owners = {place[:-1] for place in places}
+    return [finding for finding in findings if not finding.path.is_within(places) and finding.path not in owners]
 
 
 def _named(job: Job) -> Job:

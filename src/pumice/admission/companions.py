@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from pumice.admission.podtemplate import check_claim_spec
-from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding
+from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, without_consequences
 from pumice.model.shape import Schema, misfits
 from pumice.model.syntax import config_key_fault, dns_label_fault, dns_subdomain_fault
 
@@ -19,8 +19,12 @@ COMPANION_KINDS: Final = ("ConfigMap", "Secret", CLAIM)
 _CONTENTS: Final = ("data", "stringData", "binaryData")
 
 
-def check_companion(document: Mapping[str, Any], kubernetes: Schema) -> Iterator[Finding]:
+def check_companion(document: Mapping[str, Any], kubernetes: Schema) -> list[Finding]:
     """Findings about a document whose kind is one of those above."""
+    return without_consequences(_check(document, kubernetes))
+
+
+def _check(document: Mapping[str, Any], kubernetes: Schema) -> Iterator[Finding]:
     kind, spec = document["kind"], document.get("spec")
     # A claim's spec is checked below, together with its rules.
     plain = {key: value for key, value in document.items() if key != "spec" or not isinstance(spec, dict)}

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pumice.model.findings import SPEC, Finding
 from pumice.model.job import DependsOn, Job
 from pumice.model.nearest import did_you_mean
 from pumice.model.vocabulary import DEPENDENCY_CONDITIONS, DEPENDENCY_ITERATIONS
+from pumice.model.words import some
 
 
 def check_dependencies(job: Job) -> Iterator[Finding]:
-    names = [task.name for task in job.spec.tasks]
+    names = dict.fromkeys(job.task_names)
     for position, task in enumerate(job.spec.tasks):
         if task.depends_on is None:
             continue
-        at = SPEC / "tasks" / position / "dependsOn"
+        at = SPEC / "tasks" / position / "dependsOn" / "name"
+        seen: set[str] = set()
         for index, name in enumerate(task.depends_on.name):
             if name not in names:
-                hint = did_you_mean(name, names) or f"the tasks are {', '.join(names)}"
-                yield Finding(at / "name" / index, "no task has this name", name, hint)
+                hint = did_you_mean(name, names) or f"the tasks are {some(list(names))}"
+                yield Finding(at / index, "no task has this name", name, hint)
             elif name == task.name:
-                yield Finding(at / "name" / index, "a task cannot wait for itself", name)
-            elif name in task.depends_on.name[:index]:
-                yield Finding(at / "name" / index, "is listed twice", name)
+                yield Finding(at / index, "a task cannot wait for itself", name)
+            elif name in seen:
+                yield Finding(at / index, "is listed twice", name)
+            seen.add(name)
     yield from _check_circle(job)
 
 
@@ -50,17 +53,27 @@ def _check_circle(job: Job) -> Iterator[Finding]:
 def _circle(graph: Mapping[str, Sequence[str]]) -> list[str]:
     """Some circle of two tasks or more, or nothing. A task that waits for itself is reported on its own."""
     waiting = {name: {other for other in others if other in graph and other != name} for name, others in graph.items()}
+    dependents: dict[str, list[str]] = {name: [] for name in graph}
+    for name, others in waiting.items():
+        for other in others:
+            dependents[other].append(name)
     # Whoever waits for nobody can start, and then nobody waits for it; those that remain are on or behind a circle.
-    while ready := [name for name, others in waiting.items() if not others]:
-        for name in ready:
-            del waiting[name]
-        for others in waiting.values():
-            others.difference_update(ready)
-    if not waiting:
-        return []
-    trail: list[str] = []
+    ready = [name for name, others in waiting.items() if not others]
+    while ready:
+        started = ready.pop()
+        del waiting[started]
+        for name in dependents[started]:
+            waiting[name].remove(started)
+            if not waiting[name]:
+                ready.append(name)
+    return _walk(waiting) if waiting else []
+
+
+def _walk(waiting: Mapping[str, Collection[str]]) -> list[str]:
+    """From one that waits to one it waits for, until one comes again."""
+    trail: dict[str, int] = {}
     name = min(waiting)
     while name not in trail:
-        trail.append(name)
+        trail[name] = len(trail)
         name = min(waiting[name])
-    return trail[trail.index(name) :]
+    return list(trail)[trail[name] :]

@@ -22,6 +22,10 @@ from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
+_HINTS: Final = {
+    KIND: f"a Job of Volcano has apiVersion: {GROUP_VERSION}",
+    "List": "make a document of each of its items, with a line --- between them",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def _check_other(value: dict[str, Any]) -> Iterator[Finding]:
     elif api_version.startswith(_GROUP) and kind != KIND and nearest(kind, [KIND]):
         yield Finding(ROOT / "kind", f"must be {KIND}", kind, hint=f"did you mean {KIND}?")
     else:
-        hint = f"a Job of Volcano has apiVersion: {GROUP_VERSION}" if kind == KIND else ""
+        hint = _HINTS.get(kind, "")
         named = f"{kind} of {api_version}"
         yield warning(
             ROOT / "kind", f"{named} is neither a Job of Volcano nor used by one; it is not checked", hint=hint

@@ -14,13 +14,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from pumice.model.findings import ABSENT, ROOT, Finding, Path
+from pumice.model.findings import ABSENT, ROOT, SPEC, Finding, Path
 from pumice.model.job import Job
-from pumice.model.shape import ObjectType, Schema, misfits
+from pumice.model.shape import UNKNOWN, ObjectType, Schema, misfits
+
+Edit = Callable[[object], object]
 
 # Kubernetes' own parts of a Job are checked by whoever has its schema, not here.
 _OPAQUE: Final = ("template", "volumeClaim")
-_LISTS: Final = ("tasks", "policies", "volumes")
+_LISTS: Final = (("tasks",), ("policies",), ("volumes",))
+_PLUGINS: Final = SPEC / "plugins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +46,17 @@ def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
     found = tuple(map(_without_keys, misfits(value, "Job", schema, ROOT)))
     if not found:
         return Decoded(msgspec.convert(_without_nulls(value), Job), found)
-    for finding in found:
-        as_meant = _as_list_meant if finding.message.startswith("must be a list,") else _as_meant
-        value = _replaced(value, finding.path, as_meant)
+    value = _edited(value, {finding.path: _meaning_of(finding) for finding in found})
     still = tuple(misfits(value, "Job", schema, ROOT))
-    for finding in still:
-        # A task or policy that cannot be read is emptied, not removed: the places of those behind it must not move.
-        in_list = len(finding.path) > 1 and finding.path[-2] in _LISTS
-        value = _replaced(value, finding.path, _emptied if in_list else _removed)
-    unknown = {finding.path for finding in found if finding.message == "unknown field"}
+    value = _edited(value, {finding.path: _remains_of(finding) for finding in still})
+    unknown = {finding.path for finding in found if finding.message == UNKNOWN}
     left_out = tuple(finding.path for finding in still if finding.path not in unknown)
     return Decoded(msgspec.convert(_without_nulls(value), Job), found, left_out)
 
 
 def _without_keys(finding: Finding) -> Finding:
     """Arguments of plugins may be private keys, so a misplaced one is not shown."""
-    if finding.path[:2] != ("spec", "plugins") or finding.value is ABSENT:
+    if finding.path[:2] != _PLUGINS or finding.value is ABSENT:
         return finding
     return replace(finding, value=ABSENT, hint="each argument is a string in a list" if finding.hint else "")
 
@@ -101,6 +99,17 @@ def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _meaning_of(misfit: Finding) -> Edit:
+    return _as_list_meant if misfit.message.startswith("must be a list,") else _as_meant
+
+
+def _remains_of(misfit: Finding) -> Edit:
+    # A task or policy that cannot be read is emptied, not removed: the places of those behind it must not move.
+    # A plugin may be called like one of these lists.
+    is_part = misfit.path[:2] != _PLUGINS and misfit.path[-2:-1] in _LISTS
+    return _emptied if is_part else _removed
+
+
 def _as_meant(value: object) -> object:
     """A value of the wrong type as its author probably meant it."""
     if isinstance(value, str):
@@ -123,17 +132,17 @@ def _removed(_value: object) -> object:
     return None
 
 
-def _replaced(value: Any, path: Path, change: Callable[[object], object]) -> Any:
-    """A copy of the document in which the value at a path is changed."""
-    if not path:
-        return change(value)
-    step, rest = path[0], Path(path[1:])
-    if isinstance(value, dict) and step in value:
-        return {**value, step: _replaced(value[step], rest, change)}
-    if isinstance(value, list) and isinstance(step, int):
-        items = list(value)
-        items[step] = _replaced(items[step], rest, change)
-        return items
+def _edited(value: Any, edits: Mapping[Path, Edit]) -> Any:
+    """A copy of the document in which the values at some paths are changed; each level is copied but once."""
+    if ROOT in edits:
+        return edits[ROOT](value)
+    below: dict[str | int, dict[Path, Edit]] = {}
+    for path, edit in edits.items():
+        below.setdefault(path[0], {})[Path(path[1:])] = edit
+    if isinstance(value, dict):
+        return {key: _edited(item, below[key]) if key in below else item for key, item in value.items()}
+    if isinstance(value, list):
+        return [_edited(item, below[index]) if index in below else item for index, item in enumerate(value)]
     return value
 
 

@@ -7,7 +7,8 @@ and indexes, so that whoever read the file can turn it into a line.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -37,6 +38,10 @@ class Path(tuple[str | int, ...]):
                 text += f"[{step}]"
         return text
 
+    def is_within(self, places: Collection[tuple[str | int, ...]]) -> bool:
+        """Whether it is one of the places, or below one."""
+        return bool(places) and any(self[:length] in places for length in range(len(self) + 1))
+
 
 ROOT: Final = Path()
 SPEC: Final = Path(("spec",))
@@ -62,6 +67,8 @@ class Finding:
     value: object = ABSENT
     hint: str = ""
     severity: Severity = Severity.ERROR
+    # Of a field with a wrong name or at a wrong place: where it should be, so that nobody reports it as missing there.
+    meant: Path | None = field(default=None, compare=False)
 
     @property
     def is_error(self) -> bool:
@@ -70,3 +77,10 @@ class Finding:
 
 def warning(path: Path, message: str, value: object = ABSENT, hint: str = "") -> Finding:
     return Finding(path, message, value, hint, Severity.WARNING)
+
+
+def without_consequences(findings: Iterable[Finding]) -> list[Finding]:
+    """All findings but those that miss something which another one found under a wrong name or at a wrong place."""
+    every = list(findings)
+    meant = {finding.meant for finding in every if finding.meant is not None}
+    return [finding for finding in every if not finding.path.is_within(meant)]

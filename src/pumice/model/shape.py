@@ -19,6 +19,8 @@ from pumice.model.findings import Finding, Path
 from pumice.model.nearest import nearest
 from pumice.model.scalars import kind_of, plain_text, scalar_misfit
 
+UNKNOWN: Final = "unknown field"
+
 # A longer text would bury the hint that shows it.
 _LONGEST_EXAMPLE: Final = 40
 
@@ -88,42 +90,58 @@ class _Checker:
             if not isinstance(key, str):
                 yield _unquoted_key(key, at)
             elif key not in type_.fields:
-                yield Finding(at / key, "unknown field", hint=self._unknown_hint(key, level))
+                yield self._unknown(key, level)
             elif item is not None:
                 yield from self.check(item, type_.fields[key], at / key, level)
         for name in type_.required:
             if value.get(name) is None:
                 yield Finding(at / name, "is required")
 
-    def _unknown_hint(self, key: str, level: _Level) -> str:
-        match = nearest(key, level.type_.fields)
-        if match and match.casefold() == key.casefold():
-            return f"did you mean {match}?"
-        place = _above_that_lacks(key, level.above) or self._below_that_knows(key, level)
-        if place:
-            return f"it belongs to {place}"
-        return f"did you mean {match}?" if match else ""
+    def _unknown(self, key: str, level: _Level) -> Finding:
+        near = nearest(key, level.type_.fields)
+        if near is None or near.casefold() != key.casefold():
+            above = _above_that_lacks(key, level.above)
+            if above is not None:
+                place = str(above.at) or "the top level"
+                return _unknown_field(level.at / key, f"it belongs to {place}", above.at / key)
+            below = self._below_that_knows(key, level)
+            if below:
+                return self._too_high(key, below, level)
+        if near is None:
+            return _unknown_field(level.at / key, "", None)
+        return _unknown_field(
+            level.at / key, f"did you mean {near}?", level.at / near if level.value.get(near) is None else None
+        )
+
+    def _too_high(self, key: str, below: str, level: _Level) -> Finding:
+        place, inside = level.at / below, level.value.get(below)
+        if level.type_.fields[below].startswith("[]"):
+            return _unknown_field(level.at / key, f"it belongs to {place}[]", None)
+        is_there = isinstance(inside, Mapping) and key in inside
+        return _unknown_field(level.at / key, f"it belongs to {place}", None if is_there else place / key)
 
     def _below_that_knows(self, key: str, level: _Level) -> str:
         """The one field whose objects have such a field; the one that cannot be left out goes before the others."""
         knowing = [name for name, type_ in level.type_.fields.items() if self._knows(type_, key)]
         certain = [name for name in knowing if name in level.type_.required] or knowing
-        if len(certain) != 1:
-            return ""
-        return f"{level.at / certain[0]}{'[]' if level.type_.fields[certain[0]].startswith('[]') else ''}"
+        return certain[0] if len(certain) == 1 else ""
 
     def _knows(self, type_: str, key: str) -> bool:
         object_type = self._schema.get(type_.removeprefix("[]"))
         return object_type is not None and key in object_type.fields
 
 
-def _above_that_lacks(key: str, level: _Level | None) -> str:
+def _unknown_field(at: Path, hint: str, meant: Path | None) -> Finding:
+    return Finding(at, UNKNOWN, hint=hint, meant=meant)
+
+
+def _above_that_lacks(key: str, level: _Level | None) -> _Level | None:
     """The nearest object around that has such a field, not yet set: the line is indented too deep."""
     while level is not None:
         if key in level.type_.fields and key not in level.value:
-            return str(level.at) or "the top level"
+            return level
         level = level.above
-    return ""
+    return None
 
 
 def _as_list_item(value: object) -> str:

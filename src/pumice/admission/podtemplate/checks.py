@@ -9,15 +9,11 @@ from typing import Final
 from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.nearest import did_you_mean
+from pumice.model.words import listed
 
 GREATEST_ID: Final = 2**31 - 1
 GREATEST_PORT: Final = 65535
 GREATEST_MODE: Final = 0o777
-
-
-def listed(words: Sequence[str], conjunction: str = "or") -> str:
-    """`a, b or c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
 
 
 def one_of(view: View, key: str, accepted: Sequence[str], *, blank_is_unset: bool = True) -> Iterator[Finding]:

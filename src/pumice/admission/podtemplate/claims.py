@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import listed, one_of, required, spelled
+from pumice.admission.podtemplate.checks import one_of, required, spelled
 from pumice.admission.podtemplate.quantities import read_quantity
 from pumice.admission.podtemplate.selectors import check_selector
 from pumice.admission.podtemplate.view import View
@@ -13,6 +13,7 @@ from pumice.model.findings import Finding
 from pumice.model.nearest import did_you_mean
 from pumice.model.quantity import Quantity
 from pumice.model.syntax import dns_label_fault, dns_subdomain_fault
+from pumice.model.words import listed
 
 ACCESS_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _OWN_KIND: Final = "PersistentVolumeClaim"

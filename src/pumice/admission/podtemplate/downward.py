@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import listed, required
+from pumice.admission.podtemplate.checks import required
 from pumice.admission.podtemplate.quantities import read_quantity
 from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.nearest import did_you_mean
 from pumice.model.quantity import Quantity
 from pumice.model.syntax import qualified_name_fault
+from pumice.model.words import listed
 
 ENV_FIELDS: Final = (
     "metadata.name",

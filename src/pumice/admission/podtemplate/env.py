@@ -7,7 +7,6 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import (
     at_most_one,
-    listed,
     no_backsteps,
     required,
     required_spelled,
@@ -18,6 +17,7 @@ from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.nearest import did_you_mean
 from pumice.model.syntax import config_key_fault, dns_label_fault, dns_subdomain_fault, env_name_fault
+from pumice.model.words import listed
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _REFERENCES: Final = ("configMapRef", "secretRef")

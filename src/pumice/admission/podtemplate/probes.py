@@ -7,7 +7,6 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import (
     at_most_one,
-    listed,
     one_of,
     port_number,
     required,
@@ -18,6 +17,7 @@ from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.nearest import did_you_mean
 from pumice.model.syntax import http_header_fault, port_name_fault
+from pumice.model.words import listed
 
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")

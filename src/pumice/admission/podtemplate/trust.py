@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import file_path, listed, required, required_one_of, user_id, within
+from pumice.admission.podtemplate.checks import file_path, required, required_one_of, user_id, within
 from pumice.admission.podtemplate.selectors import check_selector
 from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import LONGEST_SUBDOMAIN, dns_label_fault, dns_subdomain_fault, qualified_name_fault, too_long
+from pumice.model.words import listed
 
 _KEY_TYPES: Final = ("RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")
 _SHORTEST: Final = 3600
