@@ -89,6 +89,35 @@ def test_a_process_survives_the_worst(command: str, tmp_path: Path) -> None:
     assert "Traceback" not in result.err
 
 
+MANY = 30_000
+
+# What is wrong, or merely there, so often that anything which looks at all of it for each of it would take minutes.
+SPECS = [
+    pytest.param("tasks: [" + "~, " * MANY + "]", id="tasks that are null"),
+    pytest.param("policies: [" + "1, " * MANY + "]", id="policies that are numbers"),
+    pytest.param("plugins: {svc: [" + "1, " * MANY + "]}", id="arguments that are numbers"),
+    pytest.param("plugins: {svc: ['" + "a " * 10 * MANY + "']}", id="an argument of many words"),
+    pytest.param("{" + ", ".join(f"x{n}: 1" for n in range(MANY)) + "}", id="unknown fields"),
+    pytest.param(
+        "volumes: [" + ", ".join(f"{{mountPath: /{n}, volumeClaimName: c{n}}}" for n in range(MANY)) + "]", id="claims"
+    ),
+    pytest.param(
+        "tasks: [" + ", ".join(f"{{name: t{n}, dependsOn: {{name: [t{n + 1}]}}}}" for n in range(MANY // 3)) + "]",
+        id="a chain of tasks",
+    ),
+    pytest.param("networkTopology: {x: &x {mode: hard}, " + "<<: *x, " * MANY + "}", id="merge keys"),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_time_grows_no_faster_than_the_file(spec: str, tmp_path: Path) -> None:
+    """The bound is wide, for a busy machine: what it catches takes many minutes."""
+    (tmp_path / "job.yaml").write_text(f"{JOB.partition('spec:')[0]}spec:\n  {spec}\n", encoding="utf-8")
+    result = child("validate", "job.yaml", cwd=tmp_path)
+    assert result.code == 2
+    assert "Traceback" not in result.err
+
+
 def test_a_file_that_may_not_be_read(terminal: Terminal) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")

@@ -169,12 +169,12 @@ class _Reader:
             self._merge(top, node)
 
     def _merge(self, top: MappingNode, node: Node) -> None:
-        place = (top.key_line, top.key_column)
+        place, before = (top.key_line, top.key_column), len(top.merged)
         if not top.merge(node):
             self._problem("<< takes a mapping, an alias of one, or a list of these", "", place)
             return
         # The YAML specification lets the mapping's own key win, kubectl whatever stands last.
-        twice = next((key for entries, _ in top.merged for key in entries if key in top.entries), None)
+        twice = next((key for entries, _ in top.merged[before:] for key in entries if key in top.entries), None)
         if twice is not None:
             self._problem(f"<< also has {_shown(twice)}, and readers differ on which one counts", "put << first", place)
 

@@ -25,13 +25,13 @@ def with_claims(job: Job, spec: Manifest) -> Manifest:
     pod = Pod({"spec": spec})
     mounts: dict[str, list[Manifest]] = {}  # by claim
     for index, volume in enumerate(job.spec.volumes):
-        claim = _claim_name(job, index)
-        first = next(earlier for earlier in range(index + 1) if _claim_name(job, earlier) == claim)
-        name = naming.claim_volume(job.name, job.uid, first)
-        mounts.setdefault(claim, []).append({"name": name, "mountPath": volume.mount_path})
-    for claim, places in mounts.items():
-        pod = pod.with_volume({"name": places[0]["name"], "persistentVolumeClaim": {"claimName": claim}}, places)
-    return pod.spec
+        places = mounts.setdefault(_claim_name(job, index), [])
+        name = places[0]["name"] if places else naming.claim_volume(job.name, job.uid, index)
+        places.append({"name": name, "mountPath": volume.mount_path})
+    volumes = [
+        {"name": places[0]["name"], "persistentVolumeClaim": {"claimName": claim}} for claim, places in mounts.items()
+    ]
+    return pod.with_volumes(volumes, [mount for places in mounts.values() for mount in places]).spec
 
 
 def _claim_name(job: Job, index: int) -> str:

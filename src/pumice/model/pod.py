@@ -93,14 +93,18 @@ class Pod:
 
     def with_volume(self, volume: Manifest, mounts: Sequence[Manifest]) -> Pod:
         """Mount a volume in all containers, except where a container has something at that path already."""
-        volumes = self.spec.get("volumes") or []
-        if all(existing["name"] != volume["name"] for existing in volumes):
-            volumes = [*volumes, volume]
+        return self.with_volumes([volume], mounts)
+
+    def with_volumes(self, volumes: Sequence[Manifest], mounts: Sequence[Manifest]) -> Pod:
+        """The same with several at once, which are not copied once for each of them."""
+        own = self.spec.get("volumes") or []
+        taken = {volume["name"] for volume in own}
+        added = [volume for volume in volumes if volume["name"] not in taken]
 
         def edit(container: Manifest) -> Manifest:
             return _add_mounts(container, mounts)
 
-        return self.edit_containers(edit, edit).with_spec(volumes=volumes)
+        return self.edit_containers(edit, edit).with_spec(volumes=[*own, *added])
 
     def with_init_container(self, container: Manifest) -> Pod:
         if any(existing["name"] == container["name"] for existing in self.init_containers):

@@ -25,9 +25,8 @@ _LONGEST_NAME: Final = 30
 # Where keys are expected, a longer value might be one, unless it is plainly a path.
 _LONGEST_SHOWN: Final = 20
 _PATH: Final = re.compile(r"/[^\s]{0,62}")
-_FLAG: Final = re.compile(
-    r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?:(?P<mark>=|\s+)(?P<value>.*))?\Z", re.DOTALL
-)
+_NAME: Final = re.compile(r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?=[=\s]|\Z)")
+_FLAG: Final = re.compile(_NAME.pattern + r"(?:(?P<mark>=|\s+)(?P<value>.*))?\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,30 +140,32 @@ class Arguments:
 
     def _taken_apart(self, arg: str) -> Iterator[str]:
         """Several flags in one string: cut at white space before a known flag, but never inside a key."""
-        start = 0
+        start, current = 0, self._option_at(arg, 0)
         for space in re.finditer(r"\s+", arg):
-            current, _ = self._flag_of(arg[start : space.start()])
             if current is not None and current.secret:
                 # Keys are taken as they are: ssh refuses one whose last line is not ended.
                 yield arg[start:]
                 return
-            ahead, _ = self._flag_of(arg[space.end() :])
+            ahead = self._option_at(arg, space.end())
             if ahead is not None:
                 yield arg[start : space.start()]
-                start = space.end()
+                start, current = space.end(), ahead
         yield arg[start:].rstrip()
+
+    def _option_at(self, text: str, start: int) -> Option | None:
+        """The option that is named at a place of the text."""
+        match = _NAME.match(text, start)
+        # Dashes may be left out only where the name is unmistakable; `port=9` might be anything.
+        if match is None or not (match["dashes"] or re.search("[A-Z]", match["name"])):
+            return None
+        return next((option for option in self.options if match["name"] in option.names), None)
 
     def _flag_of(self, text: str) -> tuple[Option | None, str | None]:
         """The option that the text names, and its value if that stands in the same text."""
         match = _FLAG.match(text)
         if match is None:
             return None, None
-        name = match["name"]
-        option = next((option for option in self.options if name in option.names), None)
-        # Dashes may be left out only where the name is unmistakable; `port=9` might be anything.
-        if not match["dashes"] and not re.search("[A-Z]", name):
-            option = None
-        return option, match["value"] if match["mark"] == "=" else match["value"] or None
+        return self._option_at(text, 0), match["value"] if match["mark"] == "=" else match["value"] or None
 
     def _unknown(self, token: _Token, corrected: dict[str, str]) -> Finding:
         at = self.at / token.position
