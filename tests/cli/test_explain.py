@@ -160,6 +160,14 @@ def test_no_such_pod(name: str, hint: str, terminal: Terminal) -> None:
     assert result == (2, "", f"{PYTORCH}: {name}: no such pod\n  hint: {hint}\n")
 
 
+def test_many_tasks_do_not_bury_the_hint(terminal: Terminal) -> None:
+    head, _, one = JOB.partition("  - name: ")
+    tasks = "".join(f"  - name: t{n}\n{one.partition(chr(10))[2]}" for n in range(50))
+    result = terminal.run("explain", terminal.write(head + tasks), "nobody-0")
+    assert result.code == 2
+    assert result.err.splitlines()[-1].endswith(", t10-0 to t10-1, ...")
+
+
 def test_a_job_without_pods(terminal: Terminal) -> None:
     file = terminal.write(JOB.replace("replicas: 2", "replicas: 0"))
     assert terminal.run("explain", file) == (2, "", "job.yaml: the job has no pods\n")

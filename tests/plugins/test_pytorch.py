@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from pumice.model.job import Job
 from pumice.model.slot import slots
 from pumice.plugins.pytorch import PyTorch
 from pumice.plugins.shaping import pods
@@ -109,6 +110,29 @@ def test_defect_21_a_missing_master_is_an_error() -> None:
     assert list(PyTorch().check(JOB)) == []
 
 
+def test_a_master_without_pods_is_an_error() -> None:
+    """MASTER_ADDR would name a pod that does not exist, while the first worker has rank 0."""
+    found = list(PyTorch().check(a_job(a_task("worker", 2), a_task("master", 0))))
+    message = "must be 1 or more: the workers would look for rank 0 in vain"
+    assert told(found) == [("error", "spec.tasks[1].replicas", message)]
+    assert (found[0].value, found[0].hint) == (
+        0,
+        "or let them meet at their own first pod, by pytorch: ['--master=worker']",
+    )
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(a_job(a_task("master", 0), a_task("worker", 0)), id="nor do the workers have any"),
+        pytest.param(a_job(a_task("master", 0)), id="no workers"),
+        pytest.param(a_job(a_task("master", -1), a_task("worker")), id="a number that is wrong anyway"),
+    ],
+)
+def test_a_master_without_pods_that_nobody_looks_for(job: Job) -> None:
+    assert list(PyTorch().check(job)) == []
+
+
 def test_without_a_master_pods_are_left_alone() -> None:
     assert shaped(PyTorch(), a_job()).containers == [a_container()]
 
@@ -189,6 +213,7 @@ def test_why(task: str, plugin: PyTorch, changed: dict[str, str]) -> None:
         "env PET_NPROC_PER_NODE": "GPU limit of the container",
         "port 23456": "opened for rendezvous",
         "init wait-for-master": "--wait-master-enabled=true",
+        "command": "waits until rank 0 listens",
         **changed,
     }
 

@@ -191,7 +191,7 @@ def test_the_path_must_be_one(path: str) -> None:
 
 
 NOT_ROOT = "does not run as root, but the ssh keys are in /root/.ssh, which only root can read"
-IS_ROOT = "runs as root, but keys in /home/u/.ssh all can read: root's ssh refuses them"
+IS_ROOT = "runs as root, whose ssh refuses keys that all can read, as in /home/u/.ssh"
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,12 @@ def test_check(job: Job, findings: list[str]) -> None:
     assert told(TensorFlow().check(job)) == [("warning", "spec.plugins.tensorflow", message) for message in findings]
 
 
+def test_one_task_for_all_roles_that_is_missing() -> None:
+    plugin = TensorFlow(ps="x", worker="x", chief="x", evaluator="x")
+    (found,) = plugin.check(a_job(a_task("a"), a_task("b")))
+    assert found.message == "no task is named x, so TF_CONFIG lists no host"
+
+
 def test_too_many_hosts() -> None:
     (found,) = TensorFlow().check(a_job(a_task("ps"), a_task("worker", 9000)))
     fits = int(found.message.split("KB: ")[1].split()[0]) - 1

@@ -18,6 +18,7 @@ from pumice.model.findings import Path
 from pumice.model.job import Job, TaskSpec
 from pumice.model.nearest import nearest
 from pumice.model.slot import Slot
+from pumice.model.words import some
 from pumice.plugins.guard import PluginError
 from pumice.plugins.provenance import JOB, YOU, Trace, trace_pod
 
@@ -112,7 +113,7 @@ def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
     close = nearest(stem, [task.name for task in tasks])
     # Of a task that is spelt rightly it was the index that is too high, which the list tells better.
     asked = f"did you mean {close}-{index}? " if close not in (None, stem) else ""
-    return f"{name}: no such pod\n  hint: {asked}there are {', '.join(ranges) or 'none'}"
+    return f"{name}: no such pod\n  hint: {asked}there are {some(ranges) or 'none'}"
 
 
 def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:

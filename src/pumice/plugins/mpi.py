@@ -17,6 +17,7 @@ from pumice.model.objects import owned
 from pumice.model.pod import Pod, env_values
 from pumice.model.resources import cpu_limit, gpu_limit
 from pumice.model.slot import Slot
+from pumice.model.words import some
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.limits import too_long
 
@@ -38,7 +39,7 @@ class Mpi(Base):
 
     def check(self, job: Job) -> Iterator[Finding]:
         at = SPEC / "plugins" / self.name
-        named = "|".join(job.task_names)
+        named = some(job.task_names, "|")
         if job.task(self.master) is None:
             yield Finding(
                 at,

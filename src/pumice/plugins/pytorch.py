@@ -17,6 +17,7 @@ from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.pod import Pod, add_env, env_values
 from pumice.model.resources import gpu_limit
 from pumice.model.slot import Slot
+from pumice.model.words import some
 from pumice.plugins import ranks, wait_for_master
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.wait_for_master import WaitForMaster
@@ -43,13 +44,20 @@ class PyTorch(Base):
     )
 
     def check(self, job: Job) -> Iterator[Finding]:
-        if job.task(self.master) is None:
+        master = job.task(self.master)
+        if master is None:
             # Volcano starts such a job without any rank, and its pods hang when they want to meet.
-            named = "|".join(job.task_names)
             yield Finding(
                 SPEC / "plugins" / self.name,
                 f"no task is named {self.master!r}, so no pod would have rank 0",
-                hint=f"name the task that holds rank 0 with --master=<{named}>",
+                hint=f"name the task that holds rank 0 with --master=<{some(job.task_names, '|')}>",
+            )
+        elif master.replicas == 0 and ranks.replicas(job, self.worker) > 0:
+            yield Finding(
+                SPEC / "tasks" / job.spec.tasks.index(master) / "replicas",
+                "must be 1 or more: the workers would look for rank 0 in vain",
+                0,
+                hint=f"or let them meet at their own first pod, by pytorch: ['--master={self.worker}']",
             )
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
@@ -85,6 +93,7 @@ class PyTorch(Base):
             "env PET_NPROC_PER_NODE": "--nproc-per-node" if self.nproc_per_node else "GPU limit of the container",
             f"port {self.port}": "opened for rendezvous",
             f"init {wait_for_master.NAME}": "--wait-master-enabled=true",
+            "command": "waits until rank 0 listens",
         }
 
     def _variables(self, slot: Slot, master: TaskSpec) -> dict[str, str]:

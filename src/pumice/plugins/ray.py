@@ -17,6 +17,7 @@ from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.pod import Pod, add_env, add_port, env_values
 from pumice.model.slot import Slot
+from pumice.model.words import some
 from pumice.plugins.base import Base, option, port_option
 
 ADDRESS: Final = "RAY_ADDRESS"
@@ -42,7 +43,7 @@ class Ray(Base):
             yield Finding(
                 SPEC / "plugins" / self.name,
                 f"no task is named {self.head!r}, so there would be no head",
-                hint=f"name the task of the head with --head=<{'|'.join(job.task_names)}>",
+                hint=f"name the task of the head with --head=<{some(job.task_names, '|')}>",
             )
         for position, task in enumerate(job.spec.tasks):
             wanted = self._container_of(task)

@@ -122,7 +122,7 @@ class Ssh(Base):
                 if root is True and self.ssh_key_file_path != ROOT_PATH:
                     yield warning(
                         here,
-                        f"runs as root, but keys in {self.ssh_key_file_path} all can read: root's ssh refuses them",
+                        f"runs as root, whose ssh refuses keys that all can read, as in {self.ssh_key_file_path}",
                         hint=f"ssh: ['--ssh-key-file-path={ROOT_PATH}']",
                     )
 

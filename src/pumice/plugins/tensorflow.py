@@ -16,6 +16,7 @@ from pumice.model.findings import SPEC, Finding, warning
 from pumice.model.job import Job
 from pumice.model.pod import Pod, env_values
 from pumice.model.slot import Slot
+from pumice.model.words import listed, some
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.limits import too_long
 
@@ -42,8 +43,8 @@ class TensorFlow(Base):
         if not _is_single_pod(job) and not any(job.task(name) for name in roles):
             yield warning(
                 at,
-                f"no task is named {', '.join(roles[:-1])} or {roles[-1]}, so TF_CONFIG lists no host",
-                hint=f"name a task with --worker=<{'|'.join(job.task_names)}>",
+                f"no task is named {listed(roles)}, so TF_CONFIG lists no host",
+                hint=f"name a task with --worker=<{some(job.task_names, '|')}>",
             )
         yield from too_long(job, at, VARIABLE, self._longest)
 
