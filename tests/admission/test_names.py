@@ -87,6 +87,11 @@ def test_accepted_metadata(metadata: Manifest) -> None:
     ("spec", "expected"),
     [
         pytest.param({"tasks": [task("My_Task")]}, error("spec.tasks[0].name", LABEL, "My_Task"), id="task"),
+        pytest.param(
+            {"tasks": [task("t" * 64)]},
+            error("spec.tasks[0].name", "must be at most 63 characters, this has 64", "t" * 64),
+            id="task longer than a label; its pods are not told, too",
+        ),
         pytest.param({"queue": "Fast"}, error("spec.queue", SUBDOMAIN, "Fast"), id="queue"),
         pytest.param(
             {"queue": "q" * 64},

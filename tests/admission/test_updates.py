@@ -108,6 +108,23 @@ def test_what_may_not_change_is_told_by_its_exact_place(
     assert found(changed(path, value)) == [error(expected, FIXED, hint=HINT)]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        pytest.param("1000m", 1, True, id="written otherwise"),
+        pytest.param("1Gi", "1024Mi", True, id="another unit"),
+        pytest.param("1", "2", False, id="another amount"),
+        pytest.param("1", "much", False, id="no amount"),
+    ],
+)
+def test_an_amount_may_be_written_otherwise(old: object, new: object, is_same: bool) -> None:
+    resources = ("tasks", 1, "template", "spec", "containers", 0, "resources")
+    before, after = (changed(resources, {"limits": {"cpu": cpu}}) for cpu in (old, new))
+    findings = list(check_update(job_of(before), job_of(after)))
+    at = "spec.tasks[1].template.spec.containers[0].resources.limits.cpu"
+    assert [str(finding.path) for finding in findings] == ([] if is_same else [at])
+
+
 def test_every_difference_is_told() -> None:
     new = changed(("queue",), "other")
     new["tasks"][0]["template"]["spec"] = {**POD["spec"], "restartPolicy": "Always", "hostname": "x"}

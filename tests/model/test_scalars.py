@@ -65,6 +65,7 @@ def test_what_fits(type_: str, value: object) -> None:
         pytest.param("int32", True, ScalarMisfit("a whole number"), id="a boolean for a number"),
         pytest.param("int32", 1.5, ScalarMisfit("a whole number"), id="a fraction"),
         pytest.param("int32", 2**31, ScalarMisfit("from -2147483648 to 2147483647"), id="above int32"),
+        pytest.param("int32", 1e23, ScalarMisfit("from -2147483648 to 2147483647"), id="so many digits: a float"),
         pytest.param("int64", -(2**63) - 1, ScalarMisfit(f"from {-(2**63)} to {2**63 - 1}"), id="below int64"),
         pytest.param("bool", "True", ScalarMisfit("true or false", "remove the quotes"), id="a quoted boolean"),
         pytest.param("bool", "yes", ScalarMisfit("true or false"), id="a word for a boolean"),

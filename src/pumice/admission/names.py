@@ -52,7 +52,7 @@ def check_unique_tasks(job: Job) -> Iterator[Finding]:
 def check_longest(job: Job) -> Iterator[Finding]:
     """What becomes too long once an index or a suffix is appended."""
     for longest in naming.longest_names(job):
-        if len(longest.name) > longest.limit and len(job.name) <= longest.limit:
+        if len(longest.name) > longest.limit and not _is_too_long_itself(job, longest):
             over = len(longest.name) - longest.limit
             at = METADATA / "name" if longest.task is None else SPEC / "tasks" / longest.task / "name"
             value = job.name if longest.task is None else job.spec.tasks[longest.task].name
@@ -65,6 +65,12 @@ def check_longest(job: Job) -> Iterator[Finding]:
                 if longest.task is not None
                 else f"shorten the job's name by {over}",
             )
+
+
+def _is_too_long_itself(job: Job, longest: naming.LongestName) -> bool:
+    """Whether a name that it is made of is beyond the limit already, which is said of that name."""
+    parts = [job.name] if longest.task is None else [job.name, job.spec.tasks[longest.task].name]
+    return any(len(part) > longest.limit for part in parts)
 
 
 def _check_job_name(job: Job) -> Iterator[Finding]:

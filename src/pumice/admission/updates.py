@@ -11,8 +11,11 @@ from pumice.admission.amounts import check_least, check_relations
 from pumice.admission.topology import check_topology
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, JobSpec, VolumeSpec
+from pumice.model.quantity import Quantity
 
 MUTABLE: Final = ("minAvailable", "priorityClassName", "suspend", "tasks[*].replicas", "tasks[*].minAvailable")
+# Fields of templates and claims that are amounts, or hold them by the names of resources.
+_AMOUNTS: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
 
 
 def check_update(old: Job, new: Job) -> Iterator[Finding]:
@@ -62,8 +65,18 @@ def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for position, (was, is_) in enumerate(zip(old, new, strict=True)):
             yield from _differences(was, is_, at / position)
-    elif old != new:
+    elif old != new and not _are_equal_amounts(old, new, at):
         yield at
+
+
+def _are_equal_amounts(old: object, new: object, at: Path) -> bool:
+    """Whether both are the same amount of a resource: whoever sends a template back may write 1 for 1000m."""
+    if not _AMOUNTS.intersection(at[-2:]):
+        return False
+    try:
+        return Quantity.parse(old) == Quantity.parse(new)
+    except ValueError:
+        return False
 
 
 def _is_unset(field: object, value: object) -> bool:

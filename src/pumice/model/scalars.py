@@ -65,8 +65,10 @@ def _string(value: object) -> ScalarMisfit | None:
 
 
 def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return None if -bound <= value < bound else ScalarMisfit(f"from {-bound} to {bound - 1}")
+    # YAML has a number of too many digits as a float.
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer()):
+        fits = isinstance(value, int) and -bound <= value < bound
+        return None if fits else ScalarMisfit(f"from {-bound} to {bound - 1}")
     if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
         return ScalarMisfit("a whole number", "remove the quotes")
     return ScalarMisfit("a whole number")
