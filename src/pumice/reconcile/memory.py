@@ -1,0 +1,88 @@
+"""What a pass learns from the pods it sees, and what it may forget.
+
+The ledger brought up to date before anything else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pumice.model.indexes import Indexes
+from pumice.model.job import Job
+from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
+from pumice.model.vocabulary import Event, Phase
+from pumice.reconcile.ledger import ByTask, Ledger, RestartKind
+from pumice.reconcile.policies import Match
+from pumice.reconcile.standing import is_current, is_target
+
+
+def remembering_successes(snapshot: Snapshot, ledger: Ledger) -> Ledger:
+    """Add the successes that stand before us; who succeeded is not run again even if his pod is removed."""
+    job = snapshot.job
+    known = {task: set(indexes) for task, indexes in ledger.succeeded.items()}
+    for pod in snapshot.pods:
+        if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting and _counts(pod, job, ledger):
+            known.setdefault(pod.task, set()).add(pod.index)
+    return replace(ledger, succeeded=_within(job, known))
+
+
+def remembering_presence(snapshot: Snapshot, ledger: Ledger, found: Sequence[Match], now: dt.datetime) -> Ledger:
+    """Note who is there, so that it is noticed when somebody is not; and forget what is settled.
+
+    Who was there and is gone is forgotten, too, since he is made anew, unless a policy's timeout still runs for him.
+    """
+    job = snapshot.job
+    current = [pod for pod in snapshot.pods if is_current(pod, job, ledger)]
+    seen: dict[str, set[int]] = {}
+    for pod in current:
+        if not (pod.is_deleting and pod.phase is PodPhase.FAILED):
+            seen.setdefault(pod.task, set()).add(pod.index)
+    waiting = {
+        match.occurrence.short_name: match.occurrence.since
+        for match in found
+        if match.occurrence.event is Event.POD_EVICTED and match.due > now
+    }
+    running = {pod.short_name for pod in current if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
+    evicted = {name: since for name, since in {**ledger.evicted, **waiting}.items() if name not in running}
+    unknown = snapshot.group is not None and snapshot.group.phase == "Unknown"
+    return replace(
+        ledger,
+        seen=_within(job, seen),
+        evicted=evicted,
+        unknown_since=(ledger.unknown_since or now) if unknown else None,
+        generation=max(job.metadata.generation, ledger.generation),
+        restart=ledger.restart if _restart_goes_on(snapshot, ledger) else None,
+        obeyed=ledger.obeyed & {command.metadata.uid for command in snapshot.commands},
+    )
+
+
+def _counts(pod: ObservedPod, job: Job, ledger: Ledger) -> bool:
+    """Whether a success belongs to the present run: all do, but for those that a restart has voided."""
+    if is_target(pod, ledger):
+        return False
+    voided = ledger.restart is not None and ledger.restart.kind is RestartKind.ALL
+    return pod.version == job.status.version or not voided
+
+
+def _restart_goes_on(snapshot: Snapshot, ledger: Ledger) -> bool:
+    """A restart is over when none of the pods that it meant is left."""
+    if Phase(snapshot.job.status.state.phase) is Phase.RESTARTING:
+        return True
+    return any(_is_meant(pod, snapshot.job, ledger) for pod in snapshot.pods)
+
+
+def _is_meant(pod: ObservedPod, job: Job, ledger: Ledger) -> bool:
+    if ledger.restart is None or ledger.restart.kind is RestartKind.TARGETS:
+        return is_target(pod, ledger)
+    return pod.version < job.status.version and not ledger.has_succeeded(pod.task, pod.index)
+
+
+def _within(job: Job, by_task: dict[str, set[int]]) -> ByTask:
+    """Only indexes that the job (still) has."""
+    kept: dict[str, Indexes] = {}
+    for task in job.spec.tasks:
+        indexes: Iterable[int] = by_task.get(task.name, ())
+        kept[task.name] = frozenset(index for index in indexes if index < task.replicas)
+    return {task: found for task, found in kept.items() if found}

@@ -1,0 +1,60 @@
+"""What people are told about a pass, as events: never more than once for one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pumice.model.snapshot import Snapshot
+from pumice.model.vocabulary import Phase
+from pumice.plugins.base import Base
+from pumice.reconcile.decision import JobEvent, Severity
+from pumice.reconcile.keeping import lost_keys
+from pumice.reconcile.orders import Order
+
+EXECUTE_ACTION = "ExecuteAction"
+COMMAND_ISSUED = "CommandIssued"
+_SAD = frozenset((Phase.FAILED, Phase.TERMINATED))
+
+
+def events_for(before: Snapshot, after: Snapshot, order: Order | None, plugins: Sequence[Base]) -> tuple[JobEvent, ...]:
+    return (
+        *_of_order(before, after, order),
+        *_of_phase(before, after),
+        *_of_troubles(before, after),
+        *lost_keys(after, plugins),
+    )
+
+
+def _of_order(before: Snapshot, after: Snapshot, order: Order | None) -> Iterator[JobEvent]:
+    if order is None:
+        return
+    if order.command is not None:
+        name = order.command.metadata.name
+        yield JobEvent(COMMAND_ISSUED, f"Command {name}: {order.command.action}", action=order.command.action)
+    elif order.matches and _changed(before, after):
+        match = order.matches[0]
+        yield JobEvent(
+            EXECUTE_ACTION,
+            after.job.status.state.message,
+            pod=match.occurrence.short_name,
+            policy=f"{match.path} {match.occurrence.event}",
+            action=str(order.action),
+        )
+
+
+def _changed(before: Snapshot, after: Snapshot) -> bool:
+    was, is_ = before.job.status, after.job.status
+    return (was.state.phase, was.version, was.retry_count) != (is_.state.phase, is_.version, is_.retry_count)
+
+
+def _of_phase(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
+    state = after.job.status.state
+    if state.phase != before.job.status.state.phase:
+        severity = Severity.WARNING if Phase(state.phase) in _SAD else Severity.NORMAL
+        yield JobEvent(state.phase, state.message or f"the job is {state.phase}", severity)
+
+
+def _of_troubles(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
+    for trouble in after.troubles:
+        if trouble.message != before.job.status.state.message:
+            yield JobEvent(trouble.reason, trouble.message, Severity.WARNING)
