@@ -20,7 +20,8 @@ INTRODUCTION = """\
 None of these commands contacts anything: no cluster, no registry, no network.
 
 - Data goes to standard output, talk to standard error.
-- Exit code 0: all is well; warnings alone are well. 2: bad input, or a command line that was not understood.
+- Exit code 0: all is well; warnings alone are well. 1: the output could not be written. 2: bad input, or a command line
+  that was not understood. 130: interrupted by Ctrl-C.
 - Colour only on a terminal, and never if `NO_COLOR` is set.
 - `FILE` is YAML or JSON and may hold several documents; `-` is standard input.
 

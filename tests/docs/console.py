@@ -10,13 +10,16 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.docs.markdown import Block
+from tests.docs.markdown import Block, blocks
 from tests.meta.tree import ROOT
 
+# Where this very test runs: what `make` has set up, or whatever stands in for it.
+ENVIRONMENT = Path(sys.executable).parent.parent
 _MARK = "\x1eend of a command\x1e"
 
 
@@ -41,6 +44,21 @@ def exchanges(block: Block) -> list[Exchange]:
     return found
 
 
+def provide(block: Block, folder: Path) -> None:
+    """Write the files of a block's page, and install the package that they make up, if they do."""
+    for other in blocks(block.page):
+        if other.file:
+            (folder / other.file).write_text(other.text, encoding="utf-8")
+    if (folder / "pyproject.toml").is_file():
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        information = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+        [(group, entries)] = project["entry-points"].items()
+        lines = "".join(f"{name} = {target}\n" for name, target in entries.items())
+        (information / "entry_points.txt").write_text(f"[{group}]\n{lines}")
+
+
 def outputs(block: Block, folder: Path) -> list[list[str]]:
     """What each command of a block prints, on both streams, in a folder that has the examples."""
     script = "".join(
@@ -49,7 +67,7 @@ def outputs(block: Block, folder: Path) -> list[list[str]]:
     done = subprocess.run(
         ["sh", "-c", script],
         cwd=folder,
-        env=_environment(),
+        env=_environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=120,
@@ -82,7 +100,14 @@ def _carried_out(command: str) -> str:
     return "\n".join(shown)
 
 
-def _environment() -> Mapping[str, str]:
+def _environment(folder: Path) -> Mapping[str, str]:
     # Unbuffered, so that both streams come in the order in which a terminal would show them.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {"PATH": path, "PYTHONUNBUFFERED": "1", "LC_ALL": "C.UTF-8", "COLUMNS": "80", "PYTHON_COLORS": "0"}
+    path = f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {
+        "PATH": path,
+        "PYTHONPATH": str(folder),
+        "PYTHONUNBUFFERED": "1",
+        "LC_ALL": "C.UTF-8",
+        "COLUMNS": "80",
+        "PYTHON_COLORS": "0",
+    }

@@ -1,8 +1,8 @@
 """The code blocks of a Markdown page, and what stands before each of them.
 
 A comment before a block says what tests need to know and readers do not: `<!-- file: job.yaml -->` names the file that
-the commands of the page use, `<!-- bad -->` marks a Job that has errors on purpose, and `<!-- plugin-example -->` marks
-what needs the package of examples/plugin-example.
+the commands of the page use; `bad` behind it marks a Job that has errors on purpose, `installed` one that needs a
+plugin which only the page's own commands know.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Block:
         """The name under which the page's commands know this block."""
         match = re.search(r"file: (\S+)", self.note)
         return match[1] if match else ""
+
+    @property
+    def needs_plugin(self) -> bool:
+        return "installed" in self.note.split()
 
     @property
     def is_bad(self) -> bool:

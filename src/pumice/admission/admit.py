@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,12 +23,15 @@ from pumice.admission.policies import check_policies
 from pumice.admission.portability import check_portability
 from pumice.admission.queues import check_queue
 from pumice.admission.topology import check_topology
+from pumice.admission.twins import check_twins
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Resolved
+
+_TEMPLATE: Final = SPEC / "tasks" / 0 / "template"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     ruled = [*_check_places(written, job, resolved, context), *_check_together(job, decoded.left_out)]
     # From here on names and lists are made, one entry a pod.
     if decoded.complete and job.spec.tasks and job.total_replicas <= MOST_PODS:
-        ruled += [*check_longest(job), *check_plugins(job, resolved.plugins), *check_companions(job, resolved.plugins)]
+        ruled += [*check_longest(job), *_check_plugins(job, resolved, ruled)]
     findings = [*decoded.findings, *(finding for finding in ruled if not _follows(finding, decoded.left_out))]
     if not any(finding.is_error for finding in findings):
         findings += check_made_pods(job, resolved.plugins)
@@ -71,6 +74,7 @@ def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) 
     yield from resolved.findings
     for position, task in enumerate(job.spec.tasks):
         yield from check_template(task.template, SPEC / "tasks" / position / "template", context.kubernetes)
+    yield from check_twins(job)
     if context.portable:
         yield from check_portability(job)
 
@@ -84,6 +88,23 @@ def _check_together(job: Job, left_out: Iterable[Path]) -> Iterator[Finding]:
     if not unread & {"spec", "tasks", "replicas", "minAvailable", "minSuccess", "partitionPolicy"}:
         yield from check_relations(job)
         yield from check_topology(job)
+
+
+def _check_plugins(job: Job, resolved: Resolved, found: Iterable[Finding]) -> Iterator[Finding]:
+    """What plugins say of a job, except of a template that has errors: they rely on its shape."""
+    faulty = {finding.path[: len(_TEMPLATE)] for finding in found if finding.is_error and _in_template(finding)}
+    tasks = [
+        msgspec.structs.replace(task, template={}) if SPEC / "tasks" / position / "template" in faulty else task
+        for position, task in enumerate(job.spec.tasks)
+    ]
+    readable = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks)) if faulty else job
+    said = [*check_plugins(readable, resolved.plugins), *check_companions(readable, resolved.plugins)]
+    return (finding for finding in said if finding.path[: len(_TEMPLATE)] not in faulty)
+
+
+def _in_template(finding: Finding) -> bool:
+    path = finding.path
+    return path[:2] == _TEMPLATE[:2] and path[3:4] == _TEMPLATE[3:]
 
 
 def _field(path: Path) -> str | int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, JobSpec, TaskSpec
 
@@ -20,6 +21,7 @@ def check_least(job: Job) -> Iterator[Finding]:
     yield from _least(SPEC / "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, 0)
     yield from _least(SPEC / "minSuccess", spec.min_success, 1)
     yield from _least(SPEC / "activeDeadlineSeconds", spec.active_deadline_seconds, 1)
+    yield from _check_estimate(spec.running_estimate)
     for position, task in enumerate(spec.tasks):
         at = SPEC / "tasks" / position
         yield from _least(at / "replicas", task.replicas, 0)
@@ -62,6 +64,8 @@ def _least_members(task: TaskSpec) -> int:
 
 
 def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
+    if _follows_from_partitions(task):
+        return
     if task.min_available is not None and task.min_available > task.replicas >= 0:
         yield Finding(
             at / "minAvailable",
@@ -69,6 +73,23 @@ def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
             task.min_available,
             hint="raise replicas, or lower this",
         )
+
+
+def _follows_from_partitions(task: TaskSpec) -> bool:
+    """Whether minAvailable is what the partitions make it by default; if that is too much, they are at fault."""
+    policy = task.partition_policy
+    if policy is None or policy.min_partitions <= 0:
+        return False
+    return task.min_available == policy.min_partitions * policy.partition_size
+
+
+def _check_estimate(estimate: str) -> Iterator[Finding]:
+    """Nothing acts on it, but an API server refuses a Job with anything else than a duration there."""
+    if estimate:
+        try:
+            Duration.parse(estimate)
+        except DurationError as error:
+            yield Finding(SPEC / "runningEstimate", error.message, estimate, error.hint)
 
 
 def _least(at: Path, value: int | None, least: int) -> Iterator[Finding]:

@@ -88,7 +88,7 @@ def _task_patch(position: int, task: TaskSpec, filled: TaskSpec) -> list[Operati
         f"{at}/maxRetry": (task.max_retry, filled.max_retry),
     }
     operations = [_add(path, is_) for path, (was, is_) in changed.items() if was != is_]
-    if filled.template is not task.template:
+    if filled.template != task.template:
         operations.append(_add(f"{at}/template/spec/dnsPolicy", HOST_NETWORK_DNS))
     return operations
 

@@ -89,7 +89,9 @@ def _check_events_together(policies: Sequence[LifecyclePolicy], at: Path) -> Ite
     first: dict[str, int] = {}
     for position, policy in enumerate(policies):
         for where, event in _events(policy, at / position):
-            if event in first:
+            if first.get(event) == position:
+                yield warning(where, "is named twice in this policy", event)
+            elif event in first:
                 yield Finding(where, f"{at / first[event]} acts on it already", event, "keep one of them")
             first.setdefault(event, position)
     if Event.ANY in first and len(first) > 1:

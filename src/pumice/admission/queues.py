@@ -28,4 +28,4 @@ def check_queue(job: Job, context: Context) -> Iterator[Finding]:
             if queue.state != OPEN:
                 yield Finding(at, f"the queue is {queue.state or 'not open yet'}; only an open one takes jobs", name)
             if queue.children:
-                yield Finding(at, f"the queue has {queue.children} queues below it; only one without takes jobs", name)
+                yield Finding(at, "the queue has others below it; only one without takes jobs", name)

@@ -47,14 +47,14 @@ def _check_partition_sums(task: TaskSpec, policy: PartitionPolicy, at: Path) -> 
     sizes = f"{policy.total_partitions} partitions of {policy.partition_size}"
     if task.replicas >= 0 and task.replicas != pods:
         yield Finding(at, f"{sizes} are {pods} pods, but replicas is {task.replicas}", hint=f"set replicas to {pods}")
+    least = policy.min_partitions * policy.partition_size
     if policy.min_partitions > policy.total_partitions:
         yield Finding(
             at / "minPartitions",
             f"must be at most {policy.total_partitions}, the totalPartitions",
             policy.min_partitions,
         )
-    least = policy.min_partitions * policy.partition_size
-    if policy.min_partitions > 0 and task.min_available is not None and task.min_available != least:
+    elif policy.min_partitions > 0 and task.min_available is not None and task.min_available != least:
         yield Finding(
             at / "minPartitions",
             f"{policy.min_partitions} partitions of {policy.partition_size} are {least} pods, "

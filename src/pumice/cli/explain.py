@@ -124,7 +124,7 @@ def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
         (f"tasks[{position}].minAvailable", was.min_available, task.min_available, "its replicas"),
         (f"tasks[{position}].maxRetry", was.max_retry, task.max_retry, "container restarts before TaskFailed"),
     ]
-    if was.template is not task.template:
+    if was.template != task.template:
         pairs.append(("dnsPolicy", None, task.template["spec"]["dnsPolicy"], "for a pod on the host's network"))
     for name, before, after, why in pairs:
         if before != after:

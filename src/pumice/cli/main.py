@@ -42,34 +42,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     called = next((word for word in words if not word.startswith("-")), "")
-    parser = _parser(called)
+    parser, commands = _parsers(called)
     if not words:
         parser.print_help(sys.stderr)
         return BAD_INPUT
     if called == words[0] and called not in COMMANDS:
         print(_no_such_command(called), file=sys.stderr)
         return BAD_INPUT
-    args, unknown = parser.parse_known_args(words)
+    if called != words[0]:
+        # Only --help and --version may come before a command, and both end the program.
+        parser.parse_args(words)
+    # Intermixed, so that flags may stand between files: `pumice explain job.yaml --json worker-1`.
+    args, unknown = commands[called].parse_known_intermixed_args(words[1:])
     if unknown:
-        args.parser.error(f"unknown arguments: {' '.join(unknown)}")
-    return _command(args.command).run(args)
+        commands[called].error(f"unknown arguments: {' '.join(unknown)}")
+    return _command(called).run(args)
 
 
-def _parser(called: str) -> argparse.ArgumentParser:
+def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the program, and those of its commands by name."""
     parser = argparse.ArgumentParser(
         prog="pumice",
         description="Volcano Jobs, light enough to run anywhere. Everything here works offline.",
         epilog="pumice COMMAND --help tells more",
     )
     parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = {}
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        command.set_defaults(parser=command)
+        command = commands[name] = group.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         # Only the command that is really called brings its arguments, so that the others need not be loaded.
         if name == called:
             _command(name).add_arguments(command)
-    return parser
+    return parser, commands
 
 
 def _no_such_command(word: str) -> str:

@@ -37,7 +37,7 @@ class Option:
     flag: str
     type: type
     default: Value | None
-    help: str
+    help: str = ""
     aliases: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     low: int | None = None

@@ -73,7 +73,11 @@ def _flag(field: dataclasses.Field[Any]) -> str:
 
 def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
     # `int | None` is an int that may be left out.
-    kind = hint if isinstance(hint, type) else next(t for t in typing.get_args(hint) if t is not types.NoneType)
-    default: Value | None = field.default if field.default is not dataclasses.MISSING else None
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    kinds = [kind for kind in (typing.get_args(hint) if is_union else [hint]) if kind is not types.NoneType]
+    if len(kinds) != 1 or kinds[0] not in (str, int, bool):
+        raise TypeError(f"option {field.name}: its type must be str, int or bool")
+    if field.default is dataclasses.MISSING:
+        raise TypeError(f"option {field.name}: it must have a default")
     more = {key: value for key, value in field.metadata.items() if key != "flag"}
-    return Option(flag=_flag(field), type=kind, default=default, **more)
+    return Option(flag=_flag(field), type=kinds[0], default=field.default, **more)

@@ -104,9 +104,10 @@ class Ray(Base):
         names = [container.get("name") for container in containers]
         if wanted not in names:
             flag = "headContainer" if task.name == self.head else "workerContainer"
-            yield Finding(
+            # A container of another name may well start Ray by itself, so that this is no error.
+            yield warning(
                 at,
-                f"no container is named {wanted!r}, so Ray would not be started in task {task.name}",
+                f"no container is named {wanted!r}, so Ray is not started in task {task.name} by the plugin",
                 hint=f"name it with --{flag}=<{'|'.join(str(name) for name in names)}>",
             )
             return

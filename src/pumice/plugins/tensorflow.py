@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pumice.model import naming
-from pumice.model.findings import SPEC, Finding
+from pumice.model.findings import SPEC, Finding, warning
 from pumice.model.job import Job
 from pumice.model.pod import Pod, env_values
 from pumice.model.slot import Slot
@@ -40,20 +40,17 @@ class TensorFlow(Base):
         at = SPEC / "plugins" / self.name
         roles = list(self._roles())
         if not _is_single_pod(job) and not any(job.task(name) for name in roles):
-            yield Finding(
+            yield warning(
                 at,
-                f"no task is named {', '.join(roles[:-1])} or {roles[-1]}, so TF_CONFIG would list no host",
+                f"no task is named {', '.join(roles[:-1])} or {roles[-1]}, so TF_CONFIG lists no host",
                 hint=f"name a task with --worker=<{'|'.join(task.name for task in job.spec.tasks)}>",
             )
-        yield from too_long(job, at, VARIABLE, lambda grown: len(self._cluster(grown)))
+        yield from too_long(job, at, VARIABLE, self._longest)
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
         if _is_single_pod(slot.job):
             return pod
-        cluster = slot.job.derived((self, "cluster"), self._cluster)
-        role = self._roles().get(slot.task.name, slot.task.name)
-        task = json.dumps({"type": role, "index": slot.index}, separators=(",", ":"))
-        config = f'{{"cluster":{cluster},"task":{task}}}'
+        config = self._config(slot.job, slot.task.name, slot.index)
         return pod.with_port(PORT_NAME, self.port).with_env(env_values({VARIABLE: config}))
 
     def why(self, slot: Slot) -> Mapping[str, str]:
@@ -68,6 +65,14 @@ class TensorFlow(Base):
     def _roles(self) -> dict[str, str]:
         """Roles by the name of their task, in the order in which TF_CONFIG lists them."""
         return {self.ps: "ps", self.worker: "worker", self.chief: "chief", self.evaluator: "evaluator"}
+
+    def _config(self, job: Job, task: str, index: int) -> str:
+        cluster = job.derived((self, "cluster"), self._cluster)
+        own = json.dumps({"type": self._roles().get(task, task), "index": index}, separators=(",", ":"))
+        return f'{{"cluster":{cluster},"task":{own}}}'
+
+    def _longest(self, job: Job) -> int:
+        return max(len(self._config(job, task.name, max(task.replicas - 1, 0))) for task in job.spec.tasks)
 
     def _cluster(self, job: Job) -> str:
         cluster = {}

@@ -11,6 +11,8 @@ from pumice.model.objects import owned
 from pumice.model.quantity import Quantity
 from pumice.model.resources import pod_usage, sum_usage
 
+# What the definition of a Job makes of a topology that names no mode.
+DEFAULT_MODE: Final = "hard"
 API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 
 
@@ -97,7 +99,7 @@ def _sub_group(task: TaskSpec) -> Manifest:
 
 
 def _topology(topology: NetworkTopology) -> Manifest:
-    fields: Manifest = {"mode": topology.mode} if topology.mode else {}
+    fields: Manifest = {"mode": topology.mode or DEFAULT_MODE}
     if topology.highest_tier_allowed is not None:
         fields["highestTierAllowed"] = topology.highest_tier_allowed
     elif topology.highest_tier_name:

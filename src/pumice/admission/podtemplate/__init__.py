@@ -35,7 +35,9 @@ def check_claim_spec(spec: Mapping[str, object], at: Path, schema: Schema) -> It
 
 
 def _together(shape: list[Finding], rules: list[Finding]) -> Iterator[Finding]:
-    """Where the shape is wrong already, a rule about the same place has nothing to add."""
+    """Where the shape is wrong already, a rule about the same place or one within it has nothing to add."""
     wrong = {finding.path for finding in shape}
     yield from shape
-    yield from (finding for finding in rules if finding.path not in wrong)
+    for finding in rules:
+        if not any(finding.path[:length] in wrong for length in range(len(finding.path) + 1)):
+            yield finding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from pumice.admission.podtemplate.view import View
@@ -120,10 +120,10 @@ def file_path(view: View, key: str) -> Iterator[Finding]:
 
 
 def ip_fault(text: str) -> str:
-    # Zeros in front of a number are accepted by Kubernetes, so they are taken away before Python sees them.
-    plain = ".".join(part.lstrip("0") or "0" for part in text.split(".")) if ":" not in text else text
     try:
-        ip_address(plain)
+        address = ip_address(text)
     except ValueError:
         return "must be an IP address such as 10.9.8.7 or 2001:db8::1"
+    if isinstance(address, IPv6Address) and (address.ipv4_mapped or address.scope_id):
+        return "must be a plain IP address: no IPv4 address within an IPv6 one, and no zone"
     return ""

@@ -18,6 +18,9 @@ from pumice.model.findings import Finding, Path
 from pumice.model.syntax import dns_subdomain_fault, qualified_name_fault
 
 _MOST_RESPONDERS: Final = 10
+# Below are those of Kubernetes' own.
+_LEAST_PRIORITY: Final = 1000
+_GREATEST_PRIORITY: Final = 100_000
 
 
 def check_spec(spec: View) -> Iterator[Finding]:
@@ -56,6 +59,11 @@ def _check_responders(spec: View) -> Iterator[Finding]:
         yield spec.missing("evictionResponders", f"must be at most {_MOST_RESPONDERS}")
     names: dict[str, Path] = {}
     for responder in spec.children("evictionResponders"):
-        if "/" not in responder.text("name") or qualified_name_fault(responder.text("name")):
+        name = responder.text("name")
+        domain = f".{name.partition('/')[0]}"
+        if "/" not in name or qualified_name_fault(name):
             yield responder.fault("name", "must be a name with a domain before it, such as example.com/responder")
-        yield from unique(names, responder.text("name"), responder.at / "name", "this name")
+        elif domain.endswith((".k8s.io", ".kubernetes.io")):
+            yield responder.fault("name", "the domains k8s.io and kubernetes.io are reserved")
+        yield from unique(names, name, responder.at / "name", "this name")
+        yield from within(responder, "priority", _LEAST_PRIORITY, _GREATEST_PRIORITY)

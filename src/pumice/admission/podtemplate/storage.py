@@ -147,7 +147,7 @@ def _azure_disk(source: View) -> Iterator[Finding]:
     yield from one_of(source, "kind", ("Shared", "Dedicated", "Managed"), blank_is_unset=False)
     start = "/subscriptions/" if source.text("kind") == "Managed" else "https://"
     uri = source.text("diskURI")
-    if uri and source.has("kind") and not uri.startswith(start):
+    if uri and not uri.startswith(start):
         yield source.fault("diskURI", f"must begin with {start} for this kind of disk")
 
 

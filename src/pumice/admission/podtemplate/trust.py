@@ -35,11 +35,8 @@ def check_trust_bundle(part: View) -> Iterator[Finding]:
 
 
 def _bundle_fault(name: str) -> str:
-    """The bundle of a signer is named after it: `example.com:my-signer:anchors`."""
-    signer, colon, own = name.rpartition(":")
-    if colon and _signer_fault(signer.replace(":", "/")):
-        return "must be a name, or that of a signer and a name, such as example.com:my-signer:anchors"
-    return dns_subdomain_fault(own)
+    """A signer's bundle is named after it, as in `example.com:my-signer:anchors`; only the last part is its own."""
+    return dns_subdomain_fault(name.rpartition(":")[2])
 
 
 def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:

@@ -22,7 +22,6 @@ _LINUX_POD_CONTEXT: Final = (
     "supplementalGroups",
     "supplementalGroupsPolicy",
     "seLinuxChangePolicy",
-    "sysctls",
 )
 _LINUX_CONTEXT: Final = (
     "appArmorProfile",
@@ -69,7 +68,9 @@ def _check_linux(spec: View) -> Iterator[Finding]:
 
 
 def _check_windows(spec: View) -> Iterator[Finding]:
-    yield from _forbidden(spec.part("securityContext"), _LINUX_POD_CONTEXT)
+    context = spec.part("securityContext")
+    yield from _forbidden(context, _LINUX_POD_CONTEXT)
+    yield from _forbidden(context, ("sysctls",) if context.size("sysctls") else ())
     yield from _forbidden(spec, ("hostUsers", "shareProcessNamespace"))
     yield from _forbidden(spec, tuple(key for key in ("hostPID", "hostIPC") if spec.flag(key)))
     for container in _containers(spec):
@@ -78,8 +79,7 @@ def _check_windows(spec: View) -> Iterator[Finding]:
 
 def _forbidden(view: View, keys: tuple[str, ...]) -> Iterator[Finding]:
     for key in keys:
-        # An empty list is as good as none.
-        if view.has(key) and view.get(key) != []:
+        if view.has(key):
             yield view.missing(key, "cannot be set for a windows pod")
 
 

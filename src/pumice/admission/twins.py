@@ -1,0 +1,41 @@
+"""Lists in pod templates whose items a Job's definition tells apart by a key, so that no two may be alike.
+
+Kubernetes would take such a pod, with the last of two variables, say. But it refuses a Job with it, because the
+definition of Volcano's Job says of these lists that they are maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.view import View
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job
+
+_OF_PODS: Final[dict[str, tuple[str, ...]]] = {"imagePullSecrets": ("name",), "hostAliases": ("ip",)}
+_OF_CONTAINERS: Final[dict[str, tuple[str, ...]]] = {"env": ("name",), "ports": ("containerPort", "protocol")}
+_DEFAULTS: Final = {"protocol": "TCP"}
+
+
+def check_twins(job: Job) -> Iterator[Finding]:
+    for position, task in enumerate(job.spec.tasks):
+        spec = View(task.template, SPEC / "tasks" / position / "template").part("spec")
+        for field, keys in _OF_PODS.items():
+            yield from _check_list(spec, field, keys)
+        for container in (*spec.children("initContainers"), *spec.children("containers")):
+            for field, keys in _OF_CONTAINERS.items():
+                yield from _check_list(container, field, keys)
+
+
+def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Finding]:
+    first: dict[str, Path] = {}
+    for item in view.children(field):
+        values = [item.get(key) or _DEFAULTS.get(key) for key in keys]
+        # What is missing is reported as such.
+        if None in values:
+            continue
+        identity = "/".join(map(str, values))
+        if identity in first:
+            yield Finding(item.at, f"is there already, at {first[identity]}", identity, hint="keep one of them")
+        first.setdefault(identity, item.at)

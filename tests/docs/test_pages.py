@@ -1,0 +1,137 @@
+"""What the pages show is so: commands print what stands below them, Jobs are good, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pumice.cli.jobfile import load, offline_context
+from pumice.cli.render import NO_UID, placed, rendered
+from pumice.plugins.registry import Registry
+from tests.docs import console
+from tests.docs.markdown import Block, all_blocks, blocks, pages
+from tests.meta.tree import ROOT, shown
+
+# Fragments of other programs' files, by the key that they start with.
+OTHERS = {"repos": "pre-commit"}
+TRANSLATED = sorted((ROOT / "docs" / "guides" / "zh").glob("*.md"))
+
+
+def _named(block: Block) -> str:
+    return block.place
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A place that has what a reader's checkout has."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".venv").symlink_to(console.ENVIRONMENT)
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", all_blocks("console"), ids=_named)
+def test_a_command_prints_what_stands_below_it(block: Block, folder: Path) -> None:
+    console.provide(block, folder)
+    outputs = console.outputs(block, folder)
+    for exchange, actual in zip(console.exchanges(block), outputs, strict=True):
+        assert console.matches(exchange.expected, actual), f"{block.place}: {exchange.command}\n" + "\n".join(actual)
+
+
+def test_a_plugin_of_a_page_is_really_installed() -> None:
+    needing = {block.file for block in all_blocks("yaml") if block.needs_plugin}
+    typed = [exchange.command for block in all_blocks("console") for exchange in console.exchanges(block)]
+    assert needing
+    assert [file for file in needing if f"pumice validate {file}" not in typed] == []
+
+
+@pytest.mark.parametrize("block", all_blocks("yaml"), ids=_named)
+def test_a_job_is_good_and_renders(block: Block, tmp_path: Path) -> None:
+    documents = [document for document in yaml.safe_load_all(block.text) if document]
+    for document in documents:
+        assert {"apiVersion", "plugins", "data", *OTHERS} & set(document), f"{block.place}: nobody checks this"
+        if "plugins" in document:
+            assert Registry().resolve(document["plugins"]).findings == ()
+    if block.needs_plugin or not any(document.get("kind") == "Job" for document in documents):
+        return
+    file = tmp_path / "job.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    loaded = load(str(file), offline_context())
+    assert loaded.is_good is not block.is_bad, [report.message for report in loaded.reports]
+    if block.is_bad:
+        return
+    assert [report.message for report in loaded.reports] == []
+    for entry in loaded.jobs:
+        job = placed(entry.admitted, "", NO_UID)
+        made = [manifest for manifest in rendered(job, entry.admitted) if manifest["kind"] == "Pod"]
+        assert len(made) == job.total_replicas > 0
+
+
+@pytest.mark.parametrize("block", all_blocks("json"), ids=_named)
+def test_json_is_json(block: Block) -> None:
+    json.loads(block.text)
+
+
+@pytest.mark.parametrize("block", all_blocks("python"), ids=_named)
+def test_python_compiles(block: Block) -> None:
+    compile(block.text, block.place, "exec")
+
+
+@pytest.mark.parametrize("block", all_blocks("sh", "console"), ids=_named)
+def test_a_target_of_make_exists(block: Block) -> None:
+    for target in re.findall(r"^(?:\$ )?make ([a-z]+)", block.text, re.MULTILINE):
+        assert list(console.make_recipe(target)), target
+
+
+@pytest.mark.parametrize("page", pages(), ids=shown)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    known = {"console", "ini", "json", "python", "sh", "text", "toml", "yaml"}
+    assert [block.place for block in blocks(page) if block.language not in known] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=shown)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    prose = re.sub(r"```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{shown(page)}: {target}"
+        if anchor:
+            assert anchor in _anchors(file), f"{shown(page)}: {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", pages(), ids=shown)
+def test_prose_is_plain(page: Path) -> None:
+    banned = r"\b(simply|just|easily|seamless(ly)?|blazing|powerful|leverage|effortless(ly)?)\b"
+    prose = re.sub(r"```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(banned, prose, re.IGNORECASE) == []
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=shown)
+def test_a_translation_has_the_same_blocks(page: Path) -> None:
+    original = page.parent.parent / page.name
+    assert [_without_comments(block) for block in blocks(page)] == [_without_comments(b) for b in blocks(original)]
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=shown)
+def test_a_translation_has_the_same_tables_and_headings(page: Path) -> None:
+    def outline(file: Path) -> list[str]:
+        text = re.sub(r"```.*?^```$", "", file.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        return [line.split()[0] for line in text.splitlines() if re.match(r"#|\||- |\d\. ", line)]
+
+    assert outline(page) == outline(page.parent.parent / page.name)
+
+
+def _without_comments(block: Block) -> tuple[str, str, str]:
+    text = re.sub(r"\s+#.*$", "", block.text, flags=re.MULTILINE) if block.language == "yaml" else block.text
+    return block.language, block.note, text
