@@ -10,8 +10,11 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from pumice.admission.admit import admit_stored
+import msgspec
+
+from pumice.admission.admit import Admitted, admit
 from pumice.admission.context import Context
+from pumice.model.job import Job, JobSpec, VolumeSpec
 from pumice.model.snapshot import JobKey, Snapshot, Trouble
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError
@@ -32,6 +35,8 @@ class Loop:
     passes: int = 0
     # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, found again.
     _troubles: dict[JobKey, tuple[Trouble, ...]] = field(default_factory=dict)
+    # A job is admitted once for each change of its spec, not once a pass.
+    _admitted: dict[JobKey, tuple[JobSpec, Admitted]] = field(default_factory=dict)
 
     async def serve_next(self) -> bool:
         """Serve one key if one is due; whether there was one."""
@@ -58,6 +63,7 @@ class Loop:
         snapshot = await self.engine.observe(key)
         if snapshot is None:
             self._troubles.pop(key, None)
+            self._admitted.pop(key, None)
             return True
         stored = snapshot
         snapshot, plugins = self._prepared(snapshot, key)
@@ -75,10 +81,26 @@ class Loop:
 
     def _prepared(self, snapshot: Snapshot, key: JobKey) -> tuple[Snapshot, tuple[Base, ...]]:
         """The snapshot as `decide` wants it: the job with defaults, what is wrong with it, and what failed before."""
-        admitted = admit_stored(snapshot.job, self.context)
+        admitted = self._admit(snapshot.job, key)
         faults = tuple(f"{finding.path}: {finding.message}" for finding in admitted.findings if finding.is_error)
         troubles = self._troubles.get(key, ())
-        return replace(snapshot, job=admitted.job, faults=faults, troubles=troubles), admitted.plugins
+        # The names of claims that Volcano's controller wrote beside the claims that it made are kept.
+        spec = msgspec.structs.replace(admitted.job.spec, volumes=snapshot.job.spec.volumes)
+        job = msgspec.structs.replace(snapshot.job, spec=spec)
+        return replace(snapshot, job=job, faults=faults, troubles=troubles), admitted.plugins
+
+    def _admit(self, job: Job, key: JobKey) -> Admitted:
+        known = self._admitted.get(key)
+        if known is not None and known[0] is job.spec:
+            return known[1]
+        if known is not None and known[0] == job.spec:
+            admitted = known[1]
+        else:
+            volumes = [_as_written(volume) for volume in job.spec.volumes]
+            written = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, volumes=volumes))
+            admitted = admit(msgspec.to_builtins(written), self.context)
+        self._admitted[key] = (job.spec, admitted)
+        return admitted
 
     async def _carry_out(self, key: JobKey, decision: Decision) -> bool:
         troubles: list[Trouble] = []
@@ -97,3 +119,7 @@ class Loop:
         except EngineError as error:
             return Trouble(error.reason, str(error))
         return None
+
+
+def _as_written(volume: VolumeSpec) -> VolumeSpec:
+    return volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
