@@ -12,8 +12,9 @@ from pumice.cli.findings import Report, counted, in_order, write_reports
 from pumice.cli.jobfile import offline_context
 from pumice.cli.output import style_for
 from pumice.cli.render import load_good
+from pumice.engines.memory.expectations import Outcome
 from pumice.engines.memory.scenario import Scenario, ScenarioReader
-from pumice.engines.memory.simulation import Outcome, Simulation
+from pumice.engines.memory.simulation import Simulation
 from pumice.engines.memory.story import Line
 from pumice.model.job import Job
 
@@ -70,18 +71,26 @@ def _json(line: Line) -> str:
 
 
 def _tell(outcomes: list[Outcome], *, as_json: bool) -> int:
-    """Each expectation: met, or what was there instead."""
-    missed = 0
+    """Each expectation: met, or what was there instead. A scenario with a missed one fails."""
+    missed = False
     for outcome in outcomes:
-        expectation = outcome.expectation
-        by = f" by {expectation.by.total_seconds():g}s" if expectation.by is not None else " at the end"
+        expectation, met = outcome.expectation, outcome.met_at
+        by = f"by {expectation.by.total_seconds():g}s" if expectation.by is not None else "at the end"
         for name, wanted in expectation.what.items():
-            met = outcome.met_at is not None or outcome.found[name] == wanted and expectation.by is None
-            missed += not met
-            word = f"ok ({outcome.met_at:.1f}s)" if outcome.met_at is not None else f"missed: was {outcome.found[name]}"
-            line = f"expect {name} {wanted}{by}: {word}"
+            found = outcome.found[name]
+            # Of an expectation that was missed, tell only the parts that made it so.
+            good = met is not None or found == wanted
             if as_json:
-                print(json.dumps({"expect": name, "wanted": wanted, "met": met, "found": outcome.found[name]}))
+                print(json.dumps({"expect": name, "wanted": wanted, "found": found, "met": good, "at": met}))
             else:
-                print(line)
+                moment = f" ({met:.1f}s)" if met is not None else ""
+                verdict = f"ok{moment}" if good else f"missed: was {_shown(found)}"
+                print(f"expect {name} {_shown(wanted)} {by}".ljust(40), verdict)
+        missed = missed or met is None
     return 1 if missed else 0
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items())
+    return str(value)

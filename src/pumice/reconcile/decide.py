@@ -15,6 +15,7 @@ from pumice.plugins.base import Base
 from pumice.reconcile.commands import commands_for
 from pumice.reconcile.decision import Decision, DeleteJob
 from pumice.reconcile.invalid import refused
+from pumice.reconcile.keeping import markers
 from pumice.reconcile.ledger import Ledger, read_ledger, write_ledger
 from pumice.reconcile.memory import remembering_presence, remembering_successes
 from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration
@@ -61,6 +62,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     if after in WANTED:
         awaited = what_is_awaited(snapshot, ledger, now)
         status = entered(status, after, awaited.reason, awaited.message, now)
+    ledger = replace(ledger, others=markers(snapshot, plugins))
     status = _with_counts(status, snapshot, ledger)
     snapshot = replace(snapshot, job=msgspec.structs.replace(job, status=status))
 

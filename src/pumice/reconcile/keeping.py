@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pumice.model import naming
-from pumice.model.claims import claims
+from pumice.model.claims import claim_names, claims
 from pumice.model.job import Manifest
 from pumice.model.objects import Once
 from pumice.model.snapshot import Snapshot
@@ -28,6 +28,14 @@ def objects_to_keep(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base])
         yield from (Ensure(claim) for claim in claims(snapshot.job) if claim["metadata"]["name"] not in snapshot.claims)
     yield from _companions(snapshot, plugins, phase)
     yield from _group(snapshot, ledger, phase)
+
+
+def markers(snapshot: Snapshot, plugins: Sequence[Base]) -> dict[str, str]:
+    """What Volcano notes in `controlledResources` about plugins and claims; some tools read it."""
+    noted = {f"volume-pvc-{name}": name for name in claim_names(snapshot.job)}
+    if Phase(snapshot.job.status.state.phase) not in FINAL:
+        noted |= {f"plugin-{plugin.name}": plugin.name for plugin in plugins}
+    return noted
 
 
 def lost_keys(snapshot: Snapshot, plugins: Sequence[Base]) -> Iterator[JobEvent]:

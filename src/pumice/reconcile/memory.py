@@ -9,8 +9,9 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pumice.model.indexes import Indexes
+from pumice.model.indexes import NONE, Indexes
 from pumice.model.job import Job
+from pumice.model.slot import slots as slots_of
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import ByTask, Ledger, RestartKind
@@ -37,7 +38,9 @@ def remembering_presence(snapshot: Snapshot, ledger: Ledger, found: Sequence[Mat
     current = [pod for pod in snapshot.pods if is_current(pod, job, ledger)]
     seen: dict[str, set[int]] = {}
     for pod in current:
-        if not (pod.is_deleting and pod.phase is PodPhase.FAILED):
+        # Who is first seen on his way out was sent away by us, before the job was scaled up again.
+        known = pod.index in ledger.seen.get(pod.task, NONE)
+        if not pod.is_deleting or (known and pod.phase is not PodPhase.FAILED):
             seen.setdefault(pod.task, set()).add(pod.index)
     waiting = {
         match.occurrence.short_name: match.occurrence.since
@@ -45,7 +48,8 @@ def remembering_presence(snapshot: Snapshot, ledger: Ledger, found: Sequence[Mat
         if match.occurrence.event is Event.POD_EVICTED and match.due > now
     }
     running = {pod.short_name for pod in current if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
-    evicted = {name: since for name, since in {**ledger.evicted, **waiting}.items() if name not in running}
+    slots = {slot.short_name for slot in slots_of(job)} if ledger.evicted else set(waiting)
+    evicted = {name: since for name, since in {**ledger.evicted, **waiting}.items() if name in slots - running}
     unknown = snapshot.group is not None and snapshot.group.phase == "Unknown"
     return replace(
         ledger,

@@ -74,7 +74,8 @@ def _evictions(
                 yield Occurrence(Event.POD_EVICTED, ledger.evicted.get(name, now), task.name, index)
     for pod in current:
         waits = pod.short_name in ledger.evicted
-        if pod.is_deleting and pod.phase is PodPhase.FAILED:
+        known = pod.index in ledger.seen.get(pod.task, NONE)
+        if pod.is_deleting and known and pod.phase is PodPhase.FAILED:
             yield Occurrence(Event.POD_EVICTED, ledger.evicted.get(pod.short_name, now), pod.task, pod.index, pod)
         elif waits and pod.phase is PodPhase.PENDING and not pod.is_deleting:
             # Its successor does not run yet, so the policy's timeout goes on.

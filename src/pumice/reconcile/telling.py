@@ -9,7 +9,8 @@ from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.keeping import lost_keys
-from pumice.reconcile.orders import Order
+from pumice.reconcile.ledger import read_ledger
+from pumice.reconcile.orders import Order, stale_commands
 
 EXECUTE_ACTION = "ExecuteAction"
 COMMAND_ISSUED = "CommandIssued"
@@ -26,6 +27,10 @@ def events_for(before: Snapshot, after: Snapshot, order: Order | None, plugins: 
 
 
 def _of_order(before: Snapshot, after: Snapshot, order: Order | None) -> Iterator[JobEvent]:
+    for command in stale_commands(before, read_ledger(before.job.status)):
+        if command.target is not None and command.target.uid not in ("", before.job.uid):
+            message = f"Command {command.metadata.name} was meant for an earlier job of this name and is ignored"
+            yield JobEvent("CommandIgnored", message, Severity.WARNING)
     if order is None:
         return
     if order.command is not None:

@@ -1,7 +1,7 @@
 """The loop: observe a job, decide, write the status, carry out the commands, tell the events; then the next.
 
-The order is fixed. The status goes first, by compare-and-set: whoever decided on an outdated view is stopped before he does
-harm, and a crash after the write heals by itself, because the commands follow again from what was written.
+The order is fixed. The status goes first, by compare-and-set: whoever decided on an outdated view is stopped before he
+does harm, and a crash after the write heals by itself, because the commands follow again from what was written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Loop:
     clock: Clock
     queue: KeyQueue = field(default_factory=KeyQueue)
     passes: int = 0
-    # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, found again.
+    # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, and found
+    # again by the next one.
     _troubles: dict[JobKey, tuple[Trouble, ...]] = field(default_factory=dict)
     # A job is admitted once for each change of its spec, not once a pass.
     _admitted: dict[JobKey, tuple[JobSpec, Admitted]] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """The queue of jobs to look at. It holds keys and moments, nothing else.
 
-A key that is added many times is taken once (coalescing); a key that is being served is not taken by anybody else, and is
-taken again afterwards if it was added meanwhile; what failed comes back after a delay that grows. Time is a parameter, so
-the same queue serves a clock on the wall and one that is made up.
+A key that is added many times is taken once (coalescing); a key that is being served is not taken by anybody else, and
+is taken again afterwards if it was added meanwhile; what failed comes back after a delay that grows. Time is a
+parameter, so the same queue serves a clock on the wall and one that is made up.
 """
 
 from __future__ import annotations

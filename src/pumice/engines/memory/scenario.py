@@ -31,6 +31,9 @@ _FIELDS: Final = {
 }
 
 
+_Reader = Callable[[Mapping[str, Any], Path], Iterator[tuple[str, Any]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Behaviour:
     """How pods behave unless something happens to them."""
@@ -112,8 +115,21 @@ class ScenarioReader:
         self._known(raw, _FIELDS[kind], at)
         before = len(self.findings)
         moment = self._duration(raw.get("at", "0s"), at / "at")
-        fields = dict(_READERS[kind](self, raw, at))
+        fields = dict(self._readers()[kind](raw, at))
         return Step(moment, kind, fields) if len(self.findings) == before else None
+
+    def _readers(self) -> dict[str, _Reader]:
+        return {
+            "pods": self._behaviour,
+            "exit": self._ending,
+            "evict": self._pod,
+            "pending": self._pod,
+            "controller": self._controller,
+            "command": self._command,
+            "scale": self._scale,
+            "group": self._group,
+            "suspend": self._suspend,
+        }
 
     def _behaviour(self, raw: Mapping[str, Any], at: Path) -> Iterator[tuple[str, Any]]:
         pods = raw["pods"]
@@ -245,17 +261,3 @@ class ScenarioReader:
 def _kind_of(raw: Mapping[str, Any]) -> str | None:
     """What a step is about: the first word that decides it."""
     return next((kind for kind in ("pods", *_FIELDS) if kind in raw), None)
-
-
-_Reader = Callable[[ScenarioReader, Mapping[str, Any], Path], Iterator[tuple[str, Any]]]
-_READERS: Final[Mapping[str, _Reader]] = {
-    "pods": ScenarioReader._behaviour,
-    "exit": ScenarioReader._ending,
-    "evict": ScenarioReader._pod,
-    "pending": ScenarioReader._pod,
-    "controller": ScenarioReader._controller,
-    "command": ScenarioReader._command,
-    "scale": ScenarioReader._scale,
-    "group": ScenarioReader._group,
-    "suspend": ScenarioReader._suspend,
-}

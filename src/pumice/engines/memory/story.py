@@ -31,7 +31,7 @@ class Line:
 class Story:
     world: World
     engine: MemoryEngine
-    key: JobKey | None = None
+    key: JobKey
     lines: list[Line] = field(default_factory=list)
     _phase: str = ""
     _heard: int = 0
@@ -58,7 +58,7 @@ class Story:
             elif event.reason not in set(Phase) and event.reason != "CommandIssued":
                 self.tell(event.reason, event.message)
         self._heard = len(self.engine.events)
-        job = self.world.jobs.get(self.key) if self.key is not None else None
+        job = self.world.jobs.get(self.key)
         if job is None:
             if self._phase != "deleted":
                 self.close_moment()
