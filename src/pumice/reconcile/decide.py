@@ -17,14 +17,15 @@ from pumice.reconcile.decision import Decision, DeleteJob
 from pumice.reconcile.invalid import refused
 from pumice.reconcile.keeping import markers
 from pumice.reconcile.ledger import Ledger, read_ledger, write_ledger
+from pumice.reconcile.making import grace_ends
 from pumice.reconcile.memory import remembering_presence, remembering_successes
 from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration
 from pumice.reconcile.observe import occurrences
-from pumice.reconcile.orders import ATTENTIVE, choose, wake_up
-from pumice.reconcile.phases import Facts, move_for
+from pumice.reconcile.orders import ATTENTIVE, choose, left_open, wake_up
+from pumice.reconcile.phases import FINAL, Facts, move_for
 from pumice.reconcile.policies import failure_awaits, matches
 from pumice.reconcile.reasons import reason_for, what_is_awaited
-from pumice.reconcile.standing import WANTED, must_go
+from pumice.reconcile.standing import WANTED, keeps_group, must_go
 from pumice.reconcile.tally import Tally, tally
 from pumice.reconcile.telling import events_for
 from pumice.reconcile.ttl import expiry
@@ -34,9 +35,12 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     if snapshot.job.metadata.deletion_timestamp is not None:
         # The garbage collector takes everything that the job owns.
         return Decision(snapshot.job.status)
-    snapshot = _begun(snapshot, now)
-    if snapshot.faults:
+    if snapshot.faults and snapshot.job.status.state.phase not in FINAL:
         return refused(snapshot, now)
+    plugins = () if snapshot.faults else plugins
+    if not snapshot.job.status.state.phase:
+        # A job that was never looked at begins in Pending, and that is written before anything is made.
+        return Decision(entered(snapshot.job.status, Phase.PENDING, "", "", now))
     before, phase = snapshot, Phase(snapshot.job.status.state.phase)
 
     # What is, and what has happened.
@@ -47,7 +51,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
 
     # What is asked for, and what the table makes of it.
     order = choose(snapshot, ledger, found, now)
-    ledger = remembering_presence(snapshot, ledger, found, now)
+    ledger = remembering_presence(snapshot, ledger, left_open(found, order), now)
     move = move_for(phase, order.action if order is not None else None)
     facts = _facts(snapshot, ledger, counts, awaits=failure_awaits(found, now))
     after = move.next_phase(facts)
@@ -67,21 +71,14 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     snapshot = replace(snapshot, job=msgspec.structs.replace(job, status=status))
 
     # What follows from it.
+    events = events_for(before, snapshot, order, plugins)
     end = expiry(snapshot.job)
     if end is not None and end <= now:
-        return Decision(status, (DeleteJob(snapshot.job.uid),))
+        return Decision(status, (DeleteJob(snapshot.job.uid),), events)
     commands = commands_for(snapshot, ledger, plugins, now)
-    events = events_for(before, snapshot, order, plugins)
-    moments = [moment for moment in (end, wake_up(snapshot.job, ledger, found, now)) if moment is not None]
-    return Decision(status, commands, events, min(moments) - now if moments else None)
-
-
-def _begun(snapshot: Snapshot, now: dt.datetime) -> Snapshot:
-    """A job that was never looked at begins in Pending."""
-    if snapshot.job.status.state.phase:
-        return snapshot
-    status = entered(snapshot.job.status, Phase.PENDING, "", "", now)
-    return replace(snapshot, job=msgspec.structs.replace(snapshot.job, status=status))
+    moments = (end, wake_up(snapshot.job, ledger, found, now), grace_ends(snapshot, ledger, now))
+    soonest = min((moment for moment in moments if moment is not None), default=None)
+    return Decision(status, commands, events, soonest - now if soonest is not None else None)
 
 
 def _counted(snapshot: Snapshot, ledger: Ledger) -> Tally:
@@ -94,7 +91,8 @@ def _counted(snapshot: Snapshot, ledger: Ledger) -> Tally:
 def _facts(snapshot: Snapshot, ledger: Ledger, counts: Tally, *, awaits: bool) -> Facts:
     exhausted = is_exhausted(snapshot.job, ledger)
     leaving = sum(must_go(pod, snapshot.job, ledger, exhausted=exhausted) for pod in snapshot.pods)
-    return Facts(snapshot.job, counts, exhausted, leaving, awaits)
+    old_group = snapshot.group is not None and not keeps_group(Phase(snapshot.job.status.state.phase), ledger)
+    return Facts(snapshot.job, counts, exhausted, leaving + old_group, awaits)
 
 
 def _with_counts(status: JobStatus, snapshot: Snapshot, ledger: Ledger) -> JobStatus:

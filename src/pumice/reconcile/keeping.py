@@ -15,10 +15,10 @@ from pumice.plugins.base import Base
 from pumice.plugins.companions import companions, manifest_of
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity
 from pumice.reconcile.dependencies import may_start
-from pumice.reconcile.ledger import Ledger, RestartKind
+from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.podgroup import pod_group
-from pumice.reconcile.standing import WANTED
+from pumice.reconcile.standing import WANTED, keeps_group
 
 
 def objects_to_keep(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base]) -> Iterator[EngineCommand]:
@@ -68,8 +68,7 @@ def _companions(snapshot: Snapshot, plugins: Sequence[Base], phase: Phase) -> It
 def _group(snapshot: Snapshot, ledger: Ledger, phase: Phase) -> Iterator[EngineCommand]:
     if not snapshot.gang:
         return
-    targeted = ledger.restart is not None and ledger.restart.kind is RestartKind.TARGETS
-    if phase in WANTED or (phase is Phase.RESTARTING and targeted):
+    if keeps_group(phase, ledger):
         free = may_start(snapshot.job, snapshot.pods, ledger)
         wanted = pod_group(snapshot.job, snapshot.priorities, free)
         if snapshot.group is None or not _is_as_wanted(snapshot.group.manifest, wanted):

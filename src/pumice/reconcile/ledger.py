@@ -42,11 +42,13 @@ class Restart:
 class Ledger:
     spent: int = 0  # of maxRetry
     generation: int = 0  # of the spec that was last acted upon
+    void: int = 0  # what pods of versions before this one achieved was voided by a restart of the whole job
     seen: ByTask = field(default_factory=dict)  # indexes that had a pod at this version
     succeeded: ByTask = field(default_factory=dict)  # indexes that need no pod any more
     restart: Restart | None = None
     restarts_by_task: Mapping[str, int] = field(default_factory=dict)
     evicted: Mapping[str, dt.datetime] = field(default_factory=dict)  # pods that wait for a policy's timeout
+    noticed: Mapping[str, dt.datetime] = field(default_factory=dict)  # as `evicted`, of other events: by event and whom
     unknown_since: dt.datetime | None = None
     first_running: dt.datetime | None = None
     suspended: bool = False  # by spec.suspend, not by a Command
@@ -71,11 +73,13 @@ def read_ledger(status: JobStatus) -> Ledger:
     return Ledger(
         spent=int(own.get("spent", 0)),
         generation=int(own.get("generation", 0)),
+        void=int(own.get("void", 0)),
         seen=_read_by_task(own, "seen/"),
         succeeded=_read_by_task(own, "succeeded/"),
         restart=_read_restart(own),
         restarts_by_task={task: int(count) for task, count in _under(own, "restarts/").items()},
         evicted={pod: parse_time(moment) for pod, moment in _under(own, "evicted/").items()},
+        noticed={what: parse_time(moment) for what, moment in _under(own, "noticed/").items()},
         unknown_since=parse_time(own["unknown-since"]) if "unknown-since" in own else None,
         first_running=parse_time(own["first-running"]) if "first-running" in own else None,
         suspended="suspended" in own,
@@ -86,7 +90,7 @@ def read_ledger(status: JobStatus) -> Ledger:
 
 def write_ledger(ledger: Ledger) -> dict[str, str]:
     own: dict[str, str] = {}
-    for name, number in (("spent", ledger.spent), ("generation", ledger.generation)):
+    for name, number in (("spent", ledger.spent), ("generation", ledger.generation), ("void", ledger.void)):
         if number:
             own[name] = str(number)
     own |= _written_by_task("seen/", ledger.seen) | _written_by_task("succeeded/", ledger.succeeded)
@@ -95,6 +99,7 @@ def write_ledger(ledger: Ledger) -> dict[str, str]:
         own |= _written_by_task("target/", ledger.restart.targets)
     own |= {f"restarts/{task}": str(count) for task, count in ledger.restarts_by_task.items()}
     own |= {f"evicted/{pod}": to_microseconds(moment) for pod, moment in ledger.evicted.items()}
+    own |= {f"noticed/{what}": to_microseconds(moment) for what, moment in ledger.noticed.items()}
     if ledger.unknown_since is not None:
         own["unknown-since"] = to_microseconds(ledger.unknown_since)
     if ledger.first_running is not None:

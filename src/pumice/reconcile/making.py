@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pumice.model.claims import claim_names
 from pumice.model.job import Job
 from pumice.model.slot import Slot
-from pumice.model.snapshot import Snapshot, Trouble
+from pumice.model.snapshot import ObservedPod, Snapshot, Trouble
 from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base
 from pumice.plugins.shaping import shaped_pod
@@ -41,6 +41,12 @@ def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | N
     return None
 
 
+def grace_ends(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> dt.datetime | None:
+    """When the pods of the run before are waited for no longer; nothing may happen then that would say so."""
+    ends = [pod.deleted_at for pod in _old_ones(snapshot, ledger) if pod.deleted_at is not None]
+    return max((end for end in ends if end > now), default=None)
+
+
 def is_short(snapshot: Snapshot, ledger: Ledger) -> bool:
     """Whether a pod is missing that dependsOn does not hold back."""
     return next(_missing(snapshot, ledger), None) is not None
@@ -48,11 +54,14 @@ def is_short(snapshot: Snapshot, ledger: Ledger) -> bool:
 
 def _old_ones_linger(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> bool:
     """After a restart of the whole job the two runs must not meet; who outlives his grace is waited for no longer."""
+    return any(pod.deleted_at is None or now < pod.deleted_at for pod in _old_ones(snapshot, ledger))
+
+
+def _old_ones(snapshot: Snapshot, ledger: Ledger) -> list[ObservedPod]:
     if ledger.restart is None or ledger.restart.kind is RestartKind.TARGETS:
-        return False
+        return []
     version = snapshot.job.status.version
-    old = [pod for pod in snapshot.pods if pod.version < version and not ledger.has_succeeded(pod.task, pod.index)]
-    return any(pod.deleted_at is None or now < pod.deleted_at for pod in old)
+    return [pod for pod in snapshot.pods if pod.version < version and not ledger.has_succeeded(pod.task, pod.index)]
 
 
 def _missing(snapshot: Snapshot, ledger: Ledger) -> Iterator[Slot]:

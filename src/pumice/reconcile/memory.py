@@ -24,17 +24,18 @@ def remembering_successes(snapshot: Snapshot, ledger: Ledger) -> Ledger:
     job = snapshot.job
     known = {task: set(indexes) for task, indexes in ledger.succeeded.items()}
     for pod in snapshot.pods:
-        if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting and _counts(pod, job, ledger):
+        if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting and _counts(pod, ledger):
             known.setdefault(pod.task, set()).add(pod.index)
     return replace(ledger, succeeded=_within(job, known))
 
 
-def remembering_presence(snapshot: Snapshot, ledger: Ledger, found: Sequence[Match], now: dt.datetime) -> Ledger:
+def remembering_presence(snapshot: Snapshot, ledger: Ledger, open_: Sequence[Match], now: dt.datetime) -> Ledger:
     """Note who is there, so that it is noticed when somebody is not; and forget what is settled.
 
-    Who was there and is gone is forgotten, too, since he is made anew, unless a policy's timeout still runs for him.
+    Who was there and is gone is forgotten, too, since he is made anew, unless a policy has yet to deal with it: its
+    timeout still runs, or something else comes first in this pass.
     """
-    job = snapshot.job
+    job, phase = snapshot.job, Phase(snapshot.job.status.state.phase)
     current = [pod for pod in snapshot.pods if is_current(pod, job, ledger)]
     seen: dict[str, set[int]] = {}
     for pod in current:
@@ -44,9 +45,10 @@ def remembering_presence(snapshot: Snapshot, ledger: Ledger, found: Sequence[Mat
             seen.setdefault(pod.task, set()).add(pod.index)
     waiting = {
         match.occurrence.short_name: match.occurrence.since
-        for match in found
-        if match.occurrence.event is Event.POD_EVICTED and match.due > now
+        for match in open_
+        if match.occurrence.event is Event.POD_EVICTED
     }
+    noticed = {key: match.occurrence.since for match in open_ if (key := match.occurrence.noticed_as)}
     running = {pod.short_name for pod in current if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
     slots = {slot.short_name for slot in slots_of(job)} if ledger.evicted else set(waiting)
     evicted = {name: since for name, since in {**ledger.evicted, **waiting}.items() if name in slots - running}
@@ -55,19 +57,18 @@ def remembering_presence(snapshot: Snapshot, ledger: Ledger, found: Sequence[Mat
         ledger,
         seen=_within(job, seen),
         evicted=evicted,
+        noticed=noticed,
         unknown_since=(ledger.unknown_since or now) if unknown else None,
-        generation=max(job.metadata.generation, ledger.generation),
+        generation=ledger.generation if Event.JOB_UPDATED in noticed else job.metadata.generation,
+        suspended=ledger.suspended or (bool(job.spec.suspend) and phase in (Phase.ABORTING, Phase.ABORTED)),
         restart=ledger.restart if _restart_goes_on(snapshot, ledger) else None,
         obeyed=ledger.obeyed & {command.metadata.uid for command in snapshot.commands},
     )
 
 
-def _counts(pod: ObservedPod, job: Job, ledger: Ledger) -> bool:
+def _counts(pod: ObservedPod, ledger: Ledger) -> bool:
     """Whether a success belongs to the present run: all do, but for those that a restart has voided."""
-    if is_target(pod, ledger):
-        return False
-    voided = ledger.restart is not None and ledger.restart.kind is RestartKind.ALL
-    return pod.version == job.status.version or not voided
+    return pod.version >= ledger.void and not is_target(pod, ledger)
 
 
 def _restart_goes_on(snapshot: Snapshot, ledger: Ledger) -> bool:

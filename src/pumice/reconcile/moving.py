@@ -34,7 +34,7 @@ def carried_out(snapshot: Snapshot, ledger: Ledger, move: Move, order: Order | N
         ledger = _charged(ledger, order)
     if move.new_version:
         status = msgspec.structs.replace(status, version=status.version + 1)
-        ledger = _of_new_version(ledger, order)
+        ledger = _of_new_version(ledger, order, status.version)
     elif move.targeted:
         ledger = _with_targets(ledger, order, snapshot, status.retry_count)
     return msgspec.structs.replace(job, status=status), ledger
@@ -73,7 +73,7 @@ def _charged(ledger: Ledger, order: Order) -> Ledger:
     return replace(ledger, spent=ledger.spent + 1, restarts_by_task=by_task)
 
 
-def _of_new_version(ledger: Ledger, order: Order) -> Ledger:
+def _of_new_version(ledger: Ledger, order: Order, version: int) -> Ledger:
     """The pods so far are of an earlier version now; only a restart also voids what they achieved."""
     restart = None
     if order.action == Action.RESTART_JOB:
@@ -84,8 +84,10 @@ def _of_new_version(ledger: Ledger, order: Order) -> Ledger:
         ledger,
         seen={},
         evicted={},
+        noticed={},
         unknown_since=None,
         succeeded={} if order.action == Action.RESTART_JOB else ledger.succeeded,
+        void=version if order.action == Action.RESTART_JOB else ledger.void,
         restart=restart,
         suspended=order.reason == SUSPENDED,
     )

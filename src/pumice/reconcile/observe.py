@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pumice.model.indexes import NONE
 from pumice.model.job import Job, TaskSpec
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
-from pumice.model.vocabulary import Event
+from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import Ledger
-from pumice.reconcile.standing import is_current
+from pumice.reconcile.standing import is_current, keeps_group
 from pumice.reconcile.tally import Tally
 
 
@@ -31,6 +31,7 @@ class Occurrence:
     index: int | None = None
     pod: ObservedPod | None = None  # None if it is gone
     exit_code: int | None = None
+    noticed_as: str = ""  # where the ledger keeps `since`, if nothing else tells it
 
     @property
     def short_name(self) -> str:
@@ -42,22 +43,24 @@ def occurrences(snapshot: Snapshot, ledger: Ledger, counts: Tally, now: dt.datet
     job = snapshot.job
     current = [pod for pod in snapshot.pods if is_current(pod, job, ledger)]
     found = [
-        *_of_pods(current, now),
+        *_of_pods(current, ledger, now),
         *_evictions(job, snapshot.pods, current, ledger, now),
-        *_of_tasks(job, current, counts, now),
+        *_of_tasks(job, current, counts, ledger, now),
         *_of_job(snapshot, ledger, now),
     ]
     return sorted(found, key=lambda one: (one.since, one.short_name))
 
 
-def _of_pods(current: Iterable[ObservedPod], now: dt.datetime) -> Iterator[Occurrence]:
+def _of_pods(current: Iterable[ObservedPod], ledger: Ledger, now: dt.datetime) -> Iterator[Occurrence]:
     for pod in current:
         if pod.is_deleting:
             continue
         if pod.phase is PodPhase.FAILED:
             failure = pod.first_failure
             code = failure.exit_code if failure is not None else None
-            yield Occurrence(Event.POD_FAILED, pod.ended_at or now, pod.task, pod.index, pod, code)
+            key = "" if pod.ended_at else f"{Event.POD_FAILED}/{pod.short_name}"
+            since = pod.ended_at or ledger.noticed.get(key, now)
+            yield Occurrence(Event.POD_FAILED, since, pod.task, pod.index, pod, code, key)
         elif pod.phase is PodPhase.PENDING:
             yield Occurrence(Event.POD_PENDING, pod.created_at, pod.task, pod.index, pod)
 
@@ -68,13 +71,14 @@ def _evictions(
     """Pods that somebody else removed: gone, or failed on the way out; not yet when it was only asked for."""
     there = {(pod.task, pod.index) for pod in pods}
     for task in job.spec.tasks:
-        for index in sorted(ledger.seen.get(task.name, NONE) - ledger.succeeded.get(task.name, NONE)):
+        missed = ledger.seen.get(task.name, NONE) | _waiting_for_policy(task, ledger)
+        for index in sorted(missed - ledger.succeeded.get(task.name, NONE)):
             name = f"{task.name}-{index}"
             if (task.name, index) not in there and index < task.replicas:
                 yield Occurrence(Event.POD_EVICTED, ledger.evicted.get(name, now), task.name, index)
     for pod in current:
         waits = pod.short_name in ledger.evicted
-        known = pod.index in ledger.seen.get(pod.task, NONE)
+        known = waits or pod.index in ledger.seen.get(pod.task, NONE)
         if pod.is_deleting and known and pod.phase is PodPhase.FAILED:
             yield Occurrence(Event.POD_EVICTED, ledger.evicted.get(pod.short_name, now), pod.task, pod.index, pod)
         elif waits and pod.phase is PodPhase.PENDING and not pod.is_deleting:
@@ -82,7 +86,14 @@ def _evictions(
             yield Occurrence(Event.POD_EVICTED, ledger.evicted[pod.short_name], pod.task, pod.index, pod)
 
 
-def _of_tasks(job: Job, current: list[ObservedPod], counts: Tally, now: dt.datetime) -> Iterator[Occurrence]:
+def _waiting_for_policy(task: TaskSpec, ledger: Ledger) -> frozenset[int]:
+    names = (name.rpartition("-") for name in ledger.evicted)
+    return frozenset(int(index) for owner, _, index in names if owner == task.name)
+
+
+def _of_tasks(
+    job: Job, current: list[ObservedPod], counts: Tally, ledger: Ledger, now: dt.datetime
+) -> Iterator[Occurrence]:
     by_task: dict[str, list[ObservedPod]] = {}
     for pod in current:
         if not pod.is_deleting:
@@ -90,7 +101,7 @@ def _of_tasks(job: Job, current: list[ObservedPod], counts: Tally, now: dt.datet
     for task in job.spec.tasks:
         pods = by_task.get(task.name, [])
         yield from _completion(task, pods, counts, now)
-        yield from _container_restarts(task, pods, now)
+        yield from _container_restarts(task, pods, ledger, now)
 
 
 def _completion(task: TaskSpec, pods: list[ObservedPod], counts: Tally, now: dt.datetime) -> Iterator[Occurrence]:
@@ -101,17 +112,23 @@ def _completion(task: TaskSpec, pods: list[ObservedPod], counts: Tally, now: dt.
         yield Occurrence(Event.TASK_COMPLETED, last.ended_at or now, task.name, last.index, last)
 
 
-def _container_restarts(task: TaskSpec, pods: list[ObservedPod], now: dt.datetime) -> Iterator[Occurrence]:
+def _container_restarts(
+    task: TaskSpec, pods: list[ObservedPod], ledger: Ledger, now: dt.datetime
+) -> Iterator[Occurrence]:
     """TaskFailed is about containers that were restarted too often, not about failed pods."""
     restarting = [pod for pod in pods if pod.phase in (PodPhase.RUNNING, PodPhase.PENDING) and pod.restarts]
     if restarting and task.replicas > 0 and sum(pod.restarts for pod in restarting) >= task.max_retry:
         worst = max(restarting, key=lambda pod: (pod.restarts, -pod.index))
-        yield Occurrence(Event.TASK_FAILED, worst.ended_at or now, task.name, worst.index, worst)
+        key = f"{Event.TASK_FAILED}/{task.name}"
+        since = ledger.noticed.get(key, now)
+        yield Occurrence(Event.TASK_FAILED, since, task.name, worst.index, worst, noticed_as=key)
 
 
 def _of_job(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Iterator[Occurrence]:
-    if snapshot.group is not None and snapshot.group.phase == "Unknown":
+    phase = Phase(snapshot.job.status.state.phase)
+    if snapshot.group is not None and snapshot.group.phase == "Unknown" and keeps_group(phase, ledger):
         yield Occurrence(Event.UNKNOWN, ledger.unknown_since or now)
     generation = snapshot.job.metadata.generation
     if ledger.generation and generation > ledger.generation:
-        yield Occurrence(Event.JOB_UPDATED, now)
+        key = str(Event.JOB_UPDATED)
+        yield Occurrence(Event.JOB_UPDATED, ledger.noticed.get(key, now), noticed_as=key)

@@ -15,7 +15,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import Snapshot
 from pumice.model.vocabulary import POLICY_ACTIONS, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
-from pumice.reconcile.phases import DEADLINE
+from pumice.reconcile.phases import DEADLINE, answers
 from pumice.reconcile.policies import Match
 
 SUSPENDED = "Suspended"
@@ -64,6 +64,12 @@ def choose(snapshot: Snapshot, ledger: Ledger, found: Sequence[Match], now: dt.d
         or _command(snapshot, ledger)
         or _policy(found, phase, now)
     )
+
+
+def left_open(found: Sequence[Match], order: Order | None) -> list[Match]:
+    """What a policy has yet to deal with: not due, or something else comes first in this pass."""
+    chosen = {id(match) for match in order.matches} if order is not None else set()
+    return [match for match in found if id(match) not in chosen]
 
 
 def wake_up(job: Job, ledger: Ledger, found: Sequence[Match], now: dt.datetime) -> dt.datetime | None:
@@ -119,8 +125,11 @@ def _command(snapshot: Snapshot, ledger: Ledger) -> Order | None:
 
 
 def _policy(found: Sequence[Match], phase: Phase, now: dt.datetime) -> Order | None:
-    """The action that is due for longest, and with it all that ask for the same."""
-    due = [match for match in found if match.due <= now and phase in ATTENTIVE]
+    """The action that is due for longest, and with it all that ask for the same.
+
+    What means nothing in this phase (to resume what runs) is passed over: it would stand in the way of the others.
+    """
+    due = [match for match in found if match.due <= now and answers(phase, match.action)]
     if not due:
         return None
     action = due[0].action

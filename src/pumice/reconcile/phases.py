@@ -28,11 +28,20 @@ class Facts:
     job: Job
     tally: Tally
     exhausted: bool = False  # no retry is left
-    leaving: int = 0  # pods that must go and have not been told yet
+    leaving: int = 0  # pods that must go and have not been told yet, and the PodGroup if it must go
     failure_awaits_policy: bool = False  # a policy with a timeout will deal with a failure later
 
 
-Rule = Callable[[Facts], Phase]
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Looks at the facts and says which of these phases comes next."""
+
+    outcomes: tuple[Phase, ...]
+    words: str
+    ask: Callable[[Facts], Phase]
+
+    def __call__(self, facts: Facts) -> Phase:
+        return self.ask(facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +55,14 @@ class Move:
         return self.to if isinstance(self.to, Phase) else self.to(facts)
 
 
-def started(facts: Facts) -> Phase:
+def _started(facts: Facts) -> Phase:
     """Pending until the gang is there."""
     counts = facts.tally
     there = counts.running + counts.succeeded + counts.failed
     return Phase.RUNNING if facts.job.spec.min_available <= there else Phase.PENDING
 
 
-def finished(facts: Facts) -> Phase:
+def _finished(facts: Facts) -> Phase:
     """Running until enough succeeded, or all pods are finished, or the gang has fallen apart."""
     spec, counts, replicas = facts.job.spec, facts.tally, facts.job.total_replicas
     if replicas == 0:
@@ -81,8 +90,8 @@ def _outcome(facts: Facts) -> Phase:
     return Phase.COMPLETED if counts.succeeded >= spec.min_available else Phase.FAILED
 
 
-def restarted(facts: Facts) -> Phase:
-    """Restarting until the pods that must go are on their way and the gang could come together again."""
+def _restarted(facts: Facts) -> Phase:
+    """Restarting until what must go is on its way and the gang could come together again."""
     if facts.exhausted:
         return Phase.FAILED
     room = facts.job.total_replicas - facts.tally.terminating
@@ -95,8 +104,24 @@ def drained(stays: Phase, ends: Phase) -> Rule:
     def rule(facts: Facts) -> Phase:
         return stays if facts.tally.alive else ends
 
-    rule.__name__ = f"drained -> {ends}"
-    return rule
+    return Rule((stays, ends), f"{ends} when no pod is alive any more", rule)
+
+
+started: Final = Rule(
+    (Phase.PENDING, Phase.RUNNING), "Running when `minAvailable` pods run, or did and are finished", _started
+)
+finished: Final = Rule(
+    (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED, Phase.PENDING),
+    "Completed when `minSuccess` pods succeeded; when all pods are finished, Completed if enough of them succeeded, "
+    "else Failed; Pending when too many pods are pending for the gang",
+    _finished,
+)
+restarted: Final = Rule(
+    (Phase.RESTARTING, Phase.PENDING, Phase.FAILED),
+    "Failed when no retry is left; Pending when what must go is on its way and the pods still terminating leave room "
+    "for `minAvailable` new ones",
+    _restarted,
+)
 
 
 Row = Mapping[Action | str | None, Move]
@@ -149,6 +174,11 @@ TABLE: Final[Mapping[Phase, Row]] = {
 }
 
 FINAL: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED))
+
+
+def answers(phase: Phase, action: Action | str) -> bool:
+    """Whether the action means anything of its own in this phase."""
+    return action in TABLE[phase]
 
 
 def move_for(phase: Phase, action: Action | str | None) -> Move:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import datetime as dt
 
 from pumice.model.job import Job
-from pumice.model.snapshot import Snapshot
+from pumice.model.snapshot import PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
-from pumice.reconcile.ledger import Ledger
+from pumice.reconcile.ledger import Ledger, read_ledger
 from pumice.reconcile.making import is_short, why_not
 from pumice.reconcile.orders import Order
 from pumice.reconcile.phases import DEADLINE
@@ -70,10 +70,31 @@ def _of_order(snapshot: Snapshot, order: Order) -> Verdict:
 def _of_failure(snapshot: Snapshot, was: Phase, counts: Tally) -> Verdict:
     job: Job = snapshot.job
     if was is Phase.RESTARTING:
-        cause = job.status.state.message
-        return Verdict(RETRIES_EXHAUSTED, f"no retry is left of {job.spec.max_retry}; the last cause: {cause}")
+        return Verdict(RETRIES_EXHAUSTED, f"{_spent_budget(job)}; the last cause: {job.status.state.message}")
     failed = verdict(snapshot.pods)
-    if failed is not None:
+    needed = job.spec.min_available if job.spec.min_success is None else job.spec.min_success
+    if failed is not None and needed >= job.total_replicas:
         return failed
-    wanted = job.spec.min_available
-    return Verdict(MIN_AVAILABLE_NOT_MET, f"{counts.succeeded} pods succeeded, {wanted} were needed")
+    # Some failures would have been tolerated: there were too many.
+    first = f"; {failed.message}" if failed is not None else ""
+    short = _short_task(job, counts) or f"{counts.succeeded} of {job.total_replicas} pods succeeded, {needed} needed"
+    return Verdict(MIN_AVAILABLE_NOT_MET, short + first, failed.pod if failed is not None else "")
+
+
+def _spent_budget(job: Job) -> str:
+    caused = read_ledger(job.status).restarts_by_task
+    for task in job.spec.tasks:
+        if task.max_restarts is not None and caused.get(task.name, 0) > task.max_restarts:
+            return f"task {task.name} has caused more restarts than its maxRestarts, {task.max_restarts}"
+    return f"no retry is left of {job.spec.max_retry}"
+
+
+def _short_task(job: Job, counts: Tally) -> str:
+    """The task that alone has too few successes, where the job as a whole has enough."""
+    if counts.succeeded < job.spec.min_available:
+        return ""
+    for task in job.spec.tasks:
+        done = counts.of_task(task.name, PodPhase.SUCCEEDED)
+        if task.min_available is not None and done < task.min_available:
+            return f"{done} of {task.replicas} pods of task {task.name} succeeded, {task.min_available} needed"
+    return ""

@@ -33,9 +33,10 @@ def is_target(pod: ObservedPod, ledger: Ledger) -> bool:
     return pod.retry < restart.retry and pod.index in restart.targets.get(pod.task, NONE)
 
 
-def is_removed_by_us(pod: ObservedPod, job: Job, ledger: Ledger) -> bool:
-    """Whether a pod that is being deleted is so because the job does not want it."""
-    return not is_current(pod, job, ledger)
+def keeps_group(phase: Phase, ledger: Ledger) -> bool:
+    """Whether the PodGroup is one of the present run: it goes with every full kill, and a targeted restart keeps it."""
+    targeted = ledger.restart is not None and ledger.restart.kind is RestartKind.TARGETS
+    return phase in WANTED or (phase is Phase.RESTARTING and targeted)
 
 
 def must_go(pod: ObservedPod, job: Job, ledger: Ledger, *, exhausted: bool) -> bool:

@@ -60,6 +60,10 @@ def _of_phase(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
 
 
 def _of_troubles(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
-    for trouble in after.troubles:
-        if trouble.message != before.job.status.state.message:
-            yield JobEvent(trouble.reason, trouble.message, Severity.WARNING)
+    state = after.job.status.state
+    if after.troubles and (state.reason, state.message) != _told(before):
+        yield JobEvent(after.troubles[0].reason, state.message or after.troubles[0].message, Severity.WARNING)
+
+
+def _told(snapshot: Snapshot) -> tuple[str, str]:
+    return snapshot.job.status.state.reason, snapshot.job.status.state.message

@@ -109,9 +109,12 @@ class Loop:
             trouble = await self._tried(key, command)
             if trouble is not None and trouble not in troubles:
                 troubles.append(trouble)
-        self._troubles[key] = tuple(troubles)
-        if not troubles:
-            del self._troubles[key]
+        had_some = self._troubles.pop(key, ()) != ()
+        if troubles:
+            self._troubles[key] = tuple(troubles)
+        elif had_some:
+            # The status still tells of them.
+            self.queue.add(key)
         return not troubles
 
     async def _tried(self, key: JobKey, command: EngineCommand) -> Trouble | None:
