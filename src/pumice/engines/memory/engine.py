@@ -106,8 +106,7 @@ class MemoryEngine:
         world = self.world
         match command:
             case CreatePod(manifest):
-                if (key, manifest["metadata"]["name"]) not in world.pods:
-                    self.on_created(key, world.create_pod(key, manifest))
+                self._create_pod(key, manifest)
             case DeletePod(name, uid):
                 if world.ask_to_delete(key, name, uid):
                     self.on_deleting(key, world.pods[(key, name)])
@@ -120,10 +119,19 @@ class MemoryEngine:
                 world.touch(key)
             case RemoveCommand(name, _):
                 world.commands.get(key, {}).pop(name, None)
+                world.touch(key)
             case DeleteJob(uid):
                 job = world.jobs.get(key)
                 if job is not None and job.uid == uid:
                     world.delete_job(key)
+
+    def _create_pod(self, key: JobKey, manifest: Manifest) -> None:
+        name, world = manifest["metadata"]["name"], self.world
+        there = world.pods.get((key, name))
+        if there is None:
+            self.on_created(key, world.create_pod(key, manifest))
+        elif there.owner != world.jobs[key].uid:
+            raise EngineError("FailedCreate", f"pod {name} of an earlier job of this name still exists")
 
     def _ensure(self, key: JobKey, companion: Manifest | Once) -> None:
         world, manifest = self.world, manifest_of(companion)

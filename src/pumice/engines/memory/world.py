@@ -28,6 +28,7 @@ class StoredPod:
 
     manifest: Manifest
     seen: ObservedPod
+    owner: str = ""  # uid of its job
 
     @property
     def grace(self) -> dt.timedelta:
@@ -76,14 +77,15 @@ class World:
         self.touch(key)
         return key
 
-    def delete_job(self, key: JobKey) -> None:
-        """The job and all that it owns, as garbage collection would."""
+    def delete_job(self, key: JobKey, *, pods_linger: bool = False) -> None:
+        """The job and all that it owns, as garbage collection would; pods at once, or when they have ended."""
         self.jobs.pop(key, None)
         self.groups.pop(key, None)
         self.objects.pop(key, None)
         self.commands.pop(key, None)
         for owner, name in [place for place in self.pods if place[0] == key]:
-            del self.pods[(owner, name)]
+            if not pods_linger or not self.ask_to_delete(key, name):
+                self.pods.pop((owner, name), None)
         self.touch(key)
 
     def send(self, key: JobKey, command: Command) -> None:
@@ -106,7 +108,7 @@ class World:
             phase=PodPhase.PENDING,
             created_at=self.clock.now,
         )
-        stored = StoredPod(manifest, seen)
+        stored = StoredPod(manifest, seen, self.jobs[key].uid)
         self.pods[(key, seen.name)] = stored
         self.touch(key)
         return stored
@@ -140,4 +142,6 @@ class World:
             self.touch(key)
 
     def pods_of(self, key: JobKey) -> list[StoredPod]:
-        return [stored for (owner, _), stored in self.pods.items() if owner == key]
+        """Those that the job owns; pods of an earlier job of its name are not."""
+        job = self.jobs.get(key)
+        return [one for (at, _), one in self.pods.items() if at == key and (job is None or one.owner == job.uid)]
