@@ -6,17 +6,22 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from pumice.admission.admit import Admitted
 from pumice.cli.documents import read
 from pumice.cli.findings import Report, counted, in_order, write_reports
 from pumice.cli.jobfile import offline_context
-from pumice.cli.output import style_for
+from pumice.cli.output import style_for, table
 from pumice.cli.render import load_good
 from pumice.engines.memory.expectations import Outcome
-from pumice.engines.memory.scenario import Scenario, ScenarioReader
+from pumice.engines.memory.lines import Line, texts
+from pumice.engines.memory.scenario import MOST_PODS, PODS, Expectation, Scenario
+from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.engines.memory.simulation import Simulation
-from pumice.engines.memory.story import Line
-from pumice.model.job import Job
+from pumice.model.findings import ROOT, Finding
+from pumice.plugins.guard import PluginError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,71 +31,114 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded = load_good(args.file)
+    """0, or 1 if an expectation of the scenario is missed, or 2 if there is nothing to play."""
+    admitted = _read_job(args.file)
+    if admitted is None:
+        return 2
+    try:
+        scenario = _read_scenario(args.scenario, admitted) if args.scenario else Scenario()
+        if scenario is None:
+            return 2
+        simulation = Simulation(admitted.job, scenario, offline_context())
+        outcomes = asyncio.run(simulation.run())
+    except PluginError as error:
+        print(f"{args.file}: {error}", file=sys.stderr)
+        return 2
+    lines = simulation.story.lines
+    for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_told(outcomes)):
+        print(text)
+    return 0 if all(outcome.met_at is not None for outcome in outcomes) else 1
+
+
+def _read_job(file: str) -> Admitted | None:
+    loaded = load_good(file)
     if loaded is None:
-        return 2
+        return None
     if len(loaded.jobs) != 1:
-        print(f"{args.file}: has {len(loaded.jobs)} Jobs; one can be simulated at a time", file=sys.stderr)
-        return 2
+        print(f"{file}: {len(loaded.jobs)} Jobs: simulate plays one at a time", file=sys.stderr)
+        return None
     admitted = loaded.jobs[0].admitted
-    scenario = _read_scenario(args.scenario, admitted.job) if args.scenario else Scenario()
-    if scenario is None:
-        return 2
-    simulation = Simulation(admitted.written, scenario, offline_context())
-    outcomes = asyncio.run(simulation.run())
-    for line in simulation.story.lines:
-        print(_json(line) if args.json else line.text())
-    return _tell(outcomes, as_json=args.json)
+    if admitted.job.total_replicas > MOST_PODS:
+        pods = admitted.job.total_replicas
+        print(f"{file}: {pods} pods: simulate plays at most {MOST_PODS}\n  hint: lower replicas", file=sys.stderr)
+        return None
+    return admitted
 
 
-def _read_scenario(file: str, job: Job) -> Scenario | None:
+def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
     documents, problems = read(file)
+    if not documents:
+        # What the reader suggests for an empty file is a Job.
+        problems = [replace(one, hint="a scenario has steps:") if one.line == 1 else one for one in problems]
     reports = [Report.of_problem(problem) for problem in problems]
     scenario = None
-    if documents:
-        reader = ScenarioReader(job)
-        scenario = reader.read(documents[0].value)
-        reports += [Report.of_finding(finding, documents[0]) for finding in reader.findings]
+    for document in documents[:1]:
+        reader = ScenarioReader(admitted.job, admitted.plugins)
+        scenario = reader.read(document.value)
+        reports += [Report.of_finding(finding, document) for finding in reader.findings]
+    for document in documents[1:2]:
+        reports.append(Report.of_finding(Finding(ROOT, "a file holds one scenario, and this is the second"), document))
     write_reports(in_order(reports), sys.stderr, style_for(sys.stderr))
     if reports:
         print(counted(reports), file=sys.stderr)
     return None if reports else scenario
 
 
-def _json(line: Line) -> str:
-    fields = {
-        "at": round(line.at, 3),
-        "phase": line.phase,
-        "event": line.event,
-        "pod": line.pod,
-        "policy": line.policy,
-        "action": line.action,
-        "message": line.message,
-    }
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _tell(outcomes: list[Outcome], *, as_json: bool) -> int:
-    """Each expectation: met, or what was there instead. A scenario with a missed one fails."""
-    missed = False
+def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for line in lines:
+        yield json.dumps(
+            {
+                "at": round(line.at, 3),
+                "phase": line.phase,
+                "event": line.event,
+                "pod": line.pod,
+                "policy": line.policy,
+                "action": line.action,
+                "message": line.message,
+            },
+            ensure_ascii=False,
+        )
+    phase = lines[-1].phase
     for outcome in outcomes:
-        expectation, met = outcome.expectation, outcome.met_at
-        by = f"by {expectation.by.total_seconds():g}s" if expectation.by is not None else "at the end"
-        for name, wanted in expectation.what.items():
-            found = outcome.found[name]
-            # Of an expectation that was missed, tell only the parts that made it so.
-            good = met is not None or found == wanted
-            if as_json:
-                print(json.dumps({"expect": name, "wanted": wanted, "found": found, "met": good, "at": met}))
-            else:
-                moment = f" ({met:.1f}s)" if met is not None else ""
-                verdict = f"ok{moment}" if good else f"missed: was {_shown(found)}"
-                print(f"expect {name} {_shown(wanted)} {by}".ljust(40), verdict)
-        missed = missed or met is None
-    return 1 if missed else 0
+        for name, wanted in outcome.expectation.parts.items():
+            met = _is_good(outcome, name)
+            fields = {
+                "at": round(outcome.looked_at, 3),
+                "phase": phase,
+                "event": "ExpectationMet" if met else "ExpectationMissed",
+                "pod": name.removeprefix(PODS) if name.startswith(PODS) else "",
+                "policy": "",
+                "action": "",
+                "message": " ".join(_row(outcome, name)),
+                "expect": name,
+                "wanted": wanted,
+                "found": outcome.found[name],
+            }
+            yield json.dumps(fields, ensure_ascii=False)
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items())
-    return str(value)
+def _told(outcomes: Sequence[Outcome]) -> list[str]:
+    rows = [_row(outcome, name) for outcome in outcomes for name in outcome.expectation.parts]
+    return table(rows) if rows else []
+
+
+def _row(outcome: Outcome, name: str) -> tuple[str, str]:
+    """An expectation: met and when, or what was there instead."""
+    expectation = outcome.expectation
+    asked = f"expect {name.removeprefix(PODS)} {expectation.parts[name]}{_when(expectation)}"
+    if outcome.met_at is not None:
+        return asked, f"ok ({outcome.met_at:.1f}s)"
+    if _is_good(outcome, name):
+        return asked, "ok"
+    found = outcome.found[name]
+    return asked, f"missed: was {'empty' if found == '' else found} ({outcome.looked_at:.1f}s)"
+
+
+def _is_good(outcome: Outcome, name: str) -> bool:
+    """Of an expectation that was missed, only some parts may be to blame."""
+    return outcome.met_at is not None or outcome.found[name] == outcome.expectation.parts[name]
+
+
+def _when(expectation: Expectation) -> str:
+    moments = ((word, getattr(expectation, word)) for word in ("at", "by"))
+    return "".join(f" {word} {moment.total_seconds():g}s" for word, moment in moments if moment is not None)

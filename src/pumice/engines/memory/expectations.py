@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from pumice.engines.memory.scenario import Expectation
+from pumice.engines.memory.scenario import GONE, PODS, Expectation
 from pumice.engines.memory.world import World
 from pumice.model.snapshot import JobKey
-
-GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether an expectation was met, when, and what was there at the end."""
+    """Whether an expectation was met, when, and what was there when it was last looked at."""
 
     expectation: Expectation
     met_at: float | None
+    looked_at: float
     found: dict[str, object]
 
 
@@ -25,38 +25,53 @@ class Expectations:
     world: World
     key: JobKey
     all: tuple[Expectation, ...]
-    _met: dict[int, float] = field(default_factory=dict)
-    _missed: dict[int, dict[str, object]] = field(default_factory=dict)
+    _outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _open: set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._open = {number for number, expectation in enumerate(self.all) if expectation.last is not None}
+
+    @property
+    def open(self) -> int:
+        """How many there are to look at."""
+        return len(self._open)
 
     def look(self) -> None:
-        """Note which of those with a time limit are met now, and how those stand whose time is just up."""
-        for expectation in self.all:
-            if expectation.by is None or expectation.position in self._met:
-                continue
-            found = self._found(expectation)
-            if self.world.clock.elapsed <= expectation.by.total_seconds():
-                self._missed[expectation.position] = found
-                if found == dict(expectation.what):
-                    self._met[expectation.position] = self.world.clock.elapsed
+        """Note which of those with a time are met now, and how those stand whose time has come."""
+        now, facts = self.world.clock.elapsed, None
+        for number in sorted(self._open):
+            expectation = self.all[number]
+            last = expectation.last
+            if last is not None and now > last.total_seconds():
+                self._open.discard(number)
+            elif now >= expectation.first.total_seconds():
+                facts = self._facts() if facts is None else facts
+                self._outcomes[number] = self._outcome(expectation, facts)
+                if self._outcomes[number].met_at is not None:
+                    self._open.discard(number)
 
     def outcomes(self) -> list[Outcome]:
-        told = []
-        for expectation in self.all:
-            found = self._found(expectation)
-            met = self._met.get(expectation.position)
-            if expectation.by is None and found == dict(expectation.what):
-                met = self.world.clock.elapsed
-            told.append(Outcome(expectation, met, self._missed.get(expectation.position, found)))
-        return told
+        facts = self._facts()
+        return [
+            self._outcomes.get(number) or self._outcome(expectation, facts)
+            for number, expectation in enumerate(self.all)
+        ]
 
-    def _found(self, expectation: Expectation) -> dict[str, object]:
-        """The same questions, with the answers as they are."""
+    def _outcome(self, expectation: Expectation, facts: dict[str, object]) -> Outcome:
+        found = {name: facts.get(name, GONE) for name in expectation.parts}
+        now = self.world.clock.elapsed
+        in_time = expectation.last is None or now <= expectation.last.total_seconds()
+        met = in_time and now >= expectation.first.total_seconds() and found == dict(expectation.parts)
+        return Outcome(expectation, now if met else None, now, found)
+
+    def _facts(self) -> dict[str, object]:
+        """Everything that can be asked for; what is not there is gone."""
         job = self.world.jobs.get(self.key)
         if job is None:
-            return dict.fromkeys(expectation.what, GONE)
+            return {}
         status = job.status
-        known: dict[str, object] = {
-            "phase": status.state.phase,
+        return {
+            "phase": status.state.phase or "Pending",
             "reason": status.state.reason,
             "retryCount": status.retry_count,
             "version": status.version,
@@ -66,10 +81,19 @@ class Expectations:
             "failed": status.failed,
             "terminating": status.terminating,
             "unknown": status.unknown,
+            **self._pods(),
         }
-        phases = {stored.seen.short_name: str(stored.seen.phase) for stored in self.world.pods_of(self.key)}
-        pods = expectation.what.get("pods", {})
-        return {
-            name: {pod: phases.get(pod, GONE) for pod in pods} if name == "pods" else known[name]
-            for name in expectation.what
-        }
+
+    def _pods(self) -> dict[str, object]:
+        """The phase of each pod; of a task, and of all, the one that they share, or how many are in which."""
+        by_name: dict[str, object] = {}
+        shared: dict[str, Counter[str]] = {}
+        for stored in self.world.pods_of(self.key):
+            phase = str(stored.seen.phase)
+            by_name[PODS + stored.seen.short_name] = phase
+            for name in (stored.seen.task, "*"):
+                shared.setdefault(PODS + name, Counter())[phase] += 1
+        for name, counts in shared.items():
+            several = ", ".join(f"{count} {phase}" for phase, count in sorted(counts.items()))
+            by_name[name] = next(iter(counts)) if len(counts) == 1 else several
+        return by_name

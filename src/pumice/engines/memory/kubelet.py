@@ -2,112 +2,186 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from pumice.engines.memory.agenda import Agenda
-from pumice.engines.memory.scenario import Behaviour
+from pumice.engines.memory.behaviours import Behaviours, names_of
 from pumice.engines.memory.story import Story
 from pumice.engines.memory.world import StoredPod, World
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
 
-# Where a pending pod stands, told by its reason.
-STARTING = "Starting"
-HANGING = "Hanging"
+# How long a pod that failed on its way out is still seen.
+_LAST_SEEN: Final = dt.timedelta(seconds=1)
+# Told about the pod, not about one of its containers.
+_POD_REASONS: Final = ("Evicted", "NodeLost", "Preempting")
 
 
 @dataclass(slots=True)
 class Kubelet:
     world: World
+    key: JobKey
     agenda: Agenda
     story: Story
+    behaviours: Behaviours
     capacity: int | None = None
-    hanging: set[str] = field(default_factory=set)  # pods whose next incarnation never starts
-    _behaviours: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    _told_to_hang: set[str] = field(default_factory=set)  # short names whose next pod never starts
+    _hanging: set[str] = field(default_factory=set)  # uids
+    _placed: set[str] = field(default_factory=set)  # uids of those that have room
+    _endings: dict[str, int] = field(default_factory=dict)  # by uid: which of the endings planned for it counts
+    _crowd_changed: bool = False
 
-    def behave(self, key: JobKey, pods: str, fields: Mapping[str, object]) -> None:
-        """From now on these pods (`*`, a task or a pod) behave so; also those that run already."""
-        self._behaviours.append((pods, fields))
-        for stored in self.world.pods_of(key):
-            if pods in _names(stored) and stored.seen.phase is PodPhase.RUNNING:
-                self._run_on(key, stored)
+    def behave(self, pods: str, fields: Mapping[str, Any]) -> None:
+        """From now on these pods (`*`, a task or a pod) behave so; those that run already run on from now."""
+        self.behaviours.say(pods, fields)
+        for stored in self.world.pods_of(self.key):
+            if pods in names_of(stored.seen) and stored.seen.phase is PodPhase.RUNNING:
+                self._run_on(stored)
 
-    def created(self, key: JobKey, stored: StoredPod) -> None:
+    def hang(self, name: str) -> None:
+        """The next pod of this name has room but never starts; so does the one there is, if it has not started yet."""
+        stored = self.find(name)
+        if stored is not None and stored.seen.phase is PodPhase.PENDING:
+            self._hanging.add(stored.seen.uid)
+        else:
+            self._told_to_hang.add(name)
+
+    def let_start(self, name: str) -> bool:
+        """End the hanging of a pod; whether one hung, or would have."""
+        stored = self.find(name)
+        if stored is not None and stored.seen.uid in self._hanging:
+            self._hanging.discard(stored.seen.uid)
+            self._crowd_changed = True
+            return True
+        told = name in self._told_to_hang
+        self._told_to_hang.discard(name)
+        return told
+
+    def find(self, name: str) -> StoredPod | None:
+        return next((stored for stored in self.world.pods_of(self.key) if stored.seen.short_name == name), None)
+
+    def created(self, _key: JobKey, stored: StoredPod) -> None:
         self.story.made(stored.seen)
-        self._try_to_start(key, stored)
+        self._crowd_changed = True
+        if stored.seen.short_name in self._told_to_hang:
+            self._told_to_hang.discard(stored.seen.short_name)
+            self._hanging.add(stored.seen.uid)
 
-    def deleting(self, key: JobKey, stored: StoredPod) -> None:
+    def deleting(self, _key: JobKey, stored: StoredPod) -> None:
         """A pod was told to end: it takes its time, but not longer than its grace, and then it is gone."""
-        uid, name = stored.seen.uid, stored.seen.name
-        stop = min(self._behaviour_of(stored).stop, stored.grace)
+        self._gone_after(stored, self._time_to_stop(stored))
 
-        def gone() -> None:
-            self.world.vanish(key, name, uid)
-            self._fill_up(key)
+    def end(self, stored: StoredPod, end: ContainerEnd) -> None:
+        self.world.end_pod(self.key, stored.seen.name, replace(end, finished_at=self.world.clock.now))
+        if end.exit_code and end.reason in _POD_REASONS:
+            self.world.change_pod(self.key, stored.seen.name, reason=end.reason)
+        self.story.pod_ended(stored.seen, end)
+        self._crowd_changed = True
 
-        self.agenda.plan(self.world.clock.now + stop, gone)
-
-    def end(self, key: JobKey, stored: StoredPod, end: ContainerEnd) -> None:
-        if not stored.seen.is_finished:
-            self.world.end_pod(key, stored.seen.name, replace(end, finished_at=self.world.clock.now))
-            self.story.pod_ended(stored.seen, end)
-            self._fill_up(key)
-
-    def evict(self, key: JobKey, stored: StoredPod) -> None:
-        """Somebody else removes the pod."""
-        name = stored.seen.short_name
-        self.story.tell("PodDeleted", f"{name} is removed by somebody else", pod=name)
-        if self.world.ask_to_delete(key, stored.seen.name):
-            self.deleting(key, stored)
-
-    def _try_to_start(self, key: JobKey, stored: StoredPod) -> None:
+    def evict(self, stored: StoredPod, exit_code: int | None) -> None:
+        """Somebody else removes the pod; with an exit code it fails on its way out and is seen so."""
         name, uid = stored.seen.short_name, stored.seen.uid
-        if name in self.hanging:
-            self.hanging.discard(name)
-            stored.seen = replace(stored.seen, reason=HANGING)
-        elif self.capacity is None or self._room_taken(key) < self.capacity:
-            stored.seen = replace(stored.seen, reason=STARTING)
-            delay = self._behaviour_of(stored).start
-            self.agenda.plan(self.world.clock.now + delay, lambda: self._start(key, stored, uid))
+        self.story.tell("PodDeleting", "is removed by somebody else", pod=name)
+        if not self.world.ask_to_delete(self.key, stored.seen.name):
+            return
+        stop = self._time_to_stop(stored)
+        if exit_code is None:
+            self._gone_after(stored, stop, told=True)
+            return
 
-    def _room_taken(self, key: JobKey) -> int:
-        pods = [stored.seen for stored in self.world.pods_of(key)]
-        return sum(pod.phase is PodPhase.RUNNING or pod.reason == STARTING for pod in pods if not pod.is_finished)
+        def fail() -> None:
+            if self._is_there(stored, uid):
+                self.end(stored, ContainerEnd(stored.seen.task, exit_code))
 
-    def _fill_up(self, key: JobKey) -> None:
-        """Room may have become free: let those start that found none."""
-        for stored in self.world.pods_of(key):
-            if stored.seen.phase is PodPhase.PENDING and not stored.seen.reason and not stored.seen.is_deleting:
-                self._try_to_start(key, stored)
+        self.agenda.plan(self.world.clock.now + stop, fail)
+        self._gone_after(stored, stop + _LAST_SEEN)
 
-    def _start(self, key: JobKey, stored: StoredPod, uid: str) -> None:
-        if self._is_there(key, stored, uid) and stored.seen.phase is PodPhase.PENDING:
-            self.world.change_pod(key, stored.seen.name, phase=PodPhase.RUNNING, ready=True, reason="")
-            self._run_on(key, stored)
+    def give_room(self) -> None:
+        """Let those pods start for which there is room, but nobody before the whole gang fits."""
+        if not self._crowd_changed:
+            return
+        self._crowd_changed = False
+        taking, counting, waiting = 0, 0, []
+        for stored in self.world.pods_of(self.key):
+            pod = stored.seen
+            placed = pod.uid in self._placed
+            taking += placed and not pod.is_finished
+            if pod.is_finished or placed or pod.uid in self._hanging:
+                counting += not pod.is_deleting
+            elif not pod.is_deleting:
+                waiting.append(stored)
+        room = len(waiting) if self.capacity is None else max(self.capacity - taking, 0)
+        fitting = waiting[:room]
+        if counting + len(fitting) >= self.gang:
+            for stored in fitting:
+                self._place(stored)
 
-    def _run_on(self, key: JobKey, stored: StoredPod) -> None:
-        behaviour, uid = self._behaviour_of(stored), stored.seen.uid
+    @property
+    def gang(self) -> int:
+        group = self.world.groups.get(self.key)
+        return 0 if group is None else int(group.manifest["spec"]["minMember"])
+
+    def waiting(self) -> list[str]:
+        """Pods that have found no room."""
+        pods = [stored.seen for stored in self.world.pods_of(self.key)]
+        return [
+            pod.short_name
+            for pod in pods
+            if pod.phase is PodPhase.PENDING and pod.uid not in self._placed | self._hanging
+        ]
+
+    def hanging(self) -> list[str]:
+        pods = [stored.seen for stored in self.world.pods_of(self.key)]
+        return [pod.short_name for pod in pods if pod.phase is PodPhase.PENDING and pod.uid in self._hanging]
+
+    def _place(self, stored: StoredPod) -> None:
+        uid = stored.seen.uid
+        self._placed.add(uid)
+
+        def start() -> None:
+            waits = self._is_there(stored, uid) and stored.seen.phase is PodPhase.PENDING and uid not in self._hanging
+            if waits and not stored.seen.is_deleting:
+                self.world.change_pod(self.key, stored.seen.name, phase=PodPhase.RUNNING, ready=True)
+                self._run_on(stored)
+            elif uid in self._hanging:
+                self._placed.discard(uid)
+
+        self.agenda.plan(self.world.clock.now + self.behaviours.start(stored.seen), start)
+
+    def _run_on(self, stored: StoredPod) -> None:
+        uid = stored.seen.uid
+        number = self._endings[uid] = self._endings.get(uid, 0) + 1
 
         def finish() -> None:
             runs = stored.seen.phase is PodPhase.RUNNING and not stored.seen.is_deleting
             # A later word of the scenario may have changed how long it runs.
-            if self._is_there(key, stored, uid) and runs and self._behaviour_of(stored) == behaviour:
-                self.end(key, stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
+            if self._is_there(stored, uid) and runs and self._endings[uid] == number:
+                behaviour = self.behaviours.of(stored.seen)
+                self.end(stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
 
-        self.agenda.plan(self.world.clock.now + behaviour.run, finish)
+        self.agenda.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
 
-    def _is_there(self, key: JobKey, stored: StoredPod, uid: str) -> bool:
-        there = self.world.pods.get((key, stored.seen.name))
+    def _time_to_stop(self, stored: StoredPod) -> dt.timedelta:
+        if stored.seen.phase is not PodPhase.RUNNING:
+            return dt.timedelta()
+        return min(self.behaviours.stop(stored.seen), stored.grace)
+
+    def _gone_after(self, stored: StoredPod, delay: dt.timedelta, *, told: bool = False) -> None:
+        uid = stored.seen.uid
+
+        def gone() -> None:
+            if told and self._is_there(stored, uid):
+                self.story.tell("PodGone", "is gone", pod=stored.seen.short_name)
+            self.world.vanish(self.key, stored.seen.name, uid)
+            self._placed.discard(uid)
+            self._hanging.discard(uid)
+            self._endings.pop(uid, None)
+            self._crowd_changed = True
+
+        self.agenda.plan(self.world.clock.now + delay, gone)
+
+    def _is_there(self, stored: StoredPod, uid: str) -> bool:
+        there = self.world.pods.get((self.key, stored.seen.name))
         return there is not None and there.seen.uid == uid
-
-    def _behaviour_of(self, stored: StoredPod) -> Behaviour:
-        """All that was said about the pod so far; what was said last counts."""
-        behaviour = Behaviour()
-        for pods, fields in self._behaviours:
-            if pods in _names(stored):
-                behaviour = replace(behaviour, **fields)  # type: ignore[arg-type]  # read by ScenarioReader
-        return behaviour
-
-
-def _names(stored: StoredPod) -> tuple[str, ...]:
-    return "*", stored.seen.task, stored.seen.short_name

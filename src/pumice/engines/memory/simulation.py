@@ -3,45 +3,53 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import msgspec
+from functools import partial
+from typing import Any, Final
 
 from pumice.admission.context import Context
 from pumice.engines.memory.agenda import Agenda
+from pumice.engines.memory.awaiting import what_is_missing
+from pumice.engines.memory.behaviours import Behaviours
 from pumice.engines.memory.clock import EPOCH, VirtualClock
+from pumice.engines.memory.director import SETTINGS, Director
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.expectations import Expectations, Outcome
 from pumice.engines.memory.kubelet import Kubelet
-from pumice.engines.memory.scenario import Scenario, Step
+from pumice.engines.memory.scenario import HORIZON, Scenario
 from pumice.engines.memory.story import Story
-from pumice.engines.memory.world import StoredPod, World
-from pumice.model.command import Command
-from pumice.model.job import Job, JobSpec
-from pumice.model.snapshot import ContainerEnd, JobKey
+from pumice.engines.memory.world import World
+from pumice.model.job import Job
+from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase
 from pumice.runtime.loop import Loop
 
-# Longer than anybody waits for a job; a story that goes on is cut off here.
-HORIZON = dt.timedelta(days=7)
-MOST_PASSES = 200_000
-_AT_REST = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
+# A pass costs something, and so does every pod that it looks at. What is left of this is what bounds a simulation.
+WORK: Final = 2_000_000
+_WORK_OF_A_PASS: Final = 100
+_AT_REST: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
+_NEVER: Final = EPOCH + 2 * HORIZON
 
 
 @dataclass(slots=True)
 class Simulation:
+    """`job` is one that was admitted, with defaults, as an API server would have stored it."""
+
     job: Job
     scenario: Scenario
     context: Context
+    work: int = WORK
     world: World = field(init=False)
     story: Story = field(init=False)
     key: JobKey = field(init=False)
     passes: int = 0
     _engine: MemoryEngine = field(init=False)
     _kubelet: Kubelet = field(init=False)
+    _director: Director = field(init=False)
     _expectations: Expectations = field(init=False)
     _loop: Loop | None = field(init=False, default=None)  # None while the controller is away
+    _back_at: dt.datetime = EPOCH
     _agenda: Agenda = field(default_factory=Agenda)
 
     def __post_init__(self) -> None:
@@ -49,39 +57,65 @@ class Simulation:
         self.key = self.world.put_job(self.job)
         # Claims that the job only names are somebody else's; they are taken to exist.
         self.world.claims.update(volume.volume_claim_name for volume in self.job.spec.volumes)
-        self._engine = MemoryEngine(self.world)
-        self.story = Story(self.world, self._engine, self.key)
-        self._kubelet = Kubelet(self.world, self._agenda, self.story, self.scenario.capacity)
-        self._engine.on_created, self._engine.on_deleting = self._kubelet.created, self._kubelet.deleting
+        engine = self._engine = MemoryEngine(self.world)
+        self.story = Story(self.world, engine, self.key)
+        behaviours = Behaviours(self.scenario.seed)
+        kubelet = Kubelet(self.world, self.key, self._agenda, self.story, behaviours, self.scenario.capacity)
+        self._kubelet = kubelet
+        engine.on_created, engine.on_deleting = kubelet.created, kubelet.deleting
+        self._director = Director(self.world, self.key, engine, kubelet, self.story, self._change_controller)
         self._expectations = Expectations(self.world, self.key, self.scenario.expectations)
 
     async def run(self) -> list[Outcome]:
-        for step in self.scenario.steps:
-            self._agenda.plan(EPOCH + step.at, self._player(step))
-        self._start_controller()
-        while self.passes < MOST_PASSES:
+        self._loop = self._new_loop()
+        self._begin()
+        while True:
             await self._settle()
             moment = self._next_moment()
-            if moment is None or moment > EPOCH + HORIZON or self._is_over():
+            if self.work <= 0:
+                self._cut_off("it goes on and on")
+                break
+            if self._is_over():
+                break
+            if moment is None:
+                missing = what_is_missing(self.world, self.key, self._kubelet, controller=self._loop is not None)
+                self.story.tell("Stuck", f"stuck: {missing}")
+                break
+            if moment > EPOCH + HORIZON:
+                self._cut_off("more would happen only after a year")
                 break
             self.world.clock.move_to(moment)
             self._agenda.play_until(self.world.clock.now)
         return self._expectations.outcomes()
 
+    def _begin(self) -> None:
+        """Steps of the very first moment that are settings come before everything else."""
+        for step in self.scenario.steps:
+            if not step.at and step.kind in SETTINGS:
+                self._director.play(step)
+            else:
+                self._agenda.plan(EPOCH + step.at, partial(self._director.play, step))
+        for expectation in self.scenario.expectations:
+            if expectation.at is not None:
+                # Time must not jump over the moment that is asked about.
+                self._agenda.plan(EPOCH + expectation.at, lambda: None)
+
     async def _settle(self) -> None:
         """Let the controller come to rest at this moment."""
         loop = self._loop
-        while loop is not None and self.passes < MOST_PASSES:
+        while loop is not None and self.work > 0:
             for key in dict.fromkeys(self.world.changed):
                 loop.queue.add(key)
             self.world.changed.clear()
             if not await loop.serve_next():
                 break
             self.passes += 1
+            self.work -= _WORK_OF_A_PASS + len(self.world.pods) + self._expectations.open
             self.story.listen()
             self._expectations.look()
         self.story.close_moment()
         self._expectations.look()
+        self._kubelet.give_room()
 
     def _next_moment(self) -> dt.datetime | None:
         due = self._loop.queue.next_due() if self._loop is not None else None
@@ -89,91 +123,48 @@ class Simulation:
 
     def _is_over(self) -> bool:
         """Nothing more to come: the job rests, no step is left, nobody is on the way out, nothing is to be removed."""
-        job = self.world.jobs.get(self.key)
-        if self._loop is None or any(EPOCH + step.at > self.world.clock.now for step in self.scenario.steps):
+        job, now = self.world.jobs.get(self.key), self.world.clock.now - EPOCH
+        moments = [step.at for step in self.scenario.steps]
+        moments += [expectation.first for expectation in self.scenario.expectations]
+        if self._loop is None or max(moments, default=now) > now:
             return False
         if job is None:
             return True
         alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
-        rests = Phase(job.status.state.phase) in _AT_REST
-        return rests and not alive and job.spec.ttl_seconds_after_finished is None
+        rests = job.status.state.phase in _AT_REST
+        return rests and not alive and (job.spec.ttl_seconds_after_finished is None or self._is_aborted(job))
 
-    def _start_controller(self) -> None:
-        self._loop = Loop(self._engine, self.context, self.world.clock)
-        self._loop.queue.add(self.key)
+    def _is_aborted(self, job: Job) -> bool:
+        """Somebody may resume it, so it is never removed."""
+        return job.status.state.phase == Phase.ABORTED
 
-    def _player(self, step: Step) -> Callable[[], None]:
-        plays: dict[str, Callable[[Mapping[str, object]], None]] = {
-            "pods": self._behave,
-            "exit": self._end,
-            "evict": lambda fields: self._for_pod(fields, self._kubelet.evict),
-            "pending": lambda fields: self._kubelet.hanging.add(str(fields["pod"])),
-            "controller": self._stop_controller,
-            "command": self._send,
-            "scale": self._scale,
-            "suspend": self._suspend,
-            "group": self._change_group,
-        }
-        return lambda: plays[step.kind](step.fields)
-
-    def _behave(self, fields: Mapping[str, object]) -> None:
-        rest = {name: value for name, value in fields.items() if name != "pods"}
-        self._kubelet.behave(self.key, str(fields["pods"]), rest)
-
-    def _end(self, fields: Mapping[str, object]) -> None:
-        def end(key: JobKey, stored: StoredPod) -> None:
-            code, signal = int(str(fields["exit"])), int(str(fields["signal"]))
-            self._kubelet.end(key, stored, ContainerEnd(stored.seen.task, code, str(fields["reason"]), signal))
-
-        self._for_pod(fields, end)
-
-    def _for_pod(self, fields: Mapping[str, object], act: Callable[[JobKey, StoredPod], None]) -> None:
-        for stored in self.world.pods_of(self.key):
-            if stored.seen.short_name == fields["pod"]:
-                act(self.key, stored)
-
-    def _stop_controller(self, fields: Mapping[str, object]) -> None:
-        away = fields["for"]
-        assert isinstance(away, dt.timedelta)  # noqa: S101 - read by ScenarioReader
-        self._loop = None
-        self.story.tell("ControllerDown", f"controller down for {away.total_seconds():g}s")
-        self._agenda.plan(self.world.clock.now + away, self._start_controller)
-
-    def _send(self, fields: Mapping[str, object]) -> None:
-        action = str(fields["command"])
-        self.world.send(self.key, Command(action=action))
-        self.story.tell("CommandSent", f"Command {action}", action=action)
-
-    def _scale(self, fields: Mapping[str, object]) -> None:
-        wanted = fields["scale"]
-        assert isinstance(wanted, dict)  # noqa: S101 - read by ScenarioReader
-
-        def scaled(spec: JobSpec) -> JobSpec:
-            tasks = [
-                msgspec.structs.replace(task, replicas=wanted[task.name], min_available=None)
-                if task.name in wanted
-                else task
-                for task in spec.tasks
-            ]
-            total = sum(task.replicas for task in tasks)
-            return msgspec.structs.replace(spec, tasks=tasks, min_available=min(spec.min_available, total))
-
-        self._change_spec(scaled, "scaled: " + ", ".join(f"{task} {count}" for task, count in wanted.items()))
-
-    def _suspend(self, fields: Mapping[str, object]) -> None:
-        suspend = bool(fields["suspend"])
-        told = f"spec.suspend: {str(suspend).lower()}"
-        self._change_spec(lambda spec: msgspec.structs.replace(spec, suspend=suspend), told)
-
-    def _change_spec(self, change: Callable[[JobSpec], JobSpec], told: str) -> None:
+    def _cut_off(self, why: str) -> None:
         job = self.world.jobs.get(self.key)
-        if job is not None:
-            self.world.put_job(msgspec.structs.replace(job, spec=change(job.spec)))
-            self.story.tell("SpecChanged", told)
+        retries = f" after {job.status.retry_count} retries" if job is not None and job.status.retry_count else ""
+        self.story.tell("CutOff", f"cut off{retries}: {why}")
 
-    def _change_group(self, fields: Mapping[str, object]) -> None:
-        group = self.world.groups.get(self.key)
-        if group is not None:
-            group.phase = str(fields["group"])
-            self.world.touch(self.key)
-            self.story.tell("GroupChanged", f"PodGroup is {group.phase}")
+    def _new_loop(self) -> Loop:
+        loop = Loop(self._engine, self.context, self.world.clock)
+        loop.queue.add(self.key)
+        return loop
+
+    def _change_controller(self, fields: Mapping[str, Any]) -> None:
+        now, away = self.world.clock.now, fields.get("for")
+        if fields["controller"] == "up":
+            self._back_at = now
+            self._controller_returns()
+            return
+        self._loop = None
+        if away is None:
+            self._back_at = _NEVER
+            self.story.tell("ControllerDown", "controller down")
+            return
+        # Who is away for a second time meanwhile comes back only when both times are over.
+        self._back_at = max(self._back_at, now + away)
+        self.story.tell("ControllerDown", f"controller down for {away.total_seconds():g}s")
+        self._agenda.plan(self._back_at, self._controller_returns)
+
+    def _controller_returns(self) -> None:
+        if self._loop is None and self.world.clock.now >= self._back_at:
+            self._loop = self._new_loop()
+            self.story.tell("ControllerUp", "controller is back")

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.lines import Line
+from pumice.engines.memory.scenario import GONE
 from pumice.engines.memory.world import World
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import Event, Phase
+from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import read_ledger
 
-
-@dataclass(slots=True)
-class Line:
-    at: float
-    phase: str
-    event: str
-    message: str
-    pod: str = ""
-    policy: str = ""
-    action: str = ""
-
-    def text(self) -> str:
-        acted = f" -> policy {self.policy}: {self.action}" if self.policy else ""
-        return f"t+{self.at:.1f}s".ljust(10) + f"{self.phase:<12}{self.message}{acted}"
+# Events of the controller that the story tells in another way: as its phases, or as a step of the scenario.
+_TOLD_OTHERWISE: Final = frozenset((*Phase, "CommandIssued"))
+# What happened right now if a policy acted upon it; anything else happened some time ago, and the policy waited.
+_CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged"}
+_LATER: Final = {
+    Event.POD_PENDING: "is still pending",
+    Event.POD_FAILED: "has failed",
+    Event.POD_EVICTED: "is gone",
+    Event.TASK_COMPLETED: "was the last of its task to succeed",
+    Event.TASK_FAILED: "has containers that restart too often",
+    Event.UNKNOWN: "PodGroup is Unknown",
+    Event.JOB_UPDATED: "the spec has changed",
+}
 
 
 @dataclass(slots=True)
@@ -34,72 +37,107 @@ class Story:
     key: JobKey
     lines: list[Line] = field(default_factory=list)
     _phase: str = ""
+    _retries: int = 0
     _heard: int = 0
     _made: dict[str, int] = field(default_factory=dict)  # at this moment, by task
+    _beginning: Line | None = None  # of a run: completed when it is known which pods it begins with
 
-    def tell(self, event: str, message: str, pod: str = "", action: str = "") -> None:
-        self.lines.append(Line(self.world.clock.elapsed, self._phase or Phase.PENDING, event, message, pod, "", action))
+    def tell(self, event: str, what: str, pod: str = "", action: str = "") -> Line:
+        line = Line(self.world.clock.elapsed, self._phase or Phase.PENDING, event, what, pod, action=action)
+        self.lines.append(line)
+        return line
 
     def made(self, pod: ObservedPod) -> None:
         self._made[pod.task] = self._made.get(pod.task, 0) + 1
 
     def pod_ended(self, pod: ObservedPod, end: ContainerEnd) -> None:
         if end.exit_code == 0:
-            self.tell("PodSucceeded", f"{pod.short_name} succeeded", pod.short_name)
+            self.tell("PodSucceeded", "succeeded", pod.short_name)
             return
-        details = ", ".join(filter(None, (str(end.exit_code), end.reason)))
-        self.tell("PodFailed", f"{pod.short_name} failed ({details})", pod.short_name)
+        container = f"in {end.container}" if end.container != pod.task else ""
+        details = ", ".join(filter(None, (str(end.exit_code), end.reason, container)))
+        self.tell("PodFailed", f"failed ({details})", pod.short_name)
 
     def listen(self) -> None:
         """Take down what the controller said and did in its last pass."""
         for _, event in self.engine.events[self._heard :]:
             if event.policy:
-                self._acted(event.pod, event.policy, event.action)
-            elif event.reason not in set(Phase) and event.reason != "CommandIssued":
+                self._acted(event)
+            elif event.reason not in _TOLD_OTHERWISE:
                 self.tell(event.reason, event.message)
         self._heard = len(self.engine.events)
         job = self.world.jobs.get(self.key)
         if job is None:
-            if self._phase != "deleted":
+            if self._phase != GONE:
                 self.close_moment()
-                self._phase = "deleted"
-                self.tell("JobDeleted", "the job is removed")
+                self._phase = GONE
+                self.tell("JobDeleted", "the job is removed, with all that it owned")
         elif job.status.state.phase != self._phase:
             self.close_moment()
             self._phase = job.status.state.phase
-            self.tell("PhaseChanged", _about(job))
+            line = self.tell("PhaseChanged", self._about(job))
+            self._beginning = line if self._phase == Phase.PENDING else None
+            self._retries = job.status.retry_count
 
     def close_moment(self) -> None:
-        if self._made:
-            parts = ", ".join(f"{task} {count}" for task, count in self._made.items())
-            total = sum(self._made.values())
-            self.tell("PodsMade", f"{total} pod{'s' if total > 1 else ''} made: {parts}")
-            self._made.clear()
+        """Nothing more happens at this moment: tell of the pods that were made, together."""
+        made, beginning = self._told_as_made(), self._beginning
+        self._made.clear()
+        self._beginning = None
+        if beginning is not None:
+            job = self.world.jobs.get(self.key)
+            version = f"version {job.status.version}: " if job is not None and job.status.version else ""
+            awaited = job.status.state.message if job is not None else ""
+            beginning.what = version + (made or awaited or "no pods yet")
+        elif made:
+            self.tell("PodsMade", made)
 
-    def _acted(self, pod: str, policy: str, action: str) -> None:
+    def _told_as_made(self) -> str:
+        if not self._made:
+            return ""
+        total = sum(self._made.values())
+        return f"{_pods(total)} made: " + ", ".join(f"{task} {count}" for task, count in self._made.items())
+
+    def _acted(self, event: JobEvent) -> None:
         """A policy acted: told with what made it act if that was just now, else on its own."""
+        path, _, name = event.policy.rpartition(" ")
+        line = self._cause(event.pod, _CAUSES.get(Event(name), "Pod")) or self.tell(
+            name, _LATER[Event(name)], event.pod
+        )
+        line.event, line.policy, line.action = name, path, event.action
+
+    def _cause(self, pod: str, kind: str) -> Line | None:
         now = self.world.clock.elapsed
         for line in reversed(self.lines):
-            if line.at == now and line.pod == pod and not line.policy and line.event.startswith("Pod"):
-                line.policy, line.action = policy, action
-                return
-        self.tell("PolicyActed", f"{pod or 'the job'}", pod)
-        self.lines[-1].policy, self.lines[-1].action = policy, action
+            if line.at != now:
+                return None
+            if line.pod == pod and not line.policy and line.event.startswith(kind):
+                return line
+        return None
+
+    def _about(self, job: Job) -> str:
+        """What is worth saying about a phase when it is entered."""
+        status = job.status
+        ending = f"{_pods(status.terminating)} end" if status.terminating else "no pod has to end"
+        match status.state.phase:
+            case Phase.RUNNING:
+                return _counts(running=f"{status.running}/{job.total_replicas}", succeeded=status.succeeded)
+            case Phase.RESTARTING if status.retry_count == self._retries:
+                return f"{ending}; resumed, which costs no retry"
+            case Phase.RESTARTING:
+                budget = f"budget {read_ledger(status).spent} of {job.spec.max_retry} spent"
+                return f"{ending}; retry {status.retry_count}, {budget}"
+            case Phase.FAILED:
+                return f"{status.state.reason}: {status.state.message}"
+            case Phase.COMPLETED | Phase.ABORTED | Phase.TERMINATED:
+                return _counts(succeeded=status.succeeded, failed=status.failed) or "no pods are left"
+            case _:
+                return ending
 
 
-def _about(job: Job) -> str:
-    """What is worth saying about a phase when it is entered."""
-    status = job.status
-    match status.state.phase:
-        case Phase.RUNNING:
-            return f"{status.running}/{job.total_replicas} running"
-        case Phase.RESTARTING:
-            spent = read_ledger(status).spent
-            budget = job.spec.max_retry or 3
-            return f"{status.terminating} pods end; retry {status.retry_count}, budget {spent} of {budget} spent"
-        case Phase.PENDING:
-            return f"version {status.version}" if status.version else "begins"
-        case Phase.COMPLETED:
-            return f"{status.succeeded} succeeded"
-        case _:
-            return status.state.message or f"{status.terminating} pods end"
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"
+
+
+def _counts(**numbers: object) -> str:
+    return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)

@@ -20,6 +20,8 @@ from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 from pumice.model.times import to_seconds
 
 DEFAULT_GRACE = 30
+# What is longer than this is for ever; a date could not hold it.
+LONGEST_GRACE = 10 * 365 * 24 * 3600
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class StoredPod:
     @property
     def grace(self) -> dt.timedelta:
         seconds = self.manifest["spec"].get("terminationGracePeriodSeconds")
-        return dt.timedelta(seconds=DEFAULT_GRACE if seconds is None else seconds)
+        return dt.timedelta(seconds=DEFAULT_GRACE if seconds is None else min(seconds, LONGEST_GRACE))
 
 
 @dataclass(slots=True)
