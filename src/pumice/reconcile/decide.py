@@ -19,7 +19,7 @@ from pumice.reconcile.keeping import markers
 from pumice.reconcile.ledger import Ledger, read_ledger, write_ledger
 from pumice.reconcile.making import grace_ends
 from pumice.reconcile.memory import remembering_presence, remembering_successes
-from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration
+from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration, settled
 from pumice.reconcile.observe import occurrences
 from pumice.reconcile.orders import ATTENTIVE, choose, left_open, wake_up
 from pumice.reconcile.phases import FINAL, Facts, move_for
@@ -60,8 +60,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     reason = reason_for(snapshot, order if isinstance(move.to, Phase) else None, after, counts)
     job, ledger = carried_out(snapshot, ledger, move, order)
     status = entered(job.status, after, reason.reason, reason.message, now)
-    if after is Phase.RUNNING and ledger.first_running is None:
-        ledger = replace(ledger, first_running=now)
+    ledger = settled(ledger, after, now)
     snapshot = replace(snapshot, job=msgspec.structs.replace(job, status=status))
     if after in WANTED:
         awaited = what_is_awaited(snapshot, ledger, now)

@@ -17,7 +17,7 @@ from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.times import parse_time, to_seconds
 from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
-from pumice.reconcile.orders import SUSPENDED, Order
+from pumice.reconcile.orders import ATTENTIVE, SUSPENDED, Order
 from pumice.reconcile.phases import FINAL, Move
 from pumice.reconcile.standing import is_target
 
@@ -38,6 +38,15 @@ def carried_out(snapshot: Snapshot, ledger: Ledger, move: Move, order: Order | N
     elif move.targeted:
         ledger = _with_targets(ledger, order, snapshot, status.retry_count)
     return msgspec.structs.replace(job, status=status), ledger
+
+
+def settled(ledger: Ledger, phase: Phase, now: dt.datetime) -> Ledger:
+    """What the ledger notes of a phase: when the job first ran; and that nobody is missed where nobody is wanted."""
+    if phase is Phase.RUNNING and ledger.first_running is None:
+        return replace(ledger, first_running=now)
+    if phase not in ATTENTIVE:
+        return replace(ledger, seen={}, evicted={}, noticed={}, unknown_since=None)
+    return ledger
 
 
 def is_exhausted(job: Job, ledger: Ledger) -> bool:
