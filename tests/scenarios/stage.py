@@ -62,6 +62,7 @@ class Stage:
         self.engine.on_deleting = self._deleting
         self.engine.after_call = self._called
         self.phases: list[str] = []  # every phase that was written, in order
+        self.keeps_trying = False  # something is refused, so that the stage is never quite at rest
         self._loop: Loop | None = None
         self.key = self.world.put_job(job)
         self.up()
@@ -243,9 +244,14 @@ class Stage:
         self.world.touch(self.key)
         return self.rest()
 
-    def refuse(self, refuse: Callable[[EngineCommand], EngineError | None]) -> Stage:
-        self.engine.refuse = refuse
-        return self.rest()
+    def refuse(self, *kinds: type[EngineCommand], message: str = "no", reason: str = "Forbidden") -> Stage:
+        """From now on such commands are refused; without kinds: all works again."""
+
+        def refuse(command: EngineCommand) -> EngineError | None:
+            return EngineError(reason, message) if isinstance(command, kinds) else None
+
+        self.engine.refuse, self.keeps_trying = refuse, bool(kinds)
+        return self.wait(0 if kinds else 120)
 
     def replace_job(self, job: Job) -> Stage:
         """The job is deleted, and made anew under its name at once."""
