@@ -59,7 +59,8 @@ def _of_pods(current: Iterable[ObservedPod], ledger: Ledger, now: dt.datetime) -
             failure = pod.first_failure
             code = failure.exit_code if failure is not None else None
             key = "" if pod.ended_at else f"{Event.POD_FAILED}/{pod.short_name}"
-            since = pod.ended_at or ledger.noticed.get(key, now)
+            # The clock of a node may be ahead of ours; what has happened is not in the future.
+            since = min(pod.ended_at or ledger.noticed.get(key, now), now)
             yield Occurrence(Event.POD_FAILED, since, pod.task, pod.index, pod, code, key)
         elif pod.phase is PodPhase.PENDING:
             yield Occurrence(Event.POD_PENDING, pod.created_at, pod.task, pod.index, pod)
@@ -100,16 +101,20 @@ def _of_tasks(
             by_task.setdefault(pod.task, []).append(pod)
     for task in job.spec.tasks:
         pods = by_task.get(task.name, [])
-        yield from _completion(task, pods, counts, now)
+        yield from _completion(task, pods, counts, ledger, now)
         yield from _container_restarts(task, pods, ledger, now)
 
 
-def _completion(task: TaskSpec, pods: list[ObservedPod], counts: Tally, now: dt.datetime) -> Iterator[Occurrence]:
+def _completion(
+    task: TaskSpec, pods: list[ObservedPod], counts: Tally, ledger: Ledger, now: dt.datetime
+) -> Iterator[Occurrence]:
     """A task is completed when all its indexes succeeded, one of them at least in this run."""
     done = [pod for pod in pods if pod.phase is PodPhase.SUCCEEDED]
     if done and 0 < task.replicas <= counts.of_task(task.name, PodPhase.SUCCEEDED):
         last = max(done, key=lambda pod: (pod.ended_at or now, pod.index))
-        yield Occurrence(Event.TASK_COMPLETED, last.ended_at or now, task.name, last.index, last)
+        key = "" if last.ended_at else f"{Event.TASK_COMPLETED}/{task.name}"
+        since = min(last.ended_at or ledger.noticed.get(key, now), now)
+        yield Occurrence(Event.TASK_COMPLETED, since, task.name, last.index, last, noticed_as=key)
 
 
 def _container_restarts(
