@@ -25,7 +25,7 @@ from pumice.model.metadata import Metadata
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
-from pumice.reconcile.decision import EngineCommand, JobEvent
+from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent
 from pumice.reconcile.ledger import read_ledger
 from pumice.reconcile.phases import FINAL
 from pumice.runtime.loop import Loop
@@ -43,6 +43,7 @@ class StageEngine(MemoryEngine):
     """Refuses what a test wants refused, as a quota or a webhook of somebody else would; keeps what was done."""
 
     refuse: Callable[[EngineCommand], EngineError | None] = lambda _command: None
+    on_applied: Callable[[EngineCommand], None] = lambda _command: None
     done: list[EngineCommand] = field(default_factory=list)
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
@@ -51,16 +52,27 @@ class StageEngine(MemoryEngine):
             raise refusal
         await MemoryEngine.apply(self, key, command)
         self.done.append(command)
+        self.on_applied(command)
 
 
 class Stage:
-    def __init__(self, job: Job, *, slow: bool = False, gang: bool = True, claims: tuple[str, ...] = ()) -> None:
-        self.slow = slow
+    def __init__(
+        self,
+        job: Job,
+        *,
+        slow: bool = False,
+        gang: bool = True,
+        admitted: bool = True,
+        claims: tuple[str, ...] = (),
+    ) -> None:
+        """`admitted`: whether the gang's scheduler lets a new PodGroup into its queue at once."""
+        self.slow, self.admitted = slow, admitted
         self.world = World(VirtualClock())
         self.world.claims.update(claims)
         self.engine = StageEngine(self.world, gang=gang)
         self.engine.on_deleting = self._deleting
         self.engine.after_call = self._called
+        self.engine.on_applied = self._applied
         self.phases: list[str] = []  # every phase that was written, in order
         self.keeps_trying = False  # something is refused, so that the stage is never quite at rest
         self._loop: Loop | None = None
@@ -318,6 +330,11 @@ class Stage:
     def _deleting(self, key: JobKey, stored: StoredPod) -> None:
         if not self.slow:
             self.world.vanish(key, stored.seen.name, stored.seen.uid)
+
+    def _applied(self, command: EngineCommand) -> None:
+        group = self.world.groups.get(self.key)
+        if isinstance(command, Ensure) and group is not None and not self.admitted:
+            self.admitted, group.phase = True, ""
 
     def _called(self, call: str) -> None:
         if call == "write_status":
