@@ -1,16 +1,17 @@
 """Whatever happens to whatever job, in whatever order, while calls fail and the controller dies: it ends well.
 
 A life is a random job and a random list of things that happen to it. Each single call of the controller is checked by
-`WatchedEngine`, and what must hold at rest by `Driver.check_rest`.
+`WatchedEngine`, and what must hold at rest by `rest.check_rest`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from pumice.engines.memory.engine import Fault
@@ -18,6 +19,7 @@ from pumice.model.job import Manifest
 from pumice.model.snapshot import PodPhase
 from tests.scenarios.driver import Driver
 from tests.scenarios.random_jobs import EXIT_CODES, JOB_ACTIONS, TARGETED, a_random_job
+from tests.scenarios.rest import check_rest
 
 ENDS = ((0, ""), (0, ""), *((code, "Error") for code in EXIT_CODES), (137, "OOMKilled"))
 UNFINISHED = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN)
@@ -131,7 +133,7 @@ class Life:
 
     def fault(self) -> None:
         before, fault = self.number % 4, FAULTS[self.number // 4 % 4]
-        self.driver.faults = [None] * before + [fault] * (1 + self.number % 3)
+        self.driver.faults = [*itertools.repeat(None, before), *itertools.repeat(fault, 1 + self.number % 3)]
 
     def lose_notifications(self) -> None:
         """The watch broke: what it would have told is found by the list that follows."""
@@ -196,7 +198,7 @@ class Program:
             if settles:
                 driver.settle()
         driver.come_to_rest()
-        driver.check_rest()
+        check_rest(driver)
         return driver
 
     def fails(self) -> bool:
@@ -218,7 +220,9 @@ class Program:
         return program
 
     def __str__(self) -> str:
-        steps = [f"  {happening.__name__} {number}{' .' if settles else ''}" for happening, number, settles in self.steps]
+        steps = [
+            f"  {happening.__name__} {number}{' .' if settles else ''}" for happening, number, settles in self.steps
+        ]
         return "\n".join((f"slow={self.slow} gang={self.gang}", str(self.document["spec"]), *steps))
 
 
@@ -228,5 +232,5 @@ def test_any_life_ends_well(seed: int) -> None:
     program = Program.of_seed(seed)
     if program.fails():
         shortest = program.shortest()
-        print(shortest)
+        note(str(shortest))
         shortest.play()
