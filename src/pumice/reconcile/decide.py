@@ -22,7 +22,7 @@ from pumice.reconcile.memory import remembering_presence, remembering_successes
 from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration, settled
 from pumice.reconcile.observe import occurrences
 from pumice.reconcile.orders import ATTENTIVE, choose, left_open, wake_up
-from pumice.reconcile.phases import FINAL, Facts, move_for
+from pumice.reconcile.phases import FINAL, TABLE, Facts, move_for
 from pumice.reconcile.policies import failure_awaits, matches
 from pumice.reconcile.reasons import reason_for, what_is_awaited
 from pumice.reconcile.standing import WANTED, keeps_group, must_go
@@ -35,12 +35,12 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     if snapshot.job.metadata.deletion_timestamp is not None:
         # The garbage collector takes everything that the job owns.
         return Decision(snapshot.job.status)
+    if snapshot.job.status.state.phase not in TABLE:
+        # A job that was never looked at begins in Pending, and that is written before anything is made.
+        return Decision(entered(snapshot.job.status, Phase.PENDING, "", "", now))
     if snapshot.faults and snapshot.job.status.state.phase not in FINAL:
         return refused(snapshot, now)
     plugins = () if snapshot.faults else plugins
-    if not snapshot.job.status.state.phase:
-        # A job that was never looked at begins in Pending, and that is written before anything is made.
-        return Decision(entered(snapshot.job.status, Phase.PENDING, "", "", now))
     before, phase = snapshot, Phase(snapshot.job.status.state.phase)
 
     # What is, and what has happened.

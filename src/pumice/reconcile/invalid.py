@@ -19,6 +19,6 @@ def refused(snapshot: Snapshot, now: dt.datetime) -> Decision:
     message = "; ".join(snapshot.faults)
     told_already = status.state.reason == INVALID_JOB and status.state.message == message
     told = () if told_already else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
-    phase = Phase(status.state.phase or Phase.PENDING)
+    phase = Phase(status.state.phase)
     status = entered(status, phase, INVALID_JOB, message, now)
     return Decision(msgspec.structs.replace(status, min_available=snapshot.job.spec.min_available), events=told)
