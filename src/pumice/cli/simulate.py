@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime as dt
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -140,5 +141,11 @@ def _is_good(outcome: Outcome, name: str) -> bool:
 
 
 def _when(expectation: Expectation) -> str:
+    if expectation.at is not None and expectation.by is not None:
+        return f" from {_seconds(expectation.at)} to {_seconds(expectation.by)}"
     moments = ((word, getattr(expectation, word)) for word in ("at", "by"))
-    return "".join(f" {word} {moment.total_seconds():g}s" for word, moment in moments if moment is not None)
+    return "".join(f" {word} {_seconds(moment)}" for word, moment in moments if moment is not None)
+
+
+def _seconds(moment: dt.timedelta) -> str:
+    return f"{moment.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"

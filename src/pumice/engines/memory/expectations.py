@@ -27,6 +27,7 @@ class Expectations:
     all: tuple[Expectation, ...]
     _outcomes: dict[int, Outcome] = field(default_factory=dict)
     _open: set[int] = field(init=False)
+    _at_rest: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._open = {number for number, expectation in enumerate(self.all) if expectation.last is not None}
@@ -50,12 +51,19 @@ class Expectations:
                 if self._outcomes[number].met_at is not None:
                     self._open.discard(number)
 
+    def rest(self) -> None:
+        """The job has come to its end; what is so now is what counts, even if the job is removed later."""
+        self._at_rest = self._facts()
+
     def outcomes(self) -> list[Outcome]:
-        facts = self._facts()
         return [
-            self._outcomes.get(number) or self._outcome(expectation, facts)
+            self._outcomes.get(number) or self._outcome(expectation, self._last_facts(expectation))
             for number, expectation in enumerate(self.all)
         ]
+
+    def _last_facts(self, expectation: Expectation) -> dict[str, object]:
+        """Who asks for the end of a job means how it ended, unless he asks whether it is gone."""
+        return self._facts() if expectation.parts.get("phase") == GONE else self._facts() or self._at_rest
 
     def _outcome(self, expectation: Expectation, facts: dict[str, object]) -> Outcome:
         found = {name: facts.get(name, GONE) for name in expectation.parts}

@@ -71,6 +71,7 @@ class Kubelet:
 
     def deleting(self, _key: JobKey, stored: StoredPod) -> None:
         """A pod was told to end: it takes its time, but not longer than its grace, and then it is gone."""
+        self.story.ending(stored.seen)
         self._gone_after(stored, self._time_to_stop(stored))
 
     def end(self, stored: StoredPod, end: ContainerEnd) -> None:

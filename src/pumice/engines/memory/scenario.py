@@ -11,7 +11,7 @@ from typing import Any, Final
 # Longer than anybody waits for a job; a story that goes on is cut off here.
 HORIZON: Final = dt.timedelta(days=365)
 MOST_STEPS: Final = 2_000
-MOST_PODS: Final = 20_000
+MOST_PODS: Final = 10_000
 
 # What a pod, or a job, is called that is not there (any more).
 GONE: Final = "gone"

@@ -25,9 +25,11 @@ from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase
 from pumice.runtime.loop import Loop
 
-# A pass costs something, and so does every pod that it looks at. What is left of this is what bounds a simulation.
-WORK: Final = 2_000_000
-_WORK_OF_A_PASS: Final = 100
+# What bounds a simulation, about ten seconds: a pass costs something, so does every pod that it looks at, and most of
+# all what it does to pods.
+WORK: Final = 2_500_000
+_WORK_OF_A_PASS: Final = 150
+_WORK_OF_A_CALL: Final = 10
 _AT_REST: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
 _NEVER: Final = EPOCH + 2 * HORIZON
 
@@ -110,12 +112,18 @@ class Simulation:
             if not await loop.serve_next():
                 break
             self.passes += 1
-            self.work -= _WORK_OF_A_PASS + len(self.world.pods) + self._expectations.open
+            self._pay()
             self.story.listen()
             self._expectations.look()
         self.story.close_moment()
         self._expectations.look()
         self._kubelet.give_room()
+
+    def _pay(self) -> None:
+        """For the pass that was just made."""
+        looked_at = len(self.world.pods) + self._expectations.open
+        self.work -= _WORK_OF_A_PASS + looked_at + _WORK_OF_A_CALL * self._engine.calls
+        self._engine.calls = 0
 
     def _next_moment(self) -> dt.datetime | None:
         due = self._loop.queue.next_due() if self._loop is not None else None
@@ -131,12 +139,11 @@ class Simulation:
         if job is None:
             return True
         alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
-        rests = job.status.state.phase in _AT_REST
-        return rests and not alive and (job.spec.ttl_seconds_after_finished is None or self._is_aborted(job))
-
-    def _is_aborted(self, job: Job) -> bool:
-        """Somebody may resume it, so it is never removed."""
-        return job.status.state.phase == Phase.ABORTED
+        if alive or job.status.state.phase not in _AT_REST:
+            return False
+        self._expectations.rest()
+        # An aborted job may be resumed, so it is never removed.
+        return job.spec.ttl_seconds_after_finished is None or job.status.state.phase == Phase.ABORTED
 
     def _cut_off(self, why: str) -> None:
         job = self.world.jobs.get(self.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,8 @@ from pumice.reconcile.ledger import read_ledger
 
 # Events of the controller that the story tells in another way: as its phases, or as a step of the scenario.
 _TOLD_OTHERWISE: Final = frozenset((*Phase, "CommandIssued"))
+# On entering these it is told how many pods end.
+_TELLING: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
 # What happened right now if a policy acted upon it; anything else happened some time ago, and the policy waited.
 _CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged"}
 _LATER: Final = {
@@ -39,7 +42,11 @@ class Story:
     _phase: str = ""
     _retries: int = 0
     _heard: int = 0
-    _made: dict[str, int] = field(default_factory=dict)  # at this moment, by task
+    # By task, at this moment: in the pass that is under way, and in those before it.
+    _just_made: Counter[str] = field(default_factory=Counter)
+    _made: Counter[str] = field(default_factory=Counter)
+    _just_ending: Counter[str] = field(default_factory=Counter)
+    _ending: Counter[str] = field(default_factory=Counter)
     _beginning: Line | None = None  # of a run: completed when it is known which pods it begins with
 
     def tell(self, event: str, what: str, pod: str = "", action: str = "") -> Line:
@@ -48,7 +55,10 @@ class Story:
         return line
 
     def made(self, pod: ObservedPod) -> None:
-        self._made[pod.task] = self._made.get(pod.task, 0) + 1
+        self._just_made[pod.task] += 1
+
+    def ending(self, pod: ObservedPod) -> None:
+        self._just_ending[pod.task] += 1
 
     def pod_ended(self, pod: ObservedPod, end: ContainerEnd) -> None:
         if end.exit_code == 0:
@@ -78,12 +88,22 @@ class Story:
             line = self.tell("PhaseChanged", self._about(job))
             self._beginning = line if self._phase == Phase.PENDING else None
             self._retries = job.status.retry_count
+        # A pass writes its phase first, so what it did belongs to that phase.
+        self._made += self._just_made
+        if self._phase not in _TELLING:
+            self._ending += self._just_ending
+        self._just_made.clear()
+        self._just_ending.clear()
 
     def close_moment(self) -> None:
-        """Nothing more happens at this moment: tell of the pods that were made, together."""
-        made, beginning = self._told_as_made(), self._beginning
+        """Nothing more happens in this phase at this moment: tell of the pods that were made or removed, together."""
+        if self._ending:
+            verb = "ends" if self._ending.total() == 1 else "end"
+            self.tell("PodsEnd", f"{_pods(self._ending.total())} {verb}: {_by_task(self._ending)}")
+        made = f"{_pods(self._made.total())} made: {_by_task(self._made)}" if self._made else ""
+        beginning, self._beginning = self._beginning, None
         self._made.clear()
-        self._beginning = None
+        self._ending.clear()
         if beginning is not None:
             job = self.world.jobs.get(self.key)
             version = f"version {job.status.version}: " if job is not None and job.status.version else ""
@@ -91,12 +111,6 @@ class Story:
             beginning.what = version + (made or awaited or "no pods yet")
         elif made:
             self.tell("PodsMade", made)
-
-    def _told_as_made(self) -> str:
-        if not self._made:
-            return ""
-        total = sum(self._made.values())
-        return f"{_pods(total)} made: " + ", ".join(f"{task} {count}" for task, count in self._made.items())
 
     def _acted(self, event: JobEvent) -> None:
         """A policy acted: told with what made it act if that was just now, else on its own."""
@@ -118,7 +132,9 @@ class Story:
     def _about(self, job: Job) -> str:
         """What is worth saying about a phase when it is entered."""
         status = job.status
-        ending = f"{_pods(status.terminating)} end" if status.terminating else "no pod has to end"
+        ending = "no pod has to end"
+        if status.terminating:
+            ending = f"{_pods(status.terminating)} end{'s' if status.terminating == 1 else ''}"
         match status.state.phase:
             case Phase.RUNNING:
                 return _counts(running=f"{status.running}/{job.total_replicas}", succeeded=status.succeeded)
@@ -137,6 +153,10 @@ class Story:
 
 def _pods(number: int) -> str:
     return f"{number} pod{'' if number == 1 else 's'}"
+
+
+def _by_task(numbers: Counter[str]) -> str:
+    return ", ".join(f"{task} {number}" for task, number in numbers.items())
 
 
 def _counts(**numbers: object) -> str:
