@@ -64,6 +64,7 @@ class Stage:
         gang: bool = True,
         admitted: bool = True,
         claims: tuple[str, ...] = (),
+        up: bool = True,
     ) -> None:
         """`admitted`: whether the gang's scheduler lets a new PodGroup into its queue at once."""
         self.slow, self.admitted = slow, admitted
@@ -77,7 +78,8 @@ class Stage:
         self.keeps_trying = False  # something is refused, so that the stage is never quite at rest
         self._loop: Loop | None = None
         self.key = self.world.put_job(job)
-        self.up()
+        if up:
+            self.up()
 
     # --- what there is
 
@@ -292,6 +294,8 @@ class Stage:
     def wait(self, seconds: float) -> Stage:
         """Time passes, and whatever the controller planned happens at its moment."""
         end = self.now + dt.timedelta(seconds=seconds)
+        if self._loop is not None:
+            self._serve()
         while self._loop is not None and (due := self._loop.queue.next_due()) is not None and due <= end:
             self.world.clock.move_to(due)
             self._serve()

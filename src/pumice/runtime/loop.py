@@ -14,6 +14,7 @@ import msgspec
 
 from pumice.admission.admit import Admitted, admit
 from pumice.admission.context import Context
+from pumice.model.findings import Finding
 from pumice.model.job import Job, JobSpec, VolumeSpec
 from pumice.model.snapshot import JobKey, Snapshot, Trouble
 from pumice.plugins.base import Base
@@ -83,7 +84,7 @@ class Loop:
     def _prepared(self, snapshot: Snapshot, key: JobKey) -> tuple[Snapshot, tuple[Base, ...]]:
         """The snapshot as `decide` wants it: the job with defaults, what is wrong with it, and what failed before."""
         admitted = self._admit(snapshot.job, key)
-        faults = tuple(f"{finding.path}: {finding.message}" for finding in admitted.findings if finding.is_error)
+        faults = tuple(_told(finding) for finding in admitted.findings if finding.is_error)
         troubles = self._troubles.get(key, ())
         # The names of claims that Volcano's controller wrote beside the claims that it made are kept.
         spec = msgspec.structs.replace(admitted.job.spec, volumes=snapshot.job.spec.volumes)
@@ -123,6 +124,11 @@ class Loop:
         except EngineError as error:
             return Trouble(error.reason, str(error))
         return None
+
+
+def _told(finding: Finding) -> str:
+    value = f"{finding.value}: " if isinstance(finding.value, str | int) else ""
+    return f"{finding.path}: {value}{finding.message}"
 
 
 def _as_written(volume: VolumeSpec) -> VolumeSpec:
