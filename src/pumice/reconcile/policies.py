@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pumice.model.duration import Duration
 from pumice.model.findings import SPEC, Path
 from pumice.model.job import Job, LifecyclePolicy
-from pumice.model.vocabulary import Action, Event
+from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event
 from pumice.reconcile.observe import Occurrence
 
 
@@ -56,6 +56,9 @@ def _policies(job: Job, task_name: str) -> Iterator[tuple[Path, LifecyclePolicy]
 
 def _deals_with(policy: LifecyclePolicy, occurrence: Occurrence) -> bool:
     event = occurrence.event
+    if occurrence.index is None and policy.action in TARGETED_ACTIONS:
+        # `*` also stands for what happens to the whole job, and names no pod that could be restarted.
+        return False
     if occurrence.exit_code is not None and occurrence.exit_code in policy.all_exit_codes:
         return True
     if event is Event.POD_PENDING and not policy.timeout:
