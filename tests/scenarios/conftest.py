@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -13,5 +13,5 @@ MakeStage = Callable[..., Stage]
 
 
 @pytest.fixture(params=[pytest.param(False, id="at once"), pytest.param(True, id="slowly")])
-def stage(request: pytest.FixtureRequest) -> Iterator[MakeStage]:
+def stage(request: pytest.FixtureRequest) -> MakeStage:
     return partial(Stage, slow=request.param)

@@ -139,6 +139,9 @@ class Stage:
         stored = self.world.groups.get(self.key)
         return None if stored is None else stored.manifest["spec"]
 
+    def has_group(self) -> bool:
+        return self.group is not None
+
     @property
     def events(self) -> list[JobEvent]:
         return [event for _, event in self.engine.events]

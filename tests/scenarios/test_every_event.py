@@ -1,4 +1,4 @@
-"""Every event with a policy in every position: task or job, first or second, every spelling, with or without timeout."""
+"""Every event with a policy in every position: task or job, first or second, every spelling, with a timeout or not."""
 
 from __future__ import annotations
 

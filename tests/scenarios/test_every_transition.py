@@ -39,7 +39,9 @@ Transition = tuple[Phase, str, Phase]
 
 def _cells() -> list[tuple[Phase, str, str]]:
     rows = [line.split() for line in GRID.strip().splitlines()]
-    return [(Phase(row[0]), action, word) for row in rows for action, word in zip(ACTIONS.split(), row[1:], strict=True)]
+    return [
+        (Phase(row[0]), action, word) for row in rows for action, word in zip(ACTIONS.split(), row[1:], strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("phase", "action", "word"), _cells())
@@ -63,7 +65,7 @@ def test_nothing_leads_out_of_a_final_phase() -> None:
     assert {phase for phase in Phase if all(_outcomes(move) == {phase} for move in TABLE[phase].values())} == {
         *FINAL,
     }
-    assert FINAL == {Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED}
+    assert {Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED} == FINAL
 
 
 # --- every transition, reached by a story
@@ -134,7 +136,9 @@ def _ending(action: str) -> Stage:
 
 
 def _restarting(most: int = 3) -> Stage:
-    return Stage(job(task("worker", 2), on("PodFailed", "RestartJob"), max_retry=most), slow=True).run().fail("worker-0")
+    return (
+        Stage(job(task("worker", 2), on("PodFailed", "RestartJob"), max_retry=most), slow=True).run().fail("worker-0")
+    )
 
 
 def _ended(play: Stage) -> Stage:

@@ -72,7 +72,7 @@ def test_a_finished_job_is_removed_in_time(stage: MakeStage, end: str, phase: st
     """But never one that was only suspended."""
     play = stage(job(task("worker", 1), ttl_seconds_after_finished=30)).run().wait(5)
     {
-        "succeed": lambda: play.succeed(),
+        "succeed": play.succeed,
         "fail": lambda: play.fail("worker-0"),
         "terminate": lambda: play.command("TerminateJob"),
         "abort": lambda: play.command("AbortJob"),

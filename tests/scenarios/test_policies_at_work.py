@@ -31,7 +31,10 @@ def _acted(play: Stage) -> str:
         pytest.param([on("", ABORT, exit_codes=[3, 137])], 137, "spec.policies[0] PodFailed", id="one of a list"),
         pytest.param([on("", ABORT, exit_codes=[3, 137])], 9, "", id="none of a list"),
         pytest.param(
-            [on("", TERMINATE, exit_code=3), on("PodFailed", ABORT)], 4, "spec.policies[1] PodFailed", id="falls through"
+            [on("", TERMINATE, exit_code=3), on("PodFailed", ABORT)],
+            4,
+            "spec.policies[1] PodFailed",
+            id="falls through",
         ),
         pytest.param(
             [on("PodFailed", ABORT), on("", TERMINATE, exit_code=3)], 3, "spec.policies[0] PodFailed", id="order counts"

@@ -12,6 +12,10 @@ from tests.scenarios.conftest import MakeStage
 from tests.scenarios.stage import Stage
 
 
+def _duration(play: Stage) -> str | None:
+    return play.status.running_duration
+
+
 def _at(second: int) -> str:
     return f"2000-01-01T00:00:{second:02}Z"
 
@@ -37,9 +41,9 @@ def test_conditions_keep_the_newest_of_each_phase_in_order(stage: MakeStage) -> 
 
 def test_the_running_duration_counts_from_the_first_running_to_the_end(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1), on("PodFailed", "RestartJob"))).wait(100).run().wait(20).fail("worker-0")
-    assert play.status.running_duration is None
+    assert _duration(play) is None
     play.wait(10).run().wait(40).succeed()
-    assert play.status.running_duration == "1m10s"
+    assert _duration(play) == "1m10s"
     assert play.wait(1000).restart_controller().status.running_duration == "1m10s"
 
 
@@ -70,8 +74,10 @@ def test_who_only_followed(stage: MakeStage) -> None:
     assert play.phase == "Terminated"
     assert play.told == (
         "OOMKilled",
-        "worker-2 failed first: signal 9 (SIGKILL), OOMKilled in container main; 2 others followed"
-        "; policy spec.policies[0] PodFailed: TerminateJob",
+        (
+            "worker-2 failed first: signal 9 (SIGKILL), OOMKilled in container main; 2 others followed"
+            "; policy spec.policies[0] PodFailed: TerminateJob"
+        ),
     )
 
 
@@ -99,8 +105,10 @@ def test_the_budget_ended_it_and_the_cause_is_named(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", "RestartJob"), max_retry=1)).run().fail("worker-1", 7).let_go()
     assert play.told == (
         "RetriesExhausted",
-        "no retry is left of 1; the last cause: worker-1 failed first: exit code 7 in container main; "
-        "policy spec.policies[0] PodFailed: RestartJob",
+        (
+            "no retry is left of 1; the last cause: worker-1 failed first: exit code 7 in container main; "
+            "policy spec.policies[0] PodFailed: RestartJob"
+        ),
     )
 
 

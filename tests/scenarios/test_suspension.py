@@ -35,7 +35,7 @@ def test_stopped_and_resumed(stage: MakeStage, how: str) -> None:
     assert play.counts == {"succeeded": 1, "failed": 1}
     assert play.told[0] == ("Command" if how == "command" else "Suspended")
     assert play.companions == keys
-    assert play.group is None
+    assert not play.has_group()
     assert play.status.version == 1
 
     _resume(play, how)
@@ -44,7 +44,7 @@ def test_stopped_and_resumed(stage: MakeStage, how: str) -> None:
     assert play.counts == {"succeeded": 1, "pending": 3}
     assert play.uids["worker-0"] == done
     assert play.companions == keys
-    assert play.group is not None
+    assert play.has_group()
     assert play.retries == (0, 0)
     assert play.status.version == 2
     play.run()

@@ -65,7 +65,9 @@ def test_several_troubles_are_told_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [CreatePod, DeletePod, Ensure, RemoveCommand])
-def test_an_api_that_is_away_for_a_while_changes_nothing_in_the_end(stage: MakeStage, kind: type[EngineCommand]) -> None:
+def test_an_api_that_is_away_for_a_while_changes_nothing_in_the_end(
+    stage: MakeStage, kind: type[EngineCommand]
+) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", "RestartJob"), plugins={"svc": []}), admitted=False)
     play.refuse(kind, message="the server is away")
     play.world.touch(play.key)
@@ -92,7 +94,7 @@ def test_a_job_that_cannot_be_run_says_why(stage: MakeStage) -> None:
         assert part in message
     assert play.pods == {}
     assert play.companions == {}
-    assert play.group is None
+    assert not play.has_group()
     play.restart_controller()
     assert len(play.said("InvalidJob")) == 1
 
@@ -143,7 +145,7 @@ def test_a_client_that_writes_the_phase_itself_is_obeyed(stage: MakeStage) -> No
     assert play.phase == "Aborted"
     assert play.pods == {"worker-0": "Succeeded"}
     assert play.counts == {"succeeded": 1}
-    assert play.group is None
+    assert not play.has_group()
     play.command("ResumeJob").run()
     assert play.phase == "Running"
     assert play.counts == {"running": 1, "succeeded": 1}

@@ -50,7 +50,9 @@ def test_defect_02_a_targeted_restart_leaves_shared_objects_alone(stage: MakeSta
     [
         pytest.param(RESTART, lambda play: play.fail("worker-0"), "Pending", id="failure"),
         pytest.param(on("PodEvicted", "RestartJob"), lambda play: play.evict("worker-0"), "Pending", id="eviction"),
-        pytest.param(on("TaskCompleted", "CompleteJob"), lambda play: play.succeed("ps-0"), "Completed", id="completion"),
+        pytest.param(
+            on("TaskCompleted", "CompleteJob"), lambda play: play.succeed("ps-0"), "Completed", id="completion"
+        ),
     ],
 )
 def test_defect_03_what_happens_while_the_controller_is_away_meets_its_policy(
@@ -264,7 +266,7 @@ def test_defect_18_what_others_remove_comes_back(stage: MakeStage, name: str) ->
     play = stage(job(task("worker", 2), plugins=PLUGINS)).run()
     kind, _, called = name.partition("/")
     play.lose(kind, called)
-    assert play.group is not None
+    assert play.has_group()
     assert set(play.companions) == {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh"}
     assert play.phases == ["Pending", "Running"]
 
@@ -388,7 +390,7 @@ def test_defect_48_a_job_that_failed_leaves_nothing_behind(stage: MakeStage) -> 
         play.run().fail("worker-0").let_go()
     assert play.phase == "Failed"
     assert play.companions == {}
-    assert play.group is None
+    assert not play.has_group()
 
 
 def test_defect_49_a_policy_with_a_timeout_aborts_a_job_of_many_pods(stage: MakeStage) -> None:

@@ -17,7 +17,7 @@ def test_all_goes_well(stage: MakeStage) -> None:
     assert play.pods == {"master-0": "Pending", "worker-0": "Pending", "worker-1": "Pending"}
     assert play.counts == {"pending": 3}
     assert set(play.companions) == COMPANIONS
-    assert play.group is not None
+    assert play.has_group()
 
     play.run("master-0", "worker-0")
     assert play.phase == "Pending"
@@ -37,7 +37,7 @@ def test_all_goes_well(stage: MakeStage) -> None:
     assert play.by_task == {"master": {"Succeeded": 1}, "worker": {"Succeeded": 2}}
     assert play.pods == {"master-0": "Succeeded", "worker-0": "Succeeded", "worker-1": "Succeeded"}
     assert play.companions == {}
-    assert play.group is None
+    assert not play.has_group()
     assert play.told == ("", "")
     assert play.retries == (0, 0)
     assert play.status.running_duration == "30s"
@@ -64,7 +64,7 @@ def test_failures_restart_the_job_until_no_retry_is_left(stage: MakeStage) -> No
             assert play.phase == "Restarting"
             assert play.counts == {"terminating": 1}
             assert play.pods == {"worker-2": "Terminating"}
-            assert play.group is None
+            assert not play.has_group()
         play.let_go()
         assert play.phase == "Pending"
         assert play.counts == {"pending": 3}
@@ -153,7 +153,7 @@ def test_a_policy_terminates_the_job(stage: MakeStage) -> None:
     assert play.phases == ["Pending", "Running", "Terminating", "Terminated"]
     assert play.counts == {"succeeded": 1, "failed": 1}
     assert play.companions == {}
-    assert play.group is None
+    assert not play.has_group()
     assert play.told[0] == "PodFailed"
     assert play.retries == (0, 0)
 
