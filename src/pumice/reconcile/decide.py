@@ -72,7 +72,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     # What follows from it.
     events = events_for(before, snapshot, order, plugins)
     end = expiry(snapshot.job)
-    if end is not None and end <= now:
+    if end is not None and end <= now and after is phase:
         return Decision(status, (DeleteJob(snapshot.job.uid),), events)
     commands = commands_for(snapshot, ledger, plugins, now)
     moments = (end, wake_up(snapshot.job, ledger, found, now), grace_ends(snapshot, ledger, now))

@@ -137,6 +137,8 @@ class Director:
     def _change_group(self, fields: Fields) -> None:
         """Of the PodGroup that there is; where there is none, the next one may be made to wait."""
         phase, group = fields["group"], self.world.groups.get(self.key)
+        if not self._job_is_there():
+            return
         if group is None and phase in _FIRST_PHASES:
             self.engine.first_group_phase = phase
             self.story.tell("GroupChanged", f"the next PodGroup begins as {phase}")

@@ -30,7 +30,7 @@ class Kubelet:
     _told_to_hang: set[str] = field(default_factory=set)  # short names whose next pod never starts
     _hanging: set[str] = field(default_factory=set)  # uids
     _placed: set[str] = field(default_factory=set)  # uids of those that have room
-    _endings: dict[str, int] = field(default_factory=dict)  # by uid: which of the endings planned for it counts
+    _plans: dict[str, int] = field(default_factory=dict)  # by uid: what comes next if nothing else happens to it
     _crowd_changed: bool = False
 
     def behave(self, pods: str, fields: Mapping[str, Any]) -> None:
@@ -45,6 +45,8 @@ class Kubelet:
         stored = self.find(name)
         if stored is not None and stored.seen.phase is PodPhase.PENDING:
             self._hanging.add(stored.seen.uid)
+            self._placed.discard(stored.seen.uid)
+            self._cancel(stored.seen.uid)
         else:
             self._told_to_hang.add(name)
 
@@ -75,6 +77,7 @@ class Kubelet:
         self._gone_after(stored, self._time_to_stop(stored))
 
     def end(self, stored: StoredPod, end: ContainerEnd) -> None:
+        self._cancel(stored.seen.uid)
         self.world.end_pod(self.key, stored.seen.name, replace(end, finished_at=self.world.clock.now))
         if end.exit_code and end.reason in _POD_REASONS:
             self.world.change_pod(self.key, stored.seen.name, reason=end.reason)
@@ -142,27 +145,24 @@ class Kubelet:
         self._placed.add(uid)
 
         def start() -> None:
-            waits = self._is_there(stored, uid) and stored.seen.phase is PodPhase.PENDING and uid not in self._hanging
-            if waits and not stored.seen.is_deleting:
+            if self._is_there(stored, uid):
                 self.world.change_pod(self.key, stored.seen.name, phase=PodPhase.RUNNING, ready=True)
                 self._run_on(stored)
-            elif uid in self._hanging:
-                self._placed.discard(uid)
 
-        self.agenda.plan(self.world.clock.now + self.behaviours.start(stored.seen), start)
+        self._plans[uid] = self.agenda.plan(self.world.clock.now + self.behaviours.start(stored.seen), start)
 
     def _run_on(self, stored: StoredPod) -> None:
+        """A later word of the scenario may change how long it runs; the last one counts."""
         uid = stored.seen.uid
-        number = self._endings[uid] = self._endings.get(uid, 0) + 1
+        self._cancel(uid)
 
         def finish() -> None:
-            runs = stored.seen.phase is PodPhase.RUNNING and not stored.seen.is_deleting
-            # A later word of the scenario may have changed how long it runs.
-            if self._is_there(stored, uid) and runs and self._endings[uid] == number:
+            # The job may have been removed with all its pods.
+            if self._is_there(stored, uid):
                 behaviour = self.behaviours.of(stored.seen)
                 self.end(stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
 
-        self.agenda.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
+        self._plans[uid] = self.agenda.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
 
     def _time_to_stop(self, stored: StoredPod) -> dt.timedelta:
         if stored.seen.phase is not PodPhase.RUNNING:
@@ -171,6 +171,7 @@ class Kubelet:
 
     def _gone_after(self, stored: StoredPod, delay: dt.timedelta, *, told: bool = False) -> None:
         uid = stored.seen.uid
+        self._cancel(uid)
 
         def gone() -> None:
             if told and self._is_there(stored, uid):
@@ -178,10 +179,13 @@ class Kubelet:
             self.world.vanish(self.key, stored.seen.name, uid)
             self._placed.discard(uid)
             self._hanging.discard(uid)
-            self._endings.pop(uid, None)
             self._crowd_changed = True
 
         self.agenda.plan(self.world.clock.now + delay, gone)
+
+    def _cancel(self, uid: str) -> None:
+        if uid in self._plans:
+            self.agenda.cancel(self._plans.pop(uid))
 
     def _is_there(self, stored: StoredPod, uid: str) -> bool:
         there = self.world.pods.get((self.key, stored.seen.name))

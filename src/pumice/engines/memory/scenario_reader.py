@@ -293,8 +293,9 @@ class ScenarioReader(ValueReader):
         """A duration, or two of them: `50s..70s`."""
         if isinstance(value, str) and ".." in value:
             shortest, _, longest = value.partition("..")
+            before = len(self.findings)
             first, last = (self.duration(part.strip(), at) for part in (shortest, longest))
-            if last < first:
+            if last < first and len(self.findings) == before:
                 self.fault(at, "must begin with the shorter one", value)
             return Span(first, last)
         same: dt.timedelta = self.duration(value, at)
