@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.engines.memory.engine import CrashError
 from pumice.reconcile.decision import RemoveCommand
 from tests.scenarios.builders import job, on, task
 from tests.scenarios.conftest import MakeStage
+from tests.scenarios.crashes import with_a_crash
 from tests.scenarios.stage import Stage
 
 
@@ -74,19 +74,7 @@ def test_a_command_that_cannot_be_removed_is_obeyed_once(stage: MakeStage) -> No
 def test_a_command_is_obeyed_once_wherever_the_controller_dies(cut: int) -> None:
     """The controller is cut off after its n-th call, and started again."""
     play = Stage(job(task("worker", 2), on("PodFailed", "RestartJob"))).run()
-    left, called = [cut], play.engine.after_call
-
-    def dies(call: str) -> None:
-        called(call)
-        left[0] -= 1
-        if left[0] == -1:
-            raise CrashError
-
-    play.engine.after_call = dies
-    try:
-        play.command("RestartJob")
-    except CrashError:
-        play.restart_controller()
+    with_a_crash(play, cut, lambda: play.command("RestartJob"))
     assert play.phases == ["Pending", "Running", "Restarting", "Pending"]
     assert play.status.version == 1
     assert play.retries == (0, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.scenarios.builders import job, on, task
@@ -71,12 +73,13 @@ def test_evictions_are_nobodys_fault(stage: MakeStage) -> None:
 def test_a_finished_job_is_removed_in_time(stage: MakeStage, end: str, phase: str) -> None:
     """But never one that was only suspended."""
     play = stage(job(task("worker", 1), ttl_seconds_after_finished=30)).run().wait(5)
-    {
+    ends: dict[str, Callable[[], Stage]] = {
         "succeed": play.succeed,
         "fail": lambda: play.fail("worker-0"),
         "terminate": lambda: play.command("TerminateJob"),
         "abort": lambda: play.command("AbortJob"),
-    }[end]()
+    }
+    ends[end]()
     play.let_go()
     assert play.phase == phase
     play.wait(20).restart_controller()
