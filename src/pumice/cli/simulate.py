@@ -99,13 +99,12 @@ def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str
             },
             ensure_ascii=False,
         )
-    phase = lines[-1].phase
     for outcome in outcomes:
         for name, wanted in outcome.expectation.parts.items():
             met = _is_good(outcome, name)
             fields = {
                 "at": round(outcome.looked_at, 3),
-                "phase": phase,
+                "phase": outcome.phase,
                 "event": "ExpectationMet" if met else "ExpectationMissed",
                 "pod": name.removeprefix(PODS) if name.startswith(PODS) else "",
                 "policy": "",
@@ -126,13 +125,16 @@ def _told(outcomes: Sequence[Outcome]) -> list[str]:
 def _row(outcome: Outcome, name: str) -> tuple[str, str]:
     """An expectation: met and when, or what was there instead."""
     expectation = outcome.expectation
-    asked = f"expect {name.removeprefix(PODS)} {expectation.parts[name]}{_when(expectation)}"
+    asked = f"expect {name.removeprefix(PODS)} {_shown(expectation.parts[name])}{_when(expectation)}"
     if outcome.met_at is not None:
         return asked, f"ok ({outcome.met_at:.1f}s)"
     if _is_good(outcome, name):
         return asked, "ok"
-    found = outcome.found[name]
-    return asked, f"missed: was {'empty' if found == '' else found} ({outcome.looked_at:.1f}s)"
+    return asked, f"missed: was {_shown(outcome.found[name])} ({outcome.looked_at:.1f}s)"
+
+
+def _shown(value: object) -> str:
+    return "empty" if value == "" else str(value)
 
 
 def _is_good(outcome: Outcome, name: str) -> bool:

@@ -31,6 +31,11 @@ def test_a_behaviour_counts_from_now_for_pods_that_run_even_if_it_is_the_same_ag
     assert told[2:] == ["t+16.0s Running worker-0, worker-1 succeeded", "t+16.0s Completed 2 succeeded"]
 
 
+def test_a_behaviour_leaves_others_alone() -> None:
+    told = story("steps: [{at: 5s, pods: worker-1, run: 20s}]")
+    assert told[2:4] == ["t+10.0s Running worker-0 succeeded", "t+25.0s Running worker-1 succeeded"]
+
+
 def test_what_was_said_last_counts_field_by_field() -> None:
     told = story("steps: [{pods: worker-0, exit: 1}, {pods: worker, run: 20s}, {pods: '*', run: 30s}]")
     assert told[2:4] == ["t+30.0s Running worker-0 failed (1)", "t+30.0s Running worker-1 succeeded"]
@@ -192,6 +197,11 @@ def test_the_controller_may_come_back_by_a_step_or_never() -> None:
     )
 
 
+def test_nobody_misses_the_controller_of_a_job_that_is_gone() -> None:
+    told = story("steps: [{at: 80s, controller: down}]", admitted(ttlSecondsAfterFinished=60))
+    assert told[-1] == "t+80.0s gone controller down"
+
+
 def test_commands_abort_and_resume() -> None:
     told = story("steps: [{at: 3s, command: AbortJob}, {at: 9s, command: ResumeJob}]")
     assert told[2:] == [
@@ -307,6 +317,32 @@ def test_a_job_may_be_removed_while_pods_still_run_or_start() -> None:
         "t+10.0s gone the job is removed, with all that it owned",
         "t+120.0s gone the job is gone: nothing to change",
     ]
+
+
+@pytest.mark.parametrize("evict", ["true", "{exit: 143}"])
+def test_a_job_may_be_removed_while_somebody_elses_victim_still_ends(evict: str) -> None:
+    job = admitted(ttlSecondsAfterFinished=0, minSuccess=1, minAvailable=1)
+    told = story(
+        f"steps: [{{pods: '*', stop: 20s}}, {{at: 5s, pod: worker-1, evict: {evict}}}, {{at: 60s, suspend: true}}]", job
+    )
+    assert told[2:] == [
+        "t+5.0s Running worker-1 is removed by somebody else",
+        "t+10.0s Running worker-0 succeeded",
+        "t+10.0s Completed 1 succeeded",
+        "t+10.0s gone the job is removed, with all that it owned",
+        "t+60.0s gone the job is gone: nothing to change",
+    ]
+
+
+def test_a_change_that_no_webhook_would_let_in_is_told() -> None:
+    told = story("steps: [{at: 5s, scale: {worker: 1}}]", admitted(minSuccess=2))
+    assert told[3].startswith("t+5.0s Running spec.minSuccess: ")
+
+
+def test_a_pod_that_found_no_room_goes_at_once() -> None:
+    job = admitted(minAvailable=1)
+    told = story("{capacity: {pods: 1}, steps: [{at: 3s, pod: worker-0, exit: 1}, {at: 3s, command: AbortJob}]}", job)
+    assert told[-3:] == ["t+3.0s Running Command AbortJob", "t+3.0s Aborting 1 pod ends", "t+3.0s Aborted 1 failed"]
 
 
 def test_an_aborted_job_is_never_removed_so_nobody_waits_for_it() -> None:

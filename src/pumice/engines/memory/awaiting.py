@@ -16,11 +16,9 @@ _NAMED: Final = 3
 
 
 def what_is_missing(world: World, key: JobKey, kubelet: Kubelet, *, controller: bool) -> str:
-    job = world.jobs.get(key)
-    if job is None:
-        return "the job is gone"
     if not controller:
         return "the controller is down, and no step starts it again"
+    job = world.jobs[key]
     return "; ".join(_missing(world, key, kubelet, job)) or job.status.state.message or _without_pods(job)
 
 

@@ -17,6 +17,7 @@ class Outcome:
     expectation: Expectation
     met_at: float | None
     looked_at: float
+    phase: str  # of the job, then
     found: dict[str, object]
 
 
@@ -70,7 +71,7 @@ class Expectations:
         now = self.world.clock.elapsed
         in_time = expectation.last is None or now <= expectation.last.total_seconds()
         met = in_time and now >= expectation.first.total_seconds() and found == dict(expectation.parts)
-        return Outcome(expectation, now if met else None, now, found)
+        return Outcome(expectation, now if met else None, now, str(facts.get("phase", GONE)), found)
 
     def _facts(self) -> dict[str, object]:
         """Everything that can be asked for; what is not there is gone."""

@@ -96,6 +96,7 @@ class Kubelet:
             return
 
         def fail() -> None:
+            # The job may have been removed meanwhile, with all its pods.
             if self._is_there(stored, uid):
                 self.end(stored, ContainerEnd(stored.seen.task, exit_code))
 
@@ -145,9 +146,8 @@ class Kubelet:
         self._placed.add(uid)
 
         def start() -> None:
-            if self._is_there(stored, uid):
-                self.world.change_pod(self.key, stored.seen.name, phase=PodPhase.RUNNING, ready=True)
-                self._run_on(stored)
+            self.world.change_pod(self.key, stored.seen.name, phase=PodPhase.RUNNING, ready=True)
+            self._run_on(stored)
 
         self._plans[uid] = self.agenda.plan(self.world.clock.now + self.behaviours.start(stored.seen), start)
 
@@ -157,10 +157,8 @@ class Kubelet:
         self._cancel(uid)
 
         def finish() -> None:
-            # The job may have been removed with all its pods.
-            if self._is_there(stored, uid):
-                behaviour = self.behaviours.of(stored.seen)
-                self.end(stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
+            behaviour = self.behaviours.of(stored.seen)
+            self.end(stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
 
         self._plans[uid] = self.agenda.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
 

@@ -134,10 +134,12 @@ class Simulation:
         job, now = self.world.jobs.get(self.key), self.world.clock.now - EPOCH
         moments = [step.at for step in self.scenario.steps]
         moments += [expectation.first for expectation in self.scenario.expectations]
-        if self._loop is None or max(moments, default=now) > now:
+        if max(moments, default=now) > now:
             return False
         if job is None:
             return True
+        if self._loop is None:
+            return False
         alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
         if alive or job.status.state.phase not in _AT_REST:
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 from pumice.engines.memory.engine import MemoryEngine
@@ -122,12 +123,8 @@ class Story:
 
     def _cause(self, pod: str, kind: str) -> Line | None:
         now = self.world.clock.elapsed
-        for line in reversed(self.lines):
-            if line.at != now:
-                return None
-            if line.pod == pod and not line.policy and line.event.startswith(kind):
-                return line
-        return None
+        moment = takewhile(lambda line: line.at == now, reversed(self.lines))
+        return next((one for one in moment if one.pod == pod and not one.policy and one.event.startswith(kind)), None)
 
     def _about(self, job: Job) -> str:
         """What is worth saying about a phase when it is entered."""
