@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from pumice.admission.context import Context
 from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.world import StoredPod, World
@@ -65,9 +66,10 @@ class Stage:
         admitted: bool = True,
         claims: tuple[str, ...] = (),
         up: bool = True,
+        context: Context = CONTEXT,
     ) -> None:
         """`admitted`: whether the gang's scheduler lets a new PodGroup into its queue at once."""
-        self.slow, self.admitted = slow, admitted
+        self.slow, self.admitted, self.context = slow, admitted, context
         self.world = World(VirtualClock())
         self.world.claims.update(claims)
         self.engine = StageEngine(self.world, gang=gang)
@@ -286,7 +288,7 @@ class Stage:
         return self
 
     def up(self) -> Stage:
-        self._loop = Loop(self.engine, CONTEXT, self.world.clock)
+        self._loop = Loop(self.engine, self.context, self.world.clock)
         for key in self.world.jobs:
             self._loop.queue.add(key)
         return self.rest()

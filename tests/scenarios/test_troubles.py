@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from typing import ClassVar
 
 import msgspec
 import pytest
 
+from pumice.model.pod import Pod
+from pumice.model.slot import Slot
 from pumice.model.status import JobState
+from pumice.plugins.base import Base
+from pumice.plugins.registry import Registry
 from pumice.reconcile.decision import CreatePod, DeletePod, EngineCommand, Ensure, RemoveCommand
 from pumice.runtime.ports import EngineError
-from tests.builders import a_container, a_template
+from tests.builders import a_container, a_context, a_template
 from tests.scenarios.builders import job, on, task
 from tests.scenarios.conftest import MakeStage
 from tests.scenarios.stage import Stage
@@ -103,6 +108,38 @@ def test_a_plugin_that_refuses_the_job_is_not_silent() -> None:
     play = Stage(job(task("worker", 2), plugins={"ray": []}))
     assert play.told[0] == "InvalidJob"
     assert "head" in play.told[1]
+
+
+def test_a_plugin_that_breaks_takes_nothing_with_it() -> None:
+    """A third party's, which fails at the second pod only, so that admission could not know."""
+
+    class Odd(Base):
+        name: ClassVar[str] = "odd"
+        works: ClassVar[bool] = False
+
+        def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
+            if slot.index == 1 and not self.works:
+                raise KeyError("lost")
+            return pod
+
+    context = a_context(Registry(third_party={"odd": Odd}))
+    play = Stage(job(task("worker", 3), plugins={"odd": []}), context=context)
+    assert play.phase == "Pending"
+    assert play.told[0] == "InvalidJob"
+    assert "plugin odd failed" in play.told[1]
+    assert play.pods == {}
+    Odd.works = True
+    assert play.restart_controller().counts == {"pending": 3}
+    assert play.run().phase == "Running"
+
+
+def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
+    play = Stage(job(task("worker", 2), on("PodEvicted", "RestartJob"))).run()
+    metadata = msgspec.structs.replace(play.job.metadata, deletion_timestamp="2000-01-01T00:00:00Z")
+    play.world.jobs[play.key] = msgspec.structs.replace(play.job, metadata=metadata)
+    done, play.keeps_trying = len(play.engine.done), True  # nobody counts any more
+    play.evict("worker-0")
+    assert play.engine.done[done:] == []
 
 
 def test_a_running_job_that_becomes_invalid_keeps_its_phase_and_pods(stage: MakeStage) -> None:

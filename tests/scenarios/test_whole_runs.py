@@ -184,6 +184,14 @@ def test_too_few_successes_fail_the_job(stage: MakeStage) -> None:
     )
 
 
+def test_too_few_successes_fail_a_job_that_would_do_with_one(stage: MakeStage) -> None:
+    """`minSuccess` counts, even where `minAvailable` is met."""
+    play = stage(job(task("worker", 3, min_available=1), min_success=2)).run()
+    play.fail("worker-0").fail("worker-1").succeed("worker-2")
+    assert play.phases == ["Pending", "Running", "Failed"]
+    assert play.told[1].startswith("1 of 3 pods succeeded, 2 needed")
+
+
 def test_a_failure_without_policies_waits_for_the_others(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2))).run().fail("worker-0", 1)
     assert play.phase == "Running"
