@@ -94,20 +94,35 @@ class Driver:
         raise AssertionError(f"no rest: {self.told()}")
 
     def come_to_rest(self) -> None:
-        """Nothing more happens by itself; only time passes, until the controller has no appointment left."""
+        """Nothing more happens by itself; only time passes, until the controller has no appointment left.
+
+        Pods that take their time to end go when nothing else is left to wait for: some never end.
+        """
         self.faults.clear()
         self.crash_after = None
         for _ in range(MOST_PASSES):
             self.settle()
             moment = self.loop.queue.next_due()
             dying = [stored.seen for stored in self.pods if stored.seen.is_deleting]
-            if dying:
-                self.gone(dying[0].short_name)
-            elif moment is None:
-                return
-            else:
+            if moment is not None:
                 self.world.clock.move_to(moment)
+            elif dying:
+                self.check_nothing_more()
+                self.gone(dying[0].short_name)
+            else:
+                return
         raise AssertionError(f"no rest: {self.told()}")
+
+    def check_nothing_more(self) -> None:
+        """A further pass does nothing, not even much later, nor by a controller that knows nothing."""
+        before, calls = self.told(), self.engine.calls
+        self.wait(86400)
+        for _ in range(2):
+            self.loop.queue.add(self.key)
+            self.settle()
+            assert self.told() == before
+            assert self.engine.calls == calls
+            self.start_controller()
 
     # --- what happens to the job
 

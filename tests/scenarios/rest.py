@@ -16,7 +16,7 @@ from tests.scenarios.watched import FINAL
 
 
 def check_rest(driver: Driver) -> None:
-    _check_nothing_more(driver)
+    driver.check_nothing_more()
     if not driver.is_there:
         assert not driver.pods
         return
@@ -36,18 +36,6 @@ def check_rest(driver: Driver) -> None:
     else:
         assert driver.phase in {*FINAL, "Aborted"}, driver.told()
         assert all(stored.seen.is_finished for stored in driver.pods), driver.told()
-
-
-def _check_nothing_more(driver: Driver) -> None:
-    """A further pass does nothing, not even much later, nor by a controller that knows nothing."""
-    before, calls = driver.told(), driver.engine.calls
-    driver.wait(86400)
-    for _ in range(2):
-        driver.loop.queue.add(driver.key)
-        driver.settle()
-        assert driver.told() == before
-        assert driver.engine.calls == calls
-        driver.start_controller()
 
 
 def _check_counts(driver: Driver) -> None:

@@ -24,6 +24,7 @@ class WatchedEngine(MemoryEngine):
     made: int = 0  # pods asked for
     created: int = 0  # pods that there really were
     history: list[JobStatus] = field(default_factory=list)
+    succeeded: set[tuple[str, int]] = field(default_factory=set)  # what the controller has seen succeed
 
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
         key = JobKey(snapshot.job.namespace, snapshot.job.name)
@@ -36,6 +37,7 @@ class WatchedEngine(MemoryEngine):
             if before is not None and after is not None and after.status != before.status:
                 check_status(before.status, after.status)
                 self.history.append(after.status)
+                self._note_successes(after, snapshot)
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
         job = self.world.jobs.get(key)
@@ -51,6 +53,23 @@ class WatchedEngine(MemoryEngine):
         finally:
             self.created += isinstance(command, CreatePod) and len(self.world.pods) > before
 
+    def _note_successes(self, job: Job, snapshot: Snapshot) -> None:
+        """Who succeeded is not run again, unless a restart or scaling down has taken it back."""
+        ledger = read_ledger(job.status)
+        replicas = {task.name: task.replicas for task in job.spec.tasks}
+        targets = ledger.restart.targets if ledger.restart is not None else {}
+        if ledger.restart is not None and ledger.restart.kind is RestartKind.ALL:
+            self.succeeded.clear()
+        for pod in snapshot.pods:
+            is_void = pod.version < ledger.void or pod.index in targets.get(pod.task, NONE)
+            if pod.phase == "Succeeded" and not pod.is_deleting and not is_void:
+                self.succeeded.add((pod.task, pod.index))
+        self.succeeded = {
+            (task, index)
+            for task, index in self.succeeded
+            if index < replicas.get(task, 0) and index not in targets.get(task, NONE)
+        }
+
     def _check_creation(self, key: JobKey, job: Job, manifest: Manifest) -> None:
         status, ledger, notes = job.status, read_ledger(job.status), manifest["metadata"]["annotations"]
         task, index = notes["volcano.sh/task-spec"], int(notes["volcano.sh/task-index"])
@@ -58,7 +77,7 @@ class WatchedEngine(MemoryEngine):
         assert status.state.phase in {"Pending", "Running"}
         assert spec is not None
         assert 0 <= index < spec.replicas
-        assert index not in ledger.succeeded.get(task, NONE), f"{task}-{index} has succeeded already"
+        assert (task, index) not in self.succeeded, f"{task}-{index} has succeeded already"
         assert (key, manifest["metadata"]["name"]) not in self.world.pods, "an index has two pods"
         assert ledger.spent < (job.spec.max_retry or 3), "a run more than maxRetry allows"
         limit = spec.max_restarts
