@@ -16,8 +16,8 @@ from tests.docs import console
 from tests.docs.markdown import Block, all_blocks, blocks, pages
 from tests.meta.tree import ROOT, shown
 
-# Fragments of other programs' files, by the key that they start with.
-OTHERS = {"repos": "pre-commit"}
+# Files of another kind, by the key that they start with.
+OTHERS = {"repos": "pre-commit", "steps": "a scenario of simulate"}
 TRANSLATED = sorted((ROOT / "docs" / "guides" / "zh").glob("*.md"))
 
 
