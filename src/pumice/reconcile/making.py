@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pumice.model.claims import claim_names
 from pumice.model.job import Job
@@ -16,6 +17,9 @@ from pumice.reconcile.decision import CreatePod
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.ledger import Ledger, RestartKind
 from pumice.reconcile.standing import WANTED
+
+# Why a job is Pending whose pods of the run before still end.
+RESTARTING: Final = "Restarting"
 
 
 def pods_to_make(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base], now: dt.datetime) -> Iterator[CreatePod]:
@@ -34,7 +38,7 @@ def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | N
     if missing:
         return Trouble("ClaimMissing", f"waits for PersistentVolumeClaim {', '.join(missing)}")
     if _old_ones_linger(snapshot, ledger, now):
-        return Trouble("Restarting", "waits for the pods of the run before to be gone")
+        return Trouble(RESTARTING, "waits for the pods of the run before to be gone")
     if snapshot.gang and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
         return Trouble("Unschedulable" if message else "", message)

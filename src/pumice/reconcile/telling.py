@@ -10,7 +10,9 @@ from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.keeping import lost_keys
 from pumice.reconcile.ledger import read_ledger
+from pumice.reconcile.making import RESTARTING
 from pumice.reconcile.orders import Order, stale_commands
+from pumice.reconcile.standing import WANTED
 
 EXECUTE_ACTION = "ExecuteAction"
 COMMAND_ISSUED = "CommandIssued"
@@ -21,7 +23,7 @@ def events_for(before: Snapshot, after: Snapshot, order: Order | None, plugins: 
     return (
         *_of_order(before, after, order),
         *_of_phase(before, after),
-        *_of_troubles(before, after),
+        *_of_waiting(before, after),
         *lost_keys(after, plugins),
     )
 
@@ -59,11 +61,12 @@ def _of_phase(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
         yield JobEvent(state.phase, state.message or f"the job is {state.phase}", severity)
 
 
-def _of_troubles(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
-    state = after.job.status.state
-    if after.troubles and (state.reason, state.message) != _told(before):
-        yield JobEvent(after.troubles[0].reason, state.message or after.troubles[0].message, Severity.WARNING)
-
-
-def _told(snapshot: Snapshot) -> tuple[str, str]:
-    return snapshot.job.status.state.reason, snapshot.job.status.state.message
+def _of_waiting(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
+    """What a job that wants pods waits for: a claim, its scheduler, an API that refuses."""
+    state, told = after.job.status.state, before.job.status.state
+    if Phase(state.phase) in WANTED:
+        # That it restarts was told when it began to.
+        if state.reason not in ("", RESTARTING) and (state.reason, state.message) != (told.reason, told.message):
+            yield JobEvent(state.reason, state.message, Severity.WARNING)
+    else:
+        yield from (JobEvent(trouble.reason, trouble.message, Severity.WARNING) for trouble in after.troubles)
