@@ -65,7 +65,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     if after in WANTED:
         awaited = what_is_awaited(snapshot, ledger, now)
         status = entered(status, after, awaited.reason, awaited.message, now)
-    ledger = replace(ledger, others=markers(snapshot, plugins))
+    ledger = replace(ledger, others=markers(snapshot, plugins, ledger.others))
     status = _with_counts(status, snapshot, ledger)
     snapshot = replace(snapshot, job=msgspec.structs.replace(job, status=status))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pumice.model import naming
 from pumice.model.claims import claim_names, claims
@@ -20,6 +20,9 @@ from pumice.reconcile.phases import FINAL
 from pumice.reconcile.podgroup import pod_group
 from pumice.reconcile.standing import WANTED, keeps_group
 
+_OF_PLUGIN: Final = "plugin-"
+_OF_CLAIM: Final = "volume-pvc-"
+
 
 def objects_to_keep(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base]) -> Iterator[EngineCommand]:
     """Claims, companions and the PodGroup, each brought to where the job's phase wants it."""
@@ -30,11 +33,12 @@ def objects_to_keep(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base])
     yield from _group(snapshot, ledger, phase)
 
 
-def markers(snapshot: Snapshot, plugins: Sequence[Base]) -> dict[str, str]:
-    """What Volcano notes in `controlledResources` about plugins and claims; some tools read it."""
-    noted = {f"volume-pvc-{name}": name for name in claim_names(snapshot.job)}
+def markers(snapshot: Snapshot, plugins: Sequence[Base], others: Mapping[str, str]) -> dict[str, str]:
+    """What Volcano notes in `controlledResources` about plugins and claims; some tools read it. Other notes stay."""
+    noted = {key: value for key, value in others.items() if not key.startswith((_OF_PLUGIN, _OF_CLAIM))}
+    noted |= {_OF_CLAIM + name: name for name in claim_names(snapshot.job)}
     if Phase(snapshot.job.status.state.phase) not in FINAL:
-        noted |= {f"plugin-{plugin.name}": plugin.name for plugin in plugins}
+        noted |= {_OF_PLUGIN + plugin.name: plugin.name for plugin in plugins}
     return noted
 
 
