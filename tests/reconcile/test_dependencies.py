@@ -13,9 +13,7 @@ from tests.reconcile.values import NOW, a_pod
 
 
 def chain(least: int | None = None, **depends: Any) -> Job:
-    return a_job(
-        a_task("a", 2, min_available=least), a_task("b", 1), a_task("c", 1, depends_on=DependsOn(**depends))
-    )
+    return a_job(a_task("a", 2, min_available=least), a_task("b", 1), a_task("c", 1, depends_on=DependsOn(**depends)))
 
 
 def test_without_dependencies_all_may_start() -> None:

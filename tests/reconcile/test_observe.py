@@ -30,7 +30,9 @@ def found(*pods: ObservedPod, ledger: Ledger | None = None, **fields: Any) -> li
         pytest.param((ended("worker-0", 1, -7), BOTH[1]), [("PodFailed", "worker-0", 7)], id="failed"),
         pytest.param((a_pod("worker-0", "Failed"),), [("PodFailed", "worker-0", 0)], id="failed, nobody knows when"),
         pytest.param((ended("worker-0", 1, 30),), [("PodFailed", "worker-0", 0)], id="the clock of a node is ahead"),
-        pytest.param((a_pod("worker-0", "Pending"),), [("PodPending", "worker-0", 100)], id="pending since it was made"),
+        pytest.param(
+            (a_pod("worker-0", "Pending"),), [("PodPending", "worker-0", 100)], id="pending since it was made"
+        ),
         pytest.param((a_pod("worker-0", "Unknown"),), [], id="out of sight"),
         pytest.param((ended("worker-0", 1, version=-1),), [], id="failed in an earlier run"),
         pytest.param((ended("worker-5", 1),), [], id="failed where the job has no place"),

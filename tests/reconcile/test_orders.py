@@ -119,7 +119,10 @@ def test_a_command_for_a_uid(uid: str, expected: str) -> None:
 
 
 def test_the_oldest_command_is_obeyed_first() -> None:
-    first, second = a_command("AbortJob", "z", "2030-01-01T00:00:00Z"), a_command("RestartJob", "a", "2030-01-01T00:00:01Z")
+    first, second = (
+        a_command("AbortJob", "z", "2030-01-01T00:00:00Z"),
+        a_command("RestartJob", "a", "2030-01-01T00:00:01Z"),
+    )
     order = choose(a_snapshot(commands=(second, first)), Ledger(), (), NOW)
     assert order is not None
     assert order.command == first

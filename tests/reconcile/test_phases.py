@@ -144,9 +144,7 @@ def test_a_job_without_pods_goes_on() -> None:
 def test_the_least_of_each_task(
     least: tuple[int | None, int | None], job_least: int, done: dict[str, int], phase: Phase
 ) -> None:
-    job = a_job(
-        a_task("a", 2, min_available=least[0]), a_task("b", 2, min_available=least[1]), min_available=job_least
-    )
+    job = a_job(a_task("a", 2, min_available=least[0]), a_task("b", 2, min_available=least[1]), min_available=job_least)
     by_task = {task: Counter({"Succeeded": count, "Failed": 2 - count}) for task, count in done.items()}
     succeeded = sum(done.values())
     counts = {"succeeded": succeeded, "failed": 4 - succeeded, "by_task": by_task}

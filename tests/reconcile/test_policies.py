@@ -83,9 +83,7 @@ EVERYTHING = a_policy("CompleteJob", "*")
         pytest.param(
             job_with(a_policy("RestartPod", "*")), happened(Event.UNKNOWN), "", id="no pod could be restarted"
         ),
-        pytest.param(
-            job_with(EVERYTHING), happened(Event.UNKNOWN), "spec.policies[0] CompleteJob", id="the whole job"
-        ),
+        pytest.param(job_with(EVERYTHING), happened(Event.UNKNOWN), "spec.policies[0] CompleteJob", id="the whole job"),
     ],
 )
 def test_the_first_policy_that_matches(job: Job, occurrence: Occurrence, expected: str) -> None:
