@@ -102,6 +102,13 @@ def test_a_timeout_of_an_eviction_ends_when_the_successor_runs(stage: MakeStage)
     assert play.wait(0.1).let_go().phase == "Aborted"
 
 
+def test_a_timeout_of_an_eviction_ends_while_the_pod_still_lingers() -> None:
+    play = Stage(job(task("worker", 2), on("PodEvicted", "AbortJob", timeout="10s")), slow=True).run()
+    play.ask_out("worker-0").fail("worker-0", 143).wait(9.9)
+    assert play.phase == "Running"
+    assert play.wait(0.1).phase == "Aborting"
+
+
 def test_a_timeout_of_an_eviction_runs_on_while_the_successor_cannot_be_made() -> None:
     from pumice.reconcile.decision import CreatePod
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pumice.model.job import PartitionPolicy
+from pumice.reconcile.decision import DeletePod
 from tests.scenarios.builders import job, on, task
 from tests.scenarios.conftest import MakeStage
 from tests.scenarios.stage import Stage
@@ -79,6 +80,18 @@ def test_a_restart_grows_while_it_is_under_way(stage: MakeStage) -> None:
     play.let_go()
     assert play.counts == {"pending": 5}
     assert play.phases == ["Pending", "Running", "Restarting", "Pending"]
+
+
+def test_a_restart_that_grows_forgets_nobody() -> None:
+    """The pods that were meant first could not be removed yet when another one fails."""
+    tasks = task("ps", 1), task("worker", 2)
+    play = Stage(job(*tasks, on("PodFailed", "RestartTask"))).run()
+    before = play.uids
+    play.refuse(DeletePod).fail("worker-0")
+    play.fail("ps-0").refuse()
+    assert play.counts == {"pending": 3}
+    assert _changed(before, play.uids) == {"ps-0", "worker-0", "worker-1"}
+    assert play.retries == (1, 1)
 
 
 def test_two_failures_at_once_are_one_restart(stage: MakeStage) -> None:

@@ -110,12 +110,10 @@ class Loop:
             trouble = await self._tried(key, command)
             if trouble is not None and trouble not in troubles:
                 troubles.append(trouble)
-        had_some = self._troubles.pop(key, ()) != ()
         if troubles:
             self._troubles[key] = tuple(troubles)
-        elif had_some:
-            # The status still tells of them.
-            self.queue.add(key)
+        else:
+            self._troubles.pop(key, None)
         return not troubles
 
     async def _tried(self, key: JobKey, command: EngineCommand) -> Trouble | None:
