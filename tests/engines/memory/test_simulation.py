@@ -36,6 +36,14 @@ def test_a_behaviour_leaves_others_alone() -> None:
     assert told[2:4] == ["t+10.0s Running worker-0 succeeded", "t+25.0s Running worker-1 succeeded"]
 
 
+def test_a_behaviour_does_not_bring_back_who_is_on_his_way_out() -> None:
+    text = "steps: [{pods: '*', stop: 9s}, {at: 2s, pod: worker-1, evict: true}, {at: 5s, pods: worker-1, run: 20s}]"
+    assert story(text, admitted(policies=RESTART))[2:4] == [
+        "t+2.0s Running worker-1 is removed by somebody else",
+        "t+10.0s Running worker-0 succeeded",
+    ]
+
+
 def test_what_was_said_last_counts_field_by_field() -> None:
     told = story("steps: [{pods: worker-0, exit: 1}, {pods: worker, run: 20s}, {pods: '*', run: 30s}]")
     assert told[2:4] == ["t+30.0s Running worker-0 failed (1)", "t+30.0s Running worker-1 succeeded"]
@@ -195,6 +203,21 @@ def test_the_controller_may_come_back_by_a_step_or_never() -> None:
     assert story("steps: [{at: 5s, controller: down}]")[-1] == (
         "t+10.0s Running stuck: the controller is down, and no step starts it again"
     )
+
+
+def test_the_last_word_about_an_absence_without_end_counts() -> None:
+    told = story("steps: [{at: 2s, controller: down}, {at: 5s, controller: down, for: 1s}]")
+    assert told[2:5] == [
+        "t+2.0s Running controller down",
+        "t+5.0s Running controller down for 1s",
+        "t+6.0s Running controller is back",
+    ]
+
+
+def test_a_job_that_rests_needs_no_controller_until_something_happens() -> None:
+    assert story("steps: [{at: 20s, controller: down}]") == [*WELL, "t+20.0s Completed controller down"]
+    told = story("steps: [{at: 5s, command: AbortJob}, {at: 20s, controller: down}, {at: 30s, command: ResumeJob}]")
+    assert told[-1] == "t+30.0s Aborted stuck: the controller is down, and no step starts it again"
 
 
 def test_nobody_misses_the_controller_of_a_job_that_is_gone() -> None:

@@ -30,12 +30,13 @@ def _missing(world: World, key: JobKey, kubelet: Kubelet, job: Job) -> Iterator[
     if waiting:
         together = f", and {gang} must start together (minAvailable)" if gang > (kubelet.capacity or 0) else ""
         verb = "finds" if len(waiting) == 1 else "find"
-        yield f"{_listed(waiting)} {verb} no room: there is room for {kubelet.capacity} pods{together}"
+        pods = "1 pod" if kubelet.capacity == 1 else f"{kubelet.capacity} pods"
+        yield f"{_listed(waiting)} {verb} no room: there is room for {pods}{together}"
     hanging = kubelet.hanging()
     if hanging:
         yield f"{_listed(hanging)} hang{'s' if len(hanging) == 1 else ''} pending, as the scenario says"
-    pods = tuple(stored.seen for stored in world.pods_of(key))
-    free = may_start(job, pods, read_ledger(job.status))
+    there = tuple(stored.seen for stored in world.pods_of(key))
+    free = may_start(job, there, read_ledger(job.status))
     for task in job.spec.tasks:
         if task.depends_on is not None and task.name not in free and task.replicas:
             condition = "to complete" if task.depends_on.condition == "Completed" else "to run"

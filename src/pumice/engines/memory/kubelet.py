@@ -11,7 +11,7 @@ from pumice.engines.memory.agenda import Agenda
 from pumice.engines.memory.behaviours import Behaviours, names_of
 from pumice.engines.memory.story import Story
 from pumice.engines.memory.world import StoredPod, World
-from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
+from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 
 # How long a pod that failed on its way out is still seen.
 _LAST_SEEN: Final = dt.timedelta(seconds=1)
@@ -37,15 +37,15 @@ class Kubelet:
         """From now on these pods (`*`, a task or a pod) behave so; those that run already run on from now."""
         self.behaviours.say(pods, fields)
         for stored in self.world.pods_of(self.key):
-            if pods in names_of(stored.seen) and stored.seen.phase is PodPhase.RUNNING:
+            runs = stored.seen.phase is PodPhase.RUNNING and not stored.seen.is_deleting
+            if runs and pods in names_of(stored.seen):
                 self._run_on(stored)
 
     def hang(self, name: str) -> None:
-        """The next pod of this name has room but never starts; so does the one there is, if it has not started yet."""
+        """The next pod of this name takes its room but never starts; so does one that is there and has not started."""
         stored = self.find(name)
         if stored is not None and stored.seen.phase is PodPhase.PENDING:
             self._hanging.add(stored.seen.uid)
-            self._placed.discard(stored.seen.uid)
             self._cancel(stored.seen.uid)
         else:
             self._told_to_hang.add(name)
@@ -55,7 +55,8 @@ class Kubelet:
         stored = self.find(name)
         if stored is not None and stored.seen.uid in self._hanging:
             self._hanging.discard(stored.seen.uid)
-            self._crowd_changed = True
+            if stored.seen.uid in self._placed:
+                self._start_soon(stored)
             return True
         told = name in self._told_to_hang
         self._told_to_hang.discard(name)
@@ -113,7 +114,7 @@ class Kubelet:
             pod = stored.seen
             placed = pod.uid in self._placed
             taking += placed and not pod.is_finished
-            if pod.is_finished or placed or pod.uid in self._hanging:
+            if pod.is_finished or placed:
                 counting += not pod.is_deleting
             elif not pod.is_deleting:
                 waiting.append(stored)
@@ -130,26 +131,27 @@ class Kubelet:
 
     def waiting(self) -> list[str]:
         """Pods that have found no room."""
-        pods = [stored.seen for stored in self.world.pods_of(self.key)]
-        return [
-            pod.short_name
-            for pod in pods
-            if pod.phase is PodPhase.PENDING and pod.uid not in self._placed | self._hanging
-        ]
+        return [pod.short_name for pod in self._pending() if pod.uid not in self._placed]
 
     def hanging(self) -> list[str]:
+        return [pod.short_name for pod in self._pending() if pod.uid in self._placed & self._hanging]
+
+    def _pending(self) -> list[ObservedPod]:
         pods = [stored.seen for stored in self.world.pods_of(self.key)]
-        return [pod.short_name for pod in pods if pod.phase is PodPhase.PENDING and pod.uid in self._hanging]
+        return [pod for pod in pods if pod.phase is PodPhase.PENDING]
 
     def _place(self, stored: StoredPod) -> None:
-        uid = stored.seen.uid
-        self._placed.add(uid)
+        self._placed.add(stored.seen.uid)
+        if stored.seen.uid not in self._hanging:
+            self._start_soon(stored)
 
+    def _start_soon(self, stored: StoredPod) -> None:
         def start() -> None:
             self.world.change_pod(self.key, stored.seen.name, phase=PodPhase.RUNNING, ready=True)
             self._run_on(stored)
 
-        self._plans[uid] = self.agenda.plan(self.world.clock.now + self.behaviours.start(stored.seen), start)
+        delay = self.behaviours.start(stored.seen)
+        self._plans[stored.seen.uid] = self.agenda.plan(self.world.clock.now + delay, start)
 
     def _run_on(self, stored: StoredPod) -> None:
         """A later word of the scenario may change how long it runs; the last one counts."""

@@ -138,7 +138,8 @@ class Simulation:
             return False
         if job is None:
             return True
-        if self._loop is None:
+        if self._loop is None and self.world.changed:
+            # Somebody should look at that.
             return False
         alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
         if alive or job.status.state.phase not in _AT_REST:
@@ -168,8 +169,8 @@ class Simulation:
             self._back_at = _NEVER
             self.story.tell("ControllerDown", "controller down")
             return
-        # Who is away for a second time meanwhile comes back only when both times are over.
-        self._back_at = max(self._back_at, now + away)
+        # Who is away for a second time meanwhile comes back when both times are over.
+        self._back_at = max(self._back_at if self._back_at != _NEVER else now, now + away)
         self.story.tell("ControllerDown", f"controller down for {away.total_seconds():g}s")
         self._agenda.plan(self._back_at, self._controller_returns)
 
