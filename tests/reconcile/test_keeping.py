@@ -52,7 +52,7 @@ def test_all_is_made_at_first() -> None:
 def test_companions_live_until_the_job_is_over(phase: str) -> None:
     there = all_of(a_two_worker_job())
     ledger = TARGETS if phase == "Restarting" else Ledger()
-    group = {} if phase in {"Pending", "Running", "Restarting"} else {"group": None}
+    group: dict[str, Any] = {} if phase in {"Pending", "Running", "Restarting"} else {"group": None}
     assert kept(plugins=PLUGINS, companions=there, phase=phase, ledger=ledger, **group) == []
     del there["ConfigMap", "train-svc"]
     assert kept(plugins=PLUGINS, companions=there, phase=phase, ledger=ledger, **group) == ["ensure ConfigMap"]
@@ -124,7 +124,7 @@ def test_edits_are_undone(there: dict[tuple[str, str], Manifest], expected: list
 def test_claims(phase: str, claims: frozenset[str] | None, expected: list[str]) -> None:
     snapshot = a_snapshot(job=WITH_CLAIM)
     names = frozenset(markers(snapshot, (), {}).values())
-    group = {} if phase == "Pending" else {"group": None}
+    group: dict[str, Any] = {} if phase == "Pending" else {"group": None}
     assert kept(job=WITH_CLAIM, phase=phase, claims=names if claims is None else claims, **group) == expected
 
 
@@ -141,7 +141,7 @@ def test_claims(phase: str, claims: frozenset[str] | None, expected: list[str]) 
     ],
 )
 def test_the_group(phase: str, ledger: Ledger, there: bool, expected: list[str]) -> None:
-    group = {} if there else {"group": None}
+    group: dict[str, Any] = {} if there else {"group": None}
     assert kept(phase=phase, ledger=ledger, **group) == expected
     assert kept(phase=phase, ledger=ledger, gang=False, **group) == []
 

@@ -21,7 +21,7 @@ LIMITED = a_two_worker_job(active_deadline_seconds=60)
 OVERDUE = Ledger(first_running=later(-60))
 
 
-def a_command(action: str, name: str = "c", at: str = "2030-01-01T00:00:00Z", uid: str = "", **target: str) -> Command:
+def a_command(action: str, name: str = "c", at: str = "2030-01-01T00:00:00Z", uid: str = "", **target: Any) -> Command:
     metadata = Metadata(name=name, uid=uid or f"uid-{name}", creation_timestamp=at)
     return Command(action=action, metadata=metadata, target=CommandTarget(**target) if target else None)
 
@@ -98,20 +98,20 @@ def test_suspension_by_the_spec(suspend: bool | None, suspended: bool, phase: st
         pytest.param(a_command("ResumeJob"), True, "SyncJob", id="the spec still says suspend"),
         pytest.param(a_command("ResumeJob"), None, "ResumeJob", id="resume"),
         pytest.param(a_command("AbortJob", uid="done"), None, "", id="obeyed already"),
-        pytest.param(a_command("AbortJob", name="x", **{"kind": "Job"}), None, "AbortJob", id="a target without uid"),
+        pytest.param(a_command("AbortJob", name="x", kind="Job"), None, "AbortJob", id="a target without uid"),
     ],
 )
 def test_a_command(command: Command, suspend: bool | None, expected: str) -> None:
     job = a_two_worker_job(suspend=suspend)
-    fields = {"job": job, "phase": "Aborted", "commands": (command,), "ledger": Ledger(obeyed=frozenset(("done",)))}
-    assert chosen(**fields) == expected
+    ledger = Ledger(obeyed=frozenset(("done",)))
+    assert chosen(job=job, phase="Aborted", commands=(command,), ledger=ledger) == expected
 
 
 @pytest.mark.parametrize(
     ("uid", "expected"), [pytest.param(UID, "AbortJob", id="this job"), pytest.param("other", "", id="an earlier one")]
 )
 def test_a_command_for_a_uid(uid: str, expected: str) -> None:
-    command = a_command("AbortJob", name="c", **{"kind": "Job"})
+    command = a_command("AbortJob", name="c", kind="Job")
     command = Command(action="AbortJob", metadata=command.metadata, target=CommandTarget(uid=uid))
     snapshot = a_snapshot(commands=(command,))
     assert chosen(commands=(command,)) == expected

@@ -85,8 +85,10 @@ def test_a_rule_may_always_say_stay(phase: Phase) -> None:
     assert rule == phase or (isinstance(rule, Rule) and phase in rule.outcomes)
 
 
-def facts(job: Job, exhausted: bool = False, leaving: int = 0, awaits: bool = False, **counts: Any) -> Facts:
-    return Facts(job, Tally(**counts), exhausted, leaving, awaits)
+def facts(job: Job, **known: Any) -> Facts:
+    """Facts by their names, the counts among them."""
+    own = {name: known.pop(name) for name in ("exhausted", "leaving", "failure_awaits_policy") if name in known}
+    return Facts(job, Tally(**known), **own)
 
 
 def four(**spec: Any) -> Job:
@@ -115,8 +117,15 @@ def test_started(counts: dict[str, int], phase: Phase) -> None:
         pytest.param({}, {"running": 3, "pending": 1}, Phase.RUNNING, id="one more is wanted but not needed"),
         pytest.param({}, {"succeeded": 3, "failed": 1}, Phase.COMPLETED, id="enough succeeded"),
         pytest.param({}, {"succeeded": 2, "failed": 2}, Phase.FAILED, id="too few succeeded"),
-        pytest.param({}, {"succeeded": 2, "failed": 2, "awaits": True}, Phase.RUNNING, id="a policy will see to it"),
-        pytest.param({}, {"succeeded": 3, "failed": 1, "awaits": True}, Phase.COMPLETED, id="done all the same"),
+        pytest.param(
+            {},
+            {"succeeded": 2, "failed": 2, "failure_awaits_policy": True},
+            Phase.RUNNING,
+            id="a policy will see to it",
+        ),
+        pytest.param(
+            {}, {"succeeded": 3, "failed": 1, "failure_awaits_policy": True}, Phase.COMPLETED, id="done all the same"
+        ),
         pytest.param({}, {"succeeded": 3, "unknown": 1}, Phase.RUNNING, id="unknown is not finished"),
         pytest.param({"min_success": 2}, {"succeeded": 2, "running": 2}, Phase.COMPLETED, id="minSuccess"),
         pytest.param({"min_success": 2}, {"succeeded": 1, "running": 3}, Phase.RUNNING, id="minSuccess not yet"),

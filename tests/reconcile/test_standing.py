@@ -67,8 +67,8 @@ def test_when_the_group_is_kept(phase: str, ledger: Ledger, expected: bool) -> N
     assert keeps_group(Phase(phase), ledger) is expected
 
 
-OLD = {"version": 0}
-NEW = {"version": 1}
+OLD: dict[str, Any] = {"version": 0}
+NEW: dict[str, Any] = {"version": 1}
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def ended(name: str, code: int = 0, at: float = -10, **fields: Any) -> ObservedP
 def a_snapshot(
     *pods: ObservedPod, job: Job | None = None, phase: str = "Running", ledger: Ledger | None = None, **fields: Any
 ) -> Snapshot:
-    """A job in a phase, with its PodGroup in the queue; `version`, `retry_count`, `reason` and the like go to status."""
+    """A job in a phase, with its PodGroup in the queue; `version`, `reason` and the like go to the status."""
     names = ("version", "retry_count", "running", "controlled_resources")
     own = {name: fields.pop(name) for name in names if name in fields}
     state = JobState(
