@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,11 @@ def test_a_command_is_noted_and_costs_nothing() -> None:
     order = Order(Action.RESTART_JOB, command=Command(action="RestartJob", metadata=Metadata(uid="c")))
     version, retries, ledger = move(order)
     assert (version, retries, ledger.spent, set(ledger.obeyed)) == (5, 4, 1, {"c"})
+
+
+def test_a_command_that_means_nothing_is_noted_all_the_same() -> None:
+    order = Order(Action.SYNC_JOB, command=Command(action="Nonsense", metadata=Metadata(uid="c")))
+    assert move(order) == (4, 4, replace(KNOWN, obeyed=frozenset("c")))
 
 
 def test_a_restart_that_grows_is_not_charged_again() -> None:
