@@ -40,6 +40,16 @@ def test_a_pod_that_fails_on_its_way_out_was_evicted() -> None:
     assert play.retries == (1, 0)
 
 
+def test_a_pod_that_ends_well_on_its_way_out_was_evicted_all_the_same() -> None:
+    """It was told to end and did so in good order; that is not the end of its work."""
+    play = Stage(job(task("worker", 2), EVICTED), slow=True).run().ask_out("worker-0").succeed("worker-0")
+    assert play.phase == "Running"
+    assert play.counts == {"running": 1, "terminating": 1}
+    play.let_go("worker-0")
+    assert play.phase == "Restarting"
+    assert play.let_go().counts == {"pending": 2}
+
+
 def test_a_pod_without_policy_is_made_anew(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", "TerminateJob"))).run().evict("worker-0").let_go().run()
     assert play.phases[-1] == "Running"

@@ -203,6 +203,16 @@ def test_a_failure_without_policies_waits_for_the_others(stage: MakeStage) -> No
     assert play.told == ("PodFailed", "worker-0 failed first: exit code 1 in container main")
 
 
+def test_a_pod_that_failed_early_was_there(stage: MakeStage) -> None:
+    """From Pending a job becomes Running first, even if all its pods are finished by then."""
+    play = stage(job(task("worker", 2))).run("worker-0").fail("worker-0")
+    assert play.phase == "Pending"
+    assert play.run("worker-1").phases == ["Pending", "Running"]
+    early = stage(job(task("worker", 2))).down()
+    early.run().succeed().up()
+    assert early.phases == ["Pending", "Running", "Completed"]
+
+
 def test_an_elastic_job_completes_with_its_minimum(stage: MakeStage) -> None:
     tasks = task("worker", 4, min_available=2)
     play = stage(job(tasks)).run("worker-0", "worker-1")
