@@ -105,6 +105,8 @@ class MemoryEngine:
 
     def _do(self, key: JobKey, command: EngineCommand) -> None:
         world = self.world
+        if key not in world.jobs:
+            return  # Whatever is made for an owner that is gone is collected as garbage.
         match command:
             case CreatePod(manifest):
                 self._create_pod(key, manifest)
