@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from pumice.model.indexes import NONE, Indexes
 from pumice.model.job import Job
-from pumice.model.slot import slots as slots_of
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import ByTask, Ledger, RestartKind
@@ -50,8 +49,8 @@ def remembering_presence(snapshot: Snapshot, ledger: Ledger, open_: Sequence[Mat
     }
     noticed = {key: match.occurrence.since for match in open_ if (key := match.occurrence.noticed_as)}
     running = {pod.short_name for pod in current if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
-    slots = {slot.short_name for slot in slots_of(job)} if ledger.evicted else set(waiting)
-    evicted = {name: since for name, since in {**ledger.evicted, **waiting}.items() if name in slots - running}
+    missed = {**ledger.evicted, **waiting}
+    evicted = {name: since for name, since in missed.items() if name not in running and _is_slot(job, name)}
     unknown = snapshot.group is not None and snapshot.group.phase == "Unknown"
     return replace(
         ledger,
@@ -82,6 +81,13 @@ def _is_meant(pod: ObservedPod, job: Job, ledger: Ledger) -> bool:
     if ledger.restart is None or ledger.restart.kind is RestartKind.TARGETS:
         return is_target(pod, ledger)
     return pod.version < job.status.version and not ledger.has_succeeded(pod.task, pod.index)
+
+
+def _is_slot(job: Job, name: str) -> bool:
+    """Whether the job (still) has a place that is called so."""
+    owner, _, index = name.rpartition("-")
+    task = job.task(owner)
+    return task is not None and int(index) < task.replicas
 
 
 def _within(job: Job, by_task: dict[str, set[int]]) -> ByTask:

@@ -41,10 +41,10 @@ def keeps_group(phase: Phase, ledger: Ledger) -> bool:
 
 def must_go(pod: ObservedPod, job: Job, ledger: Ledger, *, exhausted: bool) -> bool:
     """Whether the pod must be removed, given the phase and version that the job is in (or is about to enter)."""
-    phase = Phase(job.status.state.phase)
     if pod.is_deleting:
         return False
-    if phase is Phase.RESTARTING:
+    phase = job.status.state.phase  # as it is written: this is asked for every pod, several times a pass
+    if phase == Phase.RESTARTING:
         return _must_go_for_restart(pod, job, ledger, exhausted=exhausted)
     if phase not in WANTED:
         return not pod.is_finished

@@ -46,7 +46,10 @@ def tally(job: Job, pods: Iterable[ObservedPod], ledger: Ledger, doomed: Callabl
         if pod.is_deleting or doomed(pod):
             terminating += 1
             continue
-        by_task.setdefault(pod.task, Counter())[pod.phase] += 1
+        counts = by_task.get(pod.task)
+        if counts is None:
+            counts = by_task[pod.task] = Counter()
+        counts[pod.phase] += 1
         if pod.phase is PodPhase.SUCCEEDED:
             present.setdefault(pod.task, set()).add(pod.index)
     for task in job.spec.tasks:

@@ -85,7 +85,12 @@ class MemoryEngine:
         self._call("write_status", write)
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
-        self._call(type(command).__name__, lambda: self._do(key, command))
+        def act() -> None:
+            # Whatever is made for an owner that is gone is collected as garbage.
+            if key in self.world.jobs:
+                self._do(key, command)
+
+        self._call(type(command).__name__, act)
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
         key = JobKey(snapshot.job.namespace, snapshot.job.name)
@@ -105,8 +110,6 @@ class MemoryEngine:
 
     def _do(self, key: JobKey, command: EngineCommand) -> None:
         world = self.world
-        if key not in world.jobs:
-            return  # Whatever is made for an owner that is gone is collected as garbage.
         match command:
             case CreatePod(manifest):
                 self._create_pod(key, manifest)
