@@ -82,7 +82,13 @@ def _row(field: msgspec.structs.FieldInfo) -> tuple[str, ...]:
         raise TypeError(f"{field.name} has no description")
     schema: dict[str, Any] = kind.extra_json_schema or {}
     meaning, default = _meaning(schema["description"])
-    return code(field.encode_name), _type(kind), default, meaning, _accepted(schema)
+    return code(field.encode_name), _type(kind), default, meaning, _accepted(schema | _of_items(kind.type))
+
+
+def _of_items(kind: inspect.Type) -> dict[str, Any]:
+    """What is accepted in a list is said of its items."""
+    item = kind.item_type if isinstance(kind, inspect.ListType) else kind
+    return (item.extra_json_schema or {}) if isinstance(item, inspect.Metadata) else {}
 
 
 def _meaning(description: str) -> tuple[str, str]:
@@ -111,8 +117,7 @@ def _type(kind: inspect.Type) -> str:
 
 
 def _accepted(schema: dict[str, Any]) -> str:
-    choices = schema.get("enum") or (schema.get("items") or {}).get("enum")
-    if choices:
+    if choices := schema.get("enum"):
         return ", ".join(code(choice) for choice in choices)
     limits = {"minimum": "{} or more", "maxLength": "at most {} characters", "minItems": "at least {}"}
     return ", ".join(text.format(schema[key]) for key, text in limits.items() if key in schema)

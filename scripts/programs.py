@@ -35,6 +35,7 @@ class Program:
 PROGRAMS = (
     Program("bash", "bash", "runs the scripts that plugins put into pods"),
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
+    Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
     Program("ssh-keygen", "openssh-client", "reads the generated ssh keys back"),
 )
 

@@ -109,3 +109,28 @@ def test_the_edges_are_accepted(spec: Manifest) -> None:
 )
 def test_numbers_against_each_other(spec: dict[str, Any], expected: list[Told]) -> None:
     assert found(a_document(**spec)) == expected
+
+
+@pytest.mark.parametrize(
+    ("estimate", "expected"),
+    [
+        pytest.param("1h30m", [], id="duration"),
+        pytest.param(
+            "long", [error("spec.runningEstimate", "must be a duration such as 10s, 5m or 1h30m", "long")], id="a word"
+        ),
+        pytest.param(
+            "90",
+            [
+                error(
+                    "spec.runningEstimate",
+                    "must be a duration such as 10s, 5m or 1h30m",
+                    "90",
+                    "a number has no unit; the units are h m s ms us ns",
+                )
+            ],
+            id="no unit",
+        ),
+    ],
+)
+def test_the_estimate_must_be_a_duration(estimate: str, expected: list[Told]) -> None:
+    assert found(a_document(runningEstimate=estimate)) == expected

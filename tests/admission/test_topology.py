@@ -23,6 +23,12 @@ NUMA_HINT = "set resources.limits.cpu to a whole number"
         pytest.param(
             {"highestTierAllowed": 0, "highestTierName": "rack"}, [error("", BOTH_TIERS)], id="both, one is 0"
         ),
+        pytest.param(
+            {"highestTierName": "t" * 254},
+            [error("highestTierName", "must be at most 253 characters, this has 254", "t" * 254)],
+            id="long name",
+        ),
+        pytest.param({"highestTierName": "t" * 253}, [], id="longest name"),
         pytest.param({"mode": "soft", "highestTierAllowed": 0}, [], id="number"),
         pytest.param({"mode": "hard", "highestTierName": "rack"}, [], id="name"),
         pytest.param({}, [], id="empty"),

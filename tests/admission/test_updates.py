@@ -158,3 +158,29 @@ def test_topology_is_checked_and_fixed() -> None:
 def test_a_job_that_breaks_a_rule_of_today_may_still_change_its_labels() -> None:
     bad = {**OLD, "minAvailable": 99, "tasks": []}
     assert found(bad, copy.deepcopy(bad)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("metadata",), {}, id="empty metadata"),
+        pytest.param(("metadata",), {"creationTimestamp": None}, id="what Go writes for empty metadata"),
+        pytest.param(("spec", "volumes"), [], id="empty list"),
+        pytest.param(("spec", "hostname"), None, id="null"),
+        pytest.param(("spec", "containers", 0, "resources"), {}, id="empty resources"),
+    ],
+)
+def test_a_template_may_say_nothing_in_more_words(path: tuple[str | int, ...], value: object) -> None:
+    assert found(changed(("tasks", 0, "template", *path), value)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("spec", "securityContext"), {}, id="an empty mapping may mean something"),
+        pytest.param(("spec", "hostNetwork"), False, id="a value"),
+    ],
+)
+def test_what_a_template_says_anew_is_told(path: tuple[str | int, ...], value: object) -> None:
+    expected = f"spec.tasks[0].template.{'.'.join(map(str, path))}"
+    assert [finding.path for finding in found(changed(("tasks", 0, "template", *path), value))] == [expected]

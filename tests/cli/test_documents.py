@@ -105,7 +105,7 @@ one:
 two: *base
 three: [*base, *base]
 four:
-  image: first
+  name: first
   <<: *base
 """
 
@@ -115,9 +115,17 @@ def test_aliases_are_shared_and_merges_are_overridden(tmp_path: FilePath) -> Non
     value: Any = document.value
     assert problems == []
     assert value["one"] == {"image": "z", "env": [{"name": "a"}]}
-    assert value["four"] == {"image": "first", "env": [{"name": "a"}]}
+    assert value["four"] == {"name": "first", "image": "x", "env": [{"name": "a"}]}
     assert value["base"] is value["two"] is value["three"][0] is value["three"][1]
     assert value["one"]["env"] is value["base"]["env"]
+
+
+def test_a_merge_behind_a_key_that_it_repeats_is_ambiguous(tmp_path: FilePath) -> None:
+    """The specification gives 1, kubectl 2."""
+    _, [problem] = read_text(tmp_path, "base: &base {a: 2}\njob:\n  a: 1\n  <<: *base\n")
+    assert (problem.line, problem.column) == (4, 3)
+    assert problem.message == "<< also has a, and readers differ on which one counts"
+    assert problem.hint == "put << first"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +136,7 @@ def test_aliases_are_shared_and_merges_are_overridden(tmp_path: FilePath) -> Non
         pytest.param(Path(("two",)), (7, 1), id="alias: its key"),
         pytest.param(Path(("two", "image")), (2, 3), id="inside an alias: where it is written"),
         pytest.param(Path(("three", 1)), (8, 16), id="alias in a list"),
-        pytest.param(Path(("four", "image")), (10, 3), id="own key before the merge"),
+        pytest.param(Path(("four", "name")), (10, 3), id="own key before the merge"),
     ],
 )
 def test_positions_of_aliases_and_merges(tmp_path: FilePath, path: Path, position: tuple[int, int]) -> None:

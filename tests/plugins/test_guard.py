@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,6 +74,30 @@ def test_a_plugin_that_edits_in_place_harms_no_other_pod() -> None:
     before = bare_pod(SLOT)
     assert plugin.shape_pod(before, SLOT).containers[0]["env"] == []
     assert before.containers == bare_pod(SLOT).containers == TEMPLATE["spec"]["containers"]
+
+
+def test_a_plugin_that_edits_the_job_in_place_edits_its_own_copy() -> None:
+    def spoil(job: Any) -> list[Any]:
+        job.spec.tasks[0].template["spec"].clear()
+        return []
+
+    def shape_pod(_self: object, pod: Pod, slot: Any) -> Pod:
+        spoil(slot.job)
+        slot.task.template.clear()
+        return pod
+
+    plugin = plugin_with(
+        check=lambda _, job: spoil(job),
+        objects=lambda _, job: spoil(job),
+        shape_pod=shape_pod,
+        why=lambda _, slot: spoil(slot.job),
+    )
+    job = a_job(a_task(template=deepcopy(TEMPLATE)))
+    slot = a_slot(job)
+    assert (plugin.check(job), plugin.objects(job)) == ([], [])
+    assert plugin.why(slot) == {}
+    plugin.shape_pod(bare_pod(slot), slot)
+    assert job.spec.tasks[0].template == TEMPLATE
 
 
 @pytest.mark.parametrize(
@@ -153,6 +178,16 @@ def test_objects(objects: Any, problem: str) -> None:
             edited(lambda manifest: manifest["metadata"].update(name="x")),
             "ValueError: the pod was renamed",
             id="renamed",
+        ),
+        pytest.param(
+            edited(lambda manifest: manifest["spec"]["containers"][1].update(env=[{"nome": "A"}])),
+            "ValueError: env of container b has an entry without name",
+            id="a variable without name",
+        ),
+        pytest.param(
+            edited(lambda manifest: manifest["spec"]["initContainers"][0].update(ports=[80])),
+            "ValueError: ports of container i has an entry without containerPort",
+            id="a number for a port",
         ),
         pytest.param(
             edited(lambda manifest: manifest["spec"].update(x=object())),

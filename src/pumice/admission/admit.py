@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.admission.amounts import MOST_PODS, check_least, check_relations
+from pumice.admission.blanks import check_blanks
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
 from pumice.admission.dependencies import check_dependencies, check_dependency_words
@@ -51,13 +52,17 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     written = _named(decoded.job)
     job = with_defaults(written, context.registry)
     resolved = context.registry.resolve(job.spec.plugins)
-    ruled = [*_check_places(written, job, resolved, context), *_check_together(job, decoded.left_out)]
+    ruled = [
+        *check_blanks(document),
+        *_check_places(written, job, resolved, context),
+        *_check_together(job, decoded.left_out),
+    ]
     # From here on names and lists are made, one entry a pod.
     if decoded.complete and job.spec.tasks and job.total_replicas <= MOST_PODS:
         ruled += [*check_longest(job), *_check_plugins(job, resolved, ruled)]
     findings = [*decoded.findings, *(finding for finding in ruled if not _follows(finding, decoded.left_out))]
     if not any(finding.is_error for finding in findings):
-        findings += check_made_pods(job, resolved.plugins)
+        findings += check_made_pods(job, resolved.plugins, context.kubernetes)
     return Admitted(written, job, resolved.plugins, _once(findings))
 
 

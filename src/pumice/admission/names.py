@@ -77,7 +77,7 @@ def _check_job_name(job: Job) -> Iterator[Finding]:
             at,
             "must not contain dots: the names of its Service, volumes and hosts are made from it",
             job.name,
-            hint=f"for example {job.name.replace('.', '-')}",
+            hint=f"for example {job.name.replace('.', '-').lower()}",
         )
     elif fault := dns_label_fault(job.name):
         yield Finding(at, fault, job.name)

@@ -12,6 +12,7 @@ from pumice.admission.shadowed import check_shadowed
 from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest
+from pumice.model.shape import Schema, misfits
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 from pumice.plugins.companions import companions, manifest_of, payload_size
@@ -47,7 +48,7 @@ def check_companions(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
         )
 
 
-def check_made_pods(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
+def check_made_pods(job: Job, plugins: Sequence[Base], kubernetes: Schema) -> Iterator[Finding]:
     """Pods as the plugins make them of good templates: what was in their way, and what they broke."""
     for position, task in enumerate(job.spec.tasks):
         at = SPEC / "tasks" / position / "template" / "spec"
@@ -55,17 +56,23 @@ def check_made_pods(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
         try:
             yield from check_shadowed(slot, plugins, at)
             if position < TASKS_MADE:
-                yield from _check_made(slot, plugins, at)
+                yield from _check_made(slot, plugins, at, kubernetes)
         except PluginError as error:
             yield error.finding()
             return
 
 
-def _check_made(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Finding]:
+def _check_made(slot: Slot, plugins: Sequence[Base], at: Path, kubernetes: Schema) -> Iterator[Finding]:
+    made = shaped_pod(slot, plugins).spec
+    # The rules are written for specs of the right shape, which a stranger's plugin may not give.
+    broken = list(misfits(made, "PodSpec", kubernetes, at)) or _broken_rules(slot, made, at)
+    for finding in broken:
+        yield replace(finding, message=f"as the plugins make it: {finding.message}")
+
+
+def _broken_rules(slot: Slot, made: Manifest, at: Path) -> list[Finding]:
     before = set(map(_identity, check_pod_spec(bare_pod(slot).spec, at)))
-    for finding in check_pod_spec(shaped_pod(slot, plugins).spec, at):
-        if finding.is_error and _identity(finding) not in before:
-            yield replace(finding, message=f"as the plugins make it: {finding.message}")
+    return [finding for finding in check_pod_spec(made, at) if finding.is_error and _identity(finding) not in before]
 
 
 def _identity(finding: Finding) -> tuple[Path, str]:

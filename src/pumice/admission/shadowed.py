@@ -27,7 +27,7 @@ def check_shadowed(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Fi
                 yield from _kept_env(container, added, plugin, at / kind / position)
                 yield from _kept_mounts(container, added, plugin, at / kind / position)
         yield from _kept_init_containers(pod, empty, plugin, at)
-        pod = plugin.shape_pod(pod, slot)
+        yield from _kept_volumes(pod, empty, plugin, at)
 
 
 def _kept_env(container: Manifest, added: Manifest, plugin: Base, at: Path) -> Iterator[Finding]:
@@ -59,13 +59,23 @@ def _kept_init_containers(pod: Pod, empty: Pod, plugin: Base, at: Path) -> Itera
             )
 
 
+def _kept_volumes(pod: Pod, empty: Pod, plugin: Base, at: Path) -> Iterator[Finding]:
+    added = {volume["name"] for volume in empty.spec.get("volumes") or []}
+    for position, volume in enumerate(pod.spec.get("volumes") or []):
+        if volume["name"] in added:
+            yield warning(
+                at / "volumes" / position / "name",
+                f"{volume['name']} is yours; the {plugin.name} plugin adds none of that name",
+            )
+
+
 def _emptied(pod: Pod) -> Pod:
-    """The pod without variables and mounts, and with init containers that no plugin could mean."""
+    """The pod without variables, mounts and volumes, and with init containers that no plugin could mean."""
 
     def bare(container: Manifest) -> Manifest:
         return {key: value for key, value in container.items() if key not in ("env", "volumeMounts")}
 
-    emptied = pod.edit_containers(bare, bare)
+    emptied = pod.edit_containers(bare, bare).with_spec(volumes=[])
     if not pod.init_containers:
         return emptied
     unnamed = [{**container, "name": ""} for container in emptied.init_containers]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pumice.model import naming
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
 from pumice.model.nearest import did_you_mean
 from pumice.model.quantity import Quantity
+from pumice.model.syntax import too_long
 from pumice.model.vocabulary import NETWORK_TOPOLOGY_MODES, TOPOLOGY_POLICIES
 
 
@@ -28,6 +30,8 @@ def _check_network(topology: NetworkTopology | None, at: Path) -> Iterator[Findi
         yield Finding(at / "mode", f"must be {' or '.join(NETWORK_TOPOLOGY_MODES)}", topology.mode, hint)
     if topology.highest_tier_allowed is not None and topology.highest_tier_allowed < 0:
         yield Finding(at / "highestTierAllowed", "must be 0 or more", topology.highest_tier_allowed)
+    if fault := too_long(topology.highest_tier_name, naming.SUBDOMAIN_LIMIT):
+        yield Finding(at / "highestTierName", fault, topology.highest_tier_name)
     if topology.highest_tier_allowed is not None and topology.highest_tier_name:
         yield Finding(at, "must have either highestTierAllowed or highestTierName, not both")
 

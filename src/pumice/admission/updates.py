@@ -53,6 +53,8 @@ def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
     """The deepest places that differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys((*old, *new)):
+            if "template" in at and _is_unset(key, old.get(key)) and _is_unset(key, new.get(key)):
+                continue
             if key not in old or key not in new:
                 yield at / key
             else:
@@ -62,3 +64,10 @@ def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
             yield from _differences(was, is_, at / position)
     elif old != new:
         yield at
+
+
+def _is_unset(field: object, value: object) -> bool:
+    """Whether a field of a template says as much as one that is not there; Volcano's webhook adds such fields."""
+    if field in ("metadata", "resources") and isinstance(value, Mapping):
+        return all(item is None for item in value.values())
+    return value is None or value == []

@@ -15,11 +15,11 @@ from pumice.cli.jobfile import JobDocument
 from pumice.cli.output import Style, style_for, table
 from pumice.cli.render import NO_UID, load_good, placed
 from pumice.model.findings import Path
-from pumice.model.job import Job
+from pumice.model.job import Job, TaskSpec
 from pumice.model.nearest import nearest
 from pumice.model.slot import Slot
 from pumice.plugins.guard import PluginError
-from pumice.plugins.provenance import YOU, Trace, trace_pod
+from pumice.plugins.provenance import JOB, YOU, Trace, trace_pod
 
 _HEADINGS: Final = {
     "init": "init containers",
@@ -37,8 +37,10 @@ DEFAULT: Final = "default"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument("pod", metavar="POD", nargs="?", default="", help="such as worker-1; default one of each task")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument(
+        "pod", metavar="POD", nargs="?", default="", help="a pod, such as worker-1; default: the first of each task"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,7 +79,9 @@ class _Explained:
 
     def why(self, trace: Trace) -> str:
         if trace.path is None:
-            return trace.why
+            # Of volumes the job itself adds only those of its claims.
+            of_claim = trace.by == JOB and trace.kind in ("volume", "mount")
+            return "spec.volumes" if of_claim else trace.why
         inside = [note for path, note in self.notes.items() if path[: len(trace.path)] == trace.path]
         return inside[0] if inside else ""
 
@@ -108,7 +112,7 @@ def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
     close = nearest(stem, [task.name for task in tasks])
     # Of a task that is spelt rightly it was the index that is too high, which the list tells better.
     asked = f"did you mean {close}-{index}? " if close not in (None, stem) else ""
-    return f"{name}: no such pod\n  hint: {asked}there are {', '.join(ranges)}"
+    return f"{name}: no such pod\n  hint: {asked}there are {', '.join(ranges) or 'none'}"
 
 
 def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
@@ -121,7 +125,7 @@ def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
         ("schedulerName", written.scheduler_name, job.scheduler_name, ""),
         ("minAvailable", written.min_available, job.min_available, "all that the tasks need"),
         (f"tasks[{position}].name", was.name, task.name, "position of the task"),
-        (f"tasks[{position}].minAvailable", was.min_available, task.min_available, "its replicas"),
+        (f"tasks[{position}].minAvailable", was.min_available, task.min_available, _why_so_many(task)),
         (f"tasks[{position}].maxRetry", was.max_retry, task.max_retry, "container restarts before TaskFailed"),
     ]
     if was.template != task.template:
@@ -132,6 +136,11 @@ def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
     for name in job.plugins:
         if name not in written.plugins:
             yield Trace("default", "", f"plugins.{name}", "[]", DEFAULT, _who_needs(name, admitted))
+
+
+def _why_so_many(task: TaskSpec) -> str:
+    policy = task.partition_policy
+    return "minPartitions times partitionSize" if policy is not None and policy.min_partitions else "its replicas"
 
 
 def _who_needs(name: str, admitted: Admitted) -> str:

@@ -61,7 +61,7 @@ def load(file: str, context: Context) -> JobFile:
 def _sort_in(document: Document, loaded: JobFile, context: Context) -> Iterable[Finding]:
     value = document.value
     if not isinstance(value, dict):
-        return [Finding(ROOT, "a document must be a mapping with apiVersion and kind", value)]
+        return [Finding(ROOT, f"a document must be a mapping with apiVersion and kind, found {kind_of(value)}")]
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if (api_version, kind) == (GROUP_VERSION, KIND):
         admitted = admit(value, context)

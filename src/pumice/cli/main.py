@@ -72,6 +72,7 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
     commands = {}
     for name, summary in COMMANDS.items():
         command = commands[name] = group.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        command.set_defaults(parser=command)
         # Only the command that is really called brings its arguments, so that the others need not be loaded.
         if name == called:
             _command(name).add_arguments(command)

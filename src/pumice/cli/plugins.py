@@ -15,8 +15,10 @@ from pumice.runtime.discovery import discover
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", default="", help="tell about this one")
-    parser.add_argument("--json", action="store_true", help="one JSON object a plugin")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", default="", help="a plugin, to see its arguments; default: list all"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a plugin")
 
 
 def run(args: argparse.Namespace) -> int:

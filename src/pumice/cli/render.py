@@ -30,8 +30,12 @@ GIVEN: Final = "<given in the file>"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="default yaml")
-    parser.add_argument("--namespace", metavar="NS", default="", help="default: the file's, else default")
+    parser.add_argument(
+        "-o", "--output", choices=("yaml", "json"), default="yaml", help="form of the output; default yaml"
+    )
+    parser.add_argument(
+        "--namespace", metavar="NS", default="", help='namespace of the objects; default: the file\'s, else "default"'
+    )
     parser.add_argument("--uid", default=NO_UID, help="uid of the job, which some names are made of")
     parser.add_argument("--show-secrets", action="store_true", help="print ssh keys that the file gives")
 

@@ -12,7 +12,7 @@ from pumice.cli.output import style_for
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument("--json", action="store_true", help="one JSON object a finding")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a finding")
     parser.add_argument("--volcano", action="store_true", help="also warn of what Volcano would not understand")
 
 

@@ -165,8 +165,18 @@ class _Reader:
         if isinstance(key, str):
             top.entries[key] = node.value
             top.entry_marks[key] = (top.key_line, top.key_column, node.marks)
-        elif key is MERGE and not top.merge(node):
-            self._problem("<< takes a mapping, an alias of one, or a list of these", "", (top.key_line, top.key_column))
+        elif key is MERGE:
+            self._merge(top, node)
+
+    def _merge(self, top: MappingNode, node: Node) -> None:
+        place = (top.key_line, top.key_column)
+        if not top.merge(node):
+            self._problem("<< takes a mapping, an alias of one, or a list of these", "", place)
+            return
+        # The YAML specification lets the mapping's own key win, kubectl whatever stands last.
+        twice = next((key for entries, _ in top.merged for key in entries if key in top.entries), None)
+        if twice is not None:
+            self._problem(f"<< also has {_shown(twice)}, and readers differ on which one counts", "put << first", place)
 
     def _key(self, top: MappingNode, key: object, text: str) -> None:
         if isinstance(key, list | dict):

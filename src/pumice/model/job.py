@@ -60,10 +60,13 @@ class VolumeSpec(_Part, frozen=True):
     volume_claim: Annotated[ClaimSpec | None, _doc("a claim to be made for this job")] = None
 
 
+_PolicyEvent = Annotated[str, Meta(extra_json_schema={"enum": [str(event) for event in POLICY_EVENTS]})]
+
+
 class LifecyclePolicy(_Part, frozen=True):
     action: Annotated[str, _doc("what to do", choices=POLICY_ACTIONS)] = ""
     event: Annotated[str, _doc("when to do it", choices=POLICY_EVENTS)] = ""
-    events: Annotated[list[str], _doc("when to do it: any of these", items={"enum": list(POLICY_EVENTS)})] = []
+    events: Annotated[list[_PolicyEvent], _doc("when to do it: any of these")] = []
     exit_code: Annotated[int | None, _doc("when a container ends with this code (not 0)")] = None
     exit_codes: Annotated[list[int], _doc("when a container ends with any of these codes; Pumice only")] = []
     timeout: Annotated[str, _doc("wait this long before acting, such as 30s or 5m")] = ""
@@ -154,6 +157,11 @@ class Job(_Part, frozen=True, dict=True):  # `dict` makes room for the cached pr
     @property
     def total_replicas(self) -> int:
         return sum(task.replicas for task in self.spec.tasks)
+
+    @property
+    def task_names(self) -> list[str]:
+        """Each name once, as the file has them."""
+        return list(dict.fromkeys(task.name for task in self.spec.tasks))
 
     @cached_property
     def _tasks_by_name(self) -> dict[str, TaskSpec]:

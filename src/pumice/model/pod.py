@@ -76,17 +76,20 @@ class Pod:
         return self.edit_containers(edit, edit)
 
     def with_port(self, name: str, number: int, *, init: bool = False) -> Pod:
-        """Open a port in all containers; on the host's network only in the first, since no two could have it there."""
-        if self.spec.get("hostNetwork") and self.containers:
-            if any(_has_port(container, number) for container in self.containers):
-                return self
-            first, *others = self.containers
-            return self.with_spec(containers=[add_port(first, name, number), *others])
+        """Open a port in all containers; on the host's network only in the first, since no two could have it there.
+
+        Init containers are done before, so that theirs is in nobody's way.
+        """
 
         def edit(container: Manifest) -> Manifest:
             return add_port(container, name, number)
 
-        return self.edit_containers(edit, edit if init else None)
+        init_edit = edit if init else None
+        if not (self.spec.get("hostNetwork") and self.containers):
+            return self.edit_containers(edit, init_edit)
+        taken = any(_has_port(container, number) for container in self.containers)
+        place = None if taken else self.containers[0]
+        return self.edit_containers(lambda container: edit(container) if container is place else container, init_edit)
 
     def with_volume(self, volume: Manifest, mounts: Sequence[Manifest]) -> Pod:
         """Mount a volume in all containers, except where a container has something at that path already."""

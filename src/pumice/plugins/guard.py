@@ -39,20 +39,27 @@ class _Guarded(Base):
 
     def check(self, job: Job) -> Iterable[Finding]:
         try:
-            return _run(self.inner, lambda: [_checked_finding(found) for found in self.inner.check(job)])
+            return _run(self.inner, lambda: [_checked_finding(found) for found in self.inner.check(self._own(job))])
         except PluginError as error:
             return [error.finding()]
 
     def objects(self, job: Job) -> Iterable[Companion]:
-        return _run(self.inner, lambda: [_checked_companion(made) for made in self.inner.objects(job)])
+        return _run(self.inner, lambda: [_checked_companion(made) for made in self.inner.objects(self._own(job))])
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
-        # A plugin that edits in place gets a copy: what it was given is shared by all pods of the task.
         copy = Pod(deepcopy(pod.manifest))
-        return _run(self.inner, lambda: _checked_pod(pod, self.inner.shape_pod(copy, slot)))
+        return _run(self.inner, lambda: _checked_pod(pod, self.inner.shape_pod(copy, self._own_slot(slot))))
 
     def why(self, slot: Slot) -> Mapping[str, str]:
-        return _run(self.inner, lambda: dict(self.inner.why(slot)))
+        return _run(self.inner, lambda: dict(self.inner.why(self._own_slot(slot))))
+
+    def _own(self, job: Job) -> Job:
+        """A copy for this plugin: should it edit in place what it is given, it harms nobody else."""
+        return job.derived(("own copy", self.name), deepcopy)
+
+    def _own_slot(self, slot: Slot) -> Slot:
+        job = self._own(slot.job)
+        return Slot(job, job.task(slot.task.name) or slot.task, slot.index)
 
 
 def guarded(kind: type[Base], args: Sequence[str]) -> tuple[Base | None, list[Finding]]:
@@ -78,7 +85,7 @@ def fence(plugin: Base) -> Base:
 def _run(plugin: Base | type[Base], hook: Callable[[], T]) -> T:
     try:
         return hook()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginError(plugin.name, f"{type(error).__name__}: {error}") from error
 
 
@@ -109,9 +116,18 @@ def _checked_pod(before: Pod, after: object) -> Pod:
         own = [container["name"] for container in before.spec.get(field) or []]
         if [container["name"] for container in after.spec.get(field) or []][: len(own)] != own:
             raise ValueError(f"{field} of the pod were removed, renamed or moved")
+        for container in after.spec.get(field) or []:
+            _check_entries(container)
     if after.name != before.name:
         raise ValueError("the pod was renamed")
     return after
+
+
+def _check_entries(container: Manifest) -> None:
+    """Whatever reads the pod next goes by these keys."""
+    for field, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
+        if not all(isinstance(entry, dict) and key in entry for entry in container.get(field) or []):
+            raise ValueError(f"{field} of container {container['name']} has an entry without {key}")
 
 
 def _mapping(value: object, what: str) -> Manifest:

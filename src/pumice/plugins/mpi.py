@@ -38,7 +38,7 @@ class Mpi(Base):
 
     def check(self, job: Job) -> Iterator[Finding]:
         at = SPEC / "plugins" / self.name
-        named = "|".join(task.name for task in job.spec.tasks)
+        named = "|".join(job.task_names)
         if job.task(self.master) is None:
             yield Finding(
                 at,

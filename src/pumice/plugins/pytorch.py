@@ -45,7 +45,7 @@ class PyTorch(Base):
     def check(self, job: Job) -> Iterator[Finding]:
         if job.task(self.master) is None:
             # Volcano starts such a job without any rank, and its pods hang when they want to meet.
-            named = "|".join(task.name for task in job.spec.tasks)
+            named = "|".join(job.task_names)
             yield Finding(
                 SPEC / "plugins" / self.name,
                 f"no task is named {self.master!r}, so no pod would have rank 0",

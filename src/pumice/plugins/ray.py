@@ -42,7 +42,7 @@ class Ray(Base):
             yield Finding(
                 SPEC / "plugins" / self.name,
                 f"no task is named {self.head!r}, so there would be no head",
-                hint=f"name the task of the head with --head=<{'|'.join(task.name for task in job.spec.tasks)}>",
+                hint=f"name the task of the head with --head=<{'|'.join(job.task_names)}>",
             )
         for position, task in enumerate(job.spec.tasks):
             wanted = self._container_of(task)

@@ -43,7 +43,7 @@ class TensorFlow(Base):
             yield warning(
                 at,
                 f"no task is named {', '.join(roles[:-1])} or {roles[-1]}, so TF_CONFIG lists no host",
-                hint=f"name a task with --worker=<{'|'.join(task.name for task in job.spec.tasks)}>",
+                hint=f"name a task with --worker=<{'|'.join(job.task_names)}>",
             )
         yield from too_long(job, at, VARIABLE, self._longest)
 

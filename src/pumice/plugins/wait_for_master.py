@@ -25,9 +25,11 @@ SECURITY_CONTEXT: Final = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
-# `bounded` kills a probe that outlives its share of the time: neither nc's name look-up nor a plain connect through
-# /dev/tcp has a limit of its own. dash has no /dev/tcp, so bash is asked for it where there is one. There is no `$(x)`
-# in it, because Kubernetes would put a variable's value in its place if the container had one of that name.
+# `bounded` ends a probe that outlives its share of the time: neither nc's name look-up nor a plain connect through
+# /dev/tcp has a limit of its own. It asks before it kills, since `timeout` then takes its child along. The nc of
+# Debian's busybox has no -z, but can run a program once it is connected. dash has no /dev/tcp, so bash is asked for it
+# where there is one. There is no `$(x)` in it, because Kubernetes would put a variable's value in its place if the
+# container had one of that name.
 SCRIPT: Final = """\
 host={host}
 port={port}
@@ -41,9 +43,13 @@ tick() {{
 }}
 
 bounded() {{
+  tick
+  share=$((limit - waited))
+  [ "$share" -gt 0 ] || return 1
+  [ "$share" -lt 3 ] || share=3
   "$@" >/dev/null 2>&1 </dev/null &
   probe=$!
-  (sleep "$share"; kill -9 "$probe") >/dev/null 2>&1 &
+  (sleep "$share"; kill "$probe"; sleep 1; kill -9 "$probe") >/dev/null 2>&1 &
   guard=$!
   wait "$probe" 2>/dev/null
   answer=$?
@@ -55,12 +61,14 @@ bounded() {{
 connect='exec 3<>"/dev/tcp/$0/$1"'
 shell=
 if command -v bash >/dev/null 2>&1; then shell=bash
-elif [ -n "$BASH_VERSION$KSH_VERSION" ]; then shell=sh; fi
+elif [ -n "$BASH_VERSION" ]; then shell=sh; fi
 
 answers() {{
-  if command -v nc >/dev/null 2>&1 && bounded nc -z "$host" "$port"; then return 0; fi
+  if command -v nc >/dev/null 2>&1; then
+    if bounded nc -z "$host" "$port" || bounded nc "$host" "$port" -e true; then return 0; fi
+  fi
   [ -n "$shell" ] || return 1
-  if command -v timeout >/dev/null 2>&1; then bounded timeout "$share" "$shell" -c "$connect" "$host" "$port"
+  if command -v timeout >/dev/null 2>&1; then bounded timeout 3 "$shell" -c "$connect" "$host" "$port"
   else bounded "$shell" -c "$connect" "$host" "$port"; fi
 }}
 
@@ -73,8 +81,6 @@ fi
 echo "waiting for $host:$port (up to ${{limit}}s)"
 tick
 while [ "$waited" -lt "$limit" ]; do
-  share=$((limit - waited))
-  [ "$share" -lt 3 ] || share=3
   if answers; then
     tick
     echo "master answered after ${{waited}}s"

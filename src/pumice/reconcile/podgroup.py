@@ -49,9 +49,8 @@ def least_members(task: TaskSpec) -> int:
     """How many pods of the task the gang needs."""
     if task.min_available is not None:
         return task.min_available
-    if task.partition_policy is not None and task.partition_policy.min_partitions:
-        return task.partition_policy.min_partitions * task.partition_policy.partition_size
-    return task.replicas
+    policy = task.partition_policy
+    return (policy.min_partitions * policy.partition_size if policy is not None else 0) or task.replicas
 
 
 def min_resources(job: Job, startable: Sequence[TaskSpec], priorities: Mapping[str, int]) -> dict[str, Quantity]:
@@ -72,10 +71,9 @@ def _take(wanted: int, offers: Iterable[tuple[TaskSpec, int]]) -> list[tuple[Tas
     """Take from each offer in turn until enough pods are together."""
     taken = []
     for task, offered in offers:
-        count = min(offered, wanted)
+        count = max(0, min(offered, wanted))
         wanted -= count
-        if count > 0:
-            taken.append((task, count))
+        taken.append((task, count))
     return taken
 
 

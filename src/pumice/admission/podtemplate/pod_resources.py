@@ -32,6 +32,7 @@ def check_pod_resources(spec: View) -> Iterator[Finding]:
     if spec.part("os").text("name") == "windows":
         yield spec.missing("resources", "cannot be set for a windows pod")
         return
+    # An empty list is refused, too.
     if resources.has("claims"):
         yield resources.missing("claims", "belong to a container, not to the whole pod")
     yield from check_amounts(resources, pod_resource_fault)

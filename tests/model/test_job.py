@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from pumice.model.job import (
+    DependsOn,
+    Job,
+    JobSpec,
+    LifecyclePolicy,
+    NetworkTopology,
+    PartitionPolicy,
+    TaskSpec,
+    VolumeSpec,
+)
+from tests.builders import a_job, a_task
+
+TOPOLOGY = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
+POLICY = {
+    "action": "RestartJob",
+    "event": "PodFailed",
+    "events": ["PodEvicted"],
+    "exitCode": 3,
+    "exitCodes": [4, 5],
+    "timeout": "30s",
+}
+WRITTEN: dict[str, Any] = {
+    "metadata": {"name": "train"},
+    "spec": {
+        "schedulerName": "volcano",
+        "minAvailable": 1,
+        "volumes": [{"mountPath": "/a", "volumeClaimName": "b", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}}],
+        "tasks": [
+            {
+                "name": "worker",
+                "replicas": 2,
+                "minAvailable": 1,
+                "template": {"spec": {"containers": [{"name": "main", "x": None}]}},
+                "policies": [POLICY],
+                "topologyPolicy": "best-effort",
+                "maxRetry": 1,
+                "maxRestarts": 2,
+                "dependsOn": {"name": ["ps"], "iteration": "any", "condition": "Completed"},
+                "partitionPolicy": {
+                    "totalPartitions": 2,
+                    "partitionSize": 1,
+                    "minPartitions": 1,
+                    "networkTopology": TOPOLOGY,
+                },
+            }
+        ],
+        "policies": [POLICY],
+        "plugins": {"svc": [], "ssh": ["--ssh-port=1"]},
+        "runningEstimate": "1h",
+        "queue": "q",
+        "maxRetry": 3,
+        "ttlSecondsAfterFinished": 4,
+        "priorityClassName": "high",
+        "minSuccess": 1,
+        "networkTopology": TOPOLOGY,
+        "activeDeadlineSeconds": 5,
+        "suspend": True,
+    },
+    "status": {"version": 1},
+}
+
+
+def test_every_field_goes_both_ways() -> None:
+    job = msgspec.convert(WRITTEN, Job)
+    topology = NetworkTopology(mode="hard", highest_tier_allowed=1, highest_tier_name="rack")
+    policy = LifecyclePolicy(
+        action="RestartJob",
+        event="PodFailed",
+        events=["PodEvicted"],
+        exit_code=3,
+        exit_codes=[4, 5],
+        timeout="30s",
+    )
+    assert job.spec == JobSpec(
+        scheduler_name="volcano",
+        min_available=1,
+        volumes=[
+            VolumeSpec(mount_path="/a", volume_claim_name="b", volume_claim={"accessModes": ["ReadWriteOnce"]}),
+        ],
+        tasks=[
+            TaskSpec(
+                name="worker",
+                replicas=2,
+                min_available=1,
+                template={"spec": {"containers": [{"name": "main", "x": None}]}},
+                policies=[policy],
+                topology_policy="best-effort",
+                max_retry=1,
+                max_restarts=2,
+                depends_on=DependsOn(name=["ps"], iteration="any", condition="Completed"),
+                partition_policy=PartitionPolicy(
+                    total_partitions=2, partition_size=1, min_partitions=1, network_topology=topology
+                ),
+            )
+        ],
+        policies=[policy],
+        plugins={"svc": [], "ssh": ["--ssh-port=1"]},
+        running_estimate="1h",
+        queue="q",
+        max_retry=3,
+        ttl_seconds_after_finished=4,
+        priority_class_name="high",
+        min_success=1,
+        network_topology=topology,
+        active_deadline_seconds=5,
+        suspend=True,
+    )
+    assert msgspec.to_builtins(job) == WRITTEN
+
+
+def test_an_empty_job() -> None:
+    assert msgspec.to_builtins(Job()) == {}
+    assert (Job().api_version, Job().kind) == ("batch.volcano.sh/v1alpha1", "Job")
+
+
+def test_shortcuts() -> None:
+    job = a_job(a_task("a", 2), a_task("b", 3))
+    assert (job.name, job.namespace, job.uid) == (job.metadata.name, job.metadata.namespace, job.metadata.uid)
+    assert job.total_replicas == 5
+    assert (job.task("b"), job.task("c")) == (job.spec.tasks[1], None)
+
+
+def test_the_first_of_two_tasks_with_one_name_counts() -> None:
+    assert a_job(a_task("a", 1), a_task("a", 2)).task("a") == a_task("a", 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "events", "codes"),
+    [
+        pytest.param(LifecyclePolicy(), (), (), id="none"),
+        pytest.param(LifecyclePolicy(event="A", exit_code=1), ("A",), (1,), id="one"),
+        pytest.param(LifecyclePolicy(events=["A", "B"], exit_codes=[1, 2]), ("A", "B"), (1, 2), id="lists"),
+        pytest.param(
+            LifecyclePolicy(event="C", events=["A", "B"], exit_code=0, exit_codes=[1]),
+            ("A", "B", "C"),
+            (1, 0),
+            id="both",
+        ),
+    ],
+)
+def test_both_spellings_of_events_and_codes(
+    policy: LifecyclePolicy, events: tuple[str, ...], codes: tuple[int, ...]
+) -> None:
+    assert (policy.all_events, policy.all_exit_codes) == (events, codes)
+
+
+def test_what_is_derived_is_made_once_a_job() -> None:
+    made = []
+
+    def make(job: Job) -> int:
+        made.append(job.name)
+        return len(made)
+
+    one, other = a_job(), a_job()
+    assert [one.derived("x", make), one.derived("x", make), one.derived("y", make), other.derived("x", make)] == [
+        *(1, 1, 2, 3),
+    ]
+    # A changed job starts afresh.
+    assert msgspec.structs.replace(one, spec=JobSpec()).derived("x", make) == 4
