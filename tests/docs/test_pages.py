@@ -88,7 +88,7 @@ def test_a_target_of_make_exists(block: Block) -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=shown)
 def test_every_block_says_what_it_is(page: Path) -> None:
-    known = {"console", "ini", "json", "python", "sh", "text", "toml", "yaml"}
+    known = {"console", "ini", "json", "mermaid", "python", "sh", "text", "toml", "yaml"}
     assert [block.place for block in blocks(page) if block.language not in known] == []
 
 
