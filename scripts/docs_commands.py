@@ -53,6 +53,12 @@ default) and why. With `--json` every line is one JSON object with the keys `pod
 With `--json` every plugin is one JSON object a line, with the keys `name`, `summary`, `requires`, `builtin`, `example`
 and `arguments`. A plugin of a third party that is installed but cannot be used is named on standard error.
 """,
+    "simulate": """\
+Exit code 1: an expectation of the scenario was missed. [Rehearse a policy](../guides/rehearse-a-policy.md) shows what
+can stand in a scenario. With `--json` every event is one JSON object a line, with the keys `at` (seconds), `phase`,
+`event`, `pod`, `policy`, `action` and `message`; an expectation has `expect`, `wanted` and `found`, too, and its event
+is `ExpectationMet` or `ExpectationMissed`.
+""",
     "schema": """\
 JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an
 editor.

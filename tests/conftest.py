@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         for name in marker.args:
             _need(programs.named(name))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests counted (`record_property`), summed up: how many crash points were tried is worth knowing."""
+    counted = Counter[str]()
+    for report in terminalreporter.getreports("passed"):
+        counted.update({name: number for name, number in report.user_properties if isinstance(number, int)})
+    for name, number in sorted(counted.items()):
+        terminalreporter.write_line(f"{name}: {number}")
 
 
 def _need(program: programs.Program) -> None:

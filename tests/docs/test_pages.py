@@ -16,8 +16,8 @@ from tests.docs import console
 from tests.docs.markdown import Block, all_blocks, blocks, pages
 from tests.meta.tree import ROOT, shown
 
-# Fragments of other programs' files, by the key that they start with.
-OTHERS = {"repos": "pre-commit"}
+# Files of another kind, by the key that they start with.
+OTHERS = {"repos": "pre-commit", "steps": "a scenario of simulate"}
 TRANSLATED = sorted((ROOT / "docs" / "guides" / "zh").glob("*.md"))
 
 
@@ -88,7 +88,7 @@ def test_a_target_of_make_exists(block: Block) -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=shown)
 def test_every_block_says_what_it_is(page: Path) -> None:
-    known = {"console", "ini", "json", "python", "sh", "text", "toml", "yaml"}
+    known = {"console", "ini", "json", "mermaid", "python", "sh", "text", "toml", "yaml"}
     assert [block.place for block in blocks(page) if block.language not in known] == []
 
 

@@ -157,7 +157,11 @@ PRIORITIES = {"high": 1000, "low": -5}
     ],
 )
 def test_resources_of_the_smallest_gang(job: Job, expected: Manifest) -> None:
-    found = {name: str(amount) for name, amount in min_resources(job, PRIORITIES).items() if name in ("pods", "cpu")}
+    found = {
+        name: str(amount)
+        for name, amount in min_resources(job, job.spec.tasks, PRIORITIES).items()
+        if name in ("pods", "cpu")
+    }
     assert found == expected
 
 

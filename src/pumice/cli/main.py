@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "render": "print the objects that a Job becomes",
     "explain": "show who put what into the pods of a Job, and why",
     "plugins": "list the plugins, or the arguments of one",
+    "simulate": "rehearse what the policies of a Job do, in virtual time",
     "schema": "print a JSON Schema of the Job file, for editors and CI",
 }
 BAD_INPUT: Final = 2

@@ -18,6 +18,11 @@ def claims(job: Job) -> Iterator[Manifest]:
             yield owned(job, "v1", "PersistentVolumeClaim", _claim_name(job, index), body)
 
 
+def claim_names(job: Job) -> list[str]:
+    """All claims that the pods mount, each once."""
+    return list(dict.fromkeys(_claim_name(job, index) for index in range(len(job.spec.volumes))))
+
+
 def with_claims(job: Job, spec: Manifest) -> Manifest:
     """A pod spec with the job's claims: one volume a claim, and as many mounts as there are paths."""
     if not job.spec.volumes:

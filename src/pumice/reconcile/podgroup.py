@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pumice.model import keys, naming
@@ -16,13 +16,20 @@ DEFAULT_MODE: Final = "hard"
 API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 
 
-def pod_group(job: Job, priorities: Mapping[str, int] | None = None) -> Manifest:
-    """The PodGroup of a job; `priorities` are the values of the priority classes that the cluster knows."""
+def pod_group(
+    job: Job, priorities: Mapping[str, int] | None = None, may_start: frozenset[str] | None = None
+) -> Manifest:
+    """The PodGroup of a job; `priorities` are the values of the priority classes that the cluster knows.
+
+    A gang that waits for pods which dependsOn holds back would wait for ever, so tasks that may not start do not count.
+    """
+    counted = [task for task in job.spec.tasks if may_start is None or task.name in may_start]
     spec: Manifest = {
-        "minMember": job.spec.min_available,
-        "minTaskMember": {task.name: least_members(task) for task in job.spec.tasks},
+        "minMember": min(job.spec.min_available, sum(task.replicas for task in counted)),
+        "minTaskMember": dict.fromkeys((task.name for task in job.spec.tasks), 0)
+        | {task.name: least_members(task) for task in counted},
         "queue": job.spec.queue,
-        "minResources": {name: str(amount) for name, amount in min_resources(job, priorities or {}).items()},
+        "minResources": {name: str(amount) for name, amount in min_resources(job, counted, priorities or {}).items()},
     }
     if job.spec.priority_class_name:
         spec["priorityClassName"] = job.spec.priority_class_name
@@ -46,9 +53,9 @@ def least_members(task: TaskSpec) -> int:
     return (policy.min_partitions * policy.partition_size if policy is not None else 0) or task.replicas
 
 
-def min_resources(job: Job, priorities: Mapping[str, int]) -> dict[str, Quantity]:
+def min_resources(job: Job, startable: Sequence[TaskSpec], priorities: Mapping[str, int]) -> dict[str, Quantity]:
     """What the smallest gang uses, the most important tasks first."""
-    tasks = sorted(job.spec.tasks, key=lambda task: -_priority(task, priorities))
+    tasks = sorted(startable, key=lambda task: -_priority(task, priorities))
     counted = sum(task.replicas if task.min_available is None else task.min_available for task in tasks)
     wanted = job.spec.min_available
     if wanted < counted:

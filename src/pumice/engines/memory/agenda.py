@@ -1,0 +1,36 @@
+"""What is going to happen, by moment; things of one moment happen in the order in which they were planned."""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Agenda:
+    _heap: list[tuple[dt.datetime, int]] = field(default_factory=list)
+    _acts: dict[int, Callable[[], None]] = field(default_factory=dict)  # of what was not cancelled
+    _order: Iterator[int] = field(default_factory=itertools.count)
+
+    def plan(self, moment: dt.datetime, act: Callable[[], None]) -> int:
+        """Returns a number by which it can be cancelled."""
+        number = next(self._order)
+        self._acts[number] = act
+        heapq.heappush(self._heap, (moment, number))
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Also what has happened already may be cancelled; nothing comes of it."""
+        self._acts.pop(number, None)
+
+    def next_moment(self) -> dt.datetime | None:
+        while self._heap and self._heap[0][1] not in self._acts:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def play_until(self, now: dt.datetime) -> None:
+        while (moment := self.next_moment()) is not None and moment <= now:
+            self._acts.pop(heapq.heappop(self._heap)[1])()

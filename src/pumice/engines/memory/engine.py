@@ -1,0 +1,162 @@
+"""The Engine port over a `World`, with hooks for everything that goes wrong in a real one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import msgspec
+
+from pumice.engines.memory.world import StoredGroup, StoredPod, World
+from pumice.model.job import Manifest
+from pumice.model.objects import KeyPair, Once
+from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
+from pumice.model.status import JobStatus
+from pumice.plugins.companions import manifest_of
+from pumice.reconcile.decision import (
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EngineCommand,
+    Ensure,
+    JobEvent,
+    Remove,
+    RemoveCommand,
+)
+from pumice.runtime.ports import ConflictError, EngineError
+
+
+class Fault(Enum):
+    """What may happen to a call."""
+
+    CONFLICT = auto()
+    BEFORE = auto()  # an error, and nothing was done
+    AFTER = auto()  # an error, though it was done
+
+
+class CrashError(Exception):
+    """The controller dies at this point."""
+
+
+@dataclass(slots=True)
+class MemoryEngine:
+    world: World
+    faults: Callable[[str], Fault | None] = lambda _call: None
+    after_call: Callable[[str], None] = lambda _call: None  # may raise CrashError
+    on_created: Callable[[JobKey, StoredPod], None] = lambda _key, _pod: None
+    on_deleting: Callable[[JobKey, StoredPod], None] = lambda _key, _pod: None
+    gang: bool = True
+    first_group_phase: str = "Inqueue"  # of a PodGroup that is made: as if its queue always had room
+    events: list[tuple[JobKey, JobEvent]] = field(default_factory=list)
+    calls: int = 0
+
+    async def changes(self) -> AsyncIterator[JobKey]:
+        for key in [*self.world.jobs, *self.world.changed]:
+            yield key
+        self.world.changed.clear()
+
+    async def observe(self, key: JobKey) -> Snapshot | None:
+        world, job = self.world, self.world.jobs.get(key)
+        if job is None:
+            return None
+        group = world.groups.get(key)
+        return Snapshot(
+            job=job,
+            pods=tuple(stored.seen for stored in world.pods_of(key)),
+            group=None if group is None else ObservedGroup(group.manifest, group.phase, group.message),
+            companions=dict(world.objects.get(key, {})),
+            claims=frozenset(world.claims),
+            commands=tuple(world.commands.get(key, {}).values()),
+            gang=self.gang,
+        )
+
+    async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
+        key = JobKey(snapshot.job.namespace, snapshot.job.name)
+
+        def write() -> None:
+            job = self.world.jobs.get(key)
+            if job is None or job.metadata.resource_version != snapshot.job.metadata.resource_version:
+                raise ConflictError
+            self.world.put_job(job)
+            stored = self.world.jobs[key]
+            self.world.jobs[key] = msgspec.structs.replace(stored, status=status)
+
+        self._call("write_status", write)
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:
+        def act() -> None:
+            # Whatever is made for an owner that is gone is collected as garbage.
+            if key in self.world.jobs:
+                self._do(key, command)
+
+        self._call(type(command).__name__, act)
+
+    async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
+        key = JobKey(snapshot.job.namespace, snapshot.job.name)
+        self.events += [(key, event) for event in events]
+
+    def _call(self, name: str, act: Callable[[], None]) -> None:
+        self.calls += 1
+        fault = self.faults(name)
+        if fault is Fault.CONFLICT and name == "write_status":
+            raise ConflictError
+        if fault is Fault.BEFORE:
+            raise EngineError("Unavailable", f"{name} did not work")
+        act()
+        if fault is Fault.AFTER:
+            raise EngineError("Unavailable", f"{name} worked, but nobody said so")
+        self.after_call(name)
+
+    def _do(self, key: JobKey, command: EngineCommand) -> None:
+        world = self.world
+        match command:
+            case CreatePod(manifest):
+                self._create_pod(key, manifest)
+            case DeletePod(name, uid):
+                if world.ask_to_delete(key, name, uid):
+                    self.on_deleting(key, world.pods[(key, name)])
+            case Ensure(companion):
+                self._ensure(key, companion)
+            case Remove(kind, name):
+                if kind == "PodGroup":
+                    world.groups.pop(key, None)
+                world.objects.get(key, {}).pop((kind, name), None)
+                world.touch(key)
+            case RemoveCommand(name, _):
+                world.commands.get(key, {}).pop(name, None)
+                world.touch(key)
+            case DeleteJob(uid):
+                job = world.jobs.get(key)
+                if job is not None and job.uid == uid:
+                    world.delete_job(key)
+
+    def _create_pod(self, key: JobKey, manifest: Manifest) -> None:
+        name, world = manifest["metadata"]["name"], self.world
+        there = world.pods.get((key, name))
+        if there is None:
+            self.on_created(key, world.create_pod(key, manifest))
+        elif there.owner != world.jobs[key].uid:
+            raise EngineError("FailedCreate", f"pod {name} of an earlier job of this name still exists")
+
+    def _ensure(self, key: JobKey, companion: Manifest | Once) -> None:
+        world, manifest = self.world, manifest_of(companion)
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if kind == "PodGroup":
+            group = world.groups.get(key)
+            phase = group.phase if group is not None else self.first_group_phase
+            world.groups[key] = StoredGroup(manifest, phase)
+        elif kind == "PersistentVolumeClaim":
+            world.claims.add(name)
+        else:
+            there = world.objects.setdefault(key, {})
+            kept: Mapping[str, str] = there.get((kind, name), {}).get("stringData", {})
+            if isinstance(companion, Once):
+                made = companion.created_with(self._keys) if not kept else manifest
+                manifest = {**made, "stringData": {**kept, **made["stringData"]}}
+            there[(kind, name)] = manifest
+        world.touch(key)
+
+    def _keys(self, _kind: str) -> KeyPair:
+        uid = self.world.new_uid()
+        return KeyPair(f"private {uid}", f"public {uid}")

@@ -1,0 +1,180 @@
+"""Plays a scenario on the memory engine: virtual time, pods that behave as told, a controller that may be away."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from pumice.admission.context import Context
+from pumice.engines.memory.agenda import Agenda
+from pumice.engines.memory.awaiting import what_is_missing
+from pumice.engines.memory.behaviours import Behaviours
+from pumice.engines.memory.clock import EPOCH, VirtualClock
+from pumice.engines.memory.director import SETTINGS, Director
+from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.expectations import Expectations, Outcome
+from pumice.engines.memory.kubelet import Kubelet
+from pumice.engines.memory.scenario import HORIZON, Scenario
+from pumice.engines.memory.story import Story
+from pumice.engines.memory.world import World
+from pumice.model.job import Job
+from pumice.model.snapshot import JobKey
+from pumice.model.vocabulary import Phase
+from pumice.runtime.loop import Loop
+
+# What bounds a simulation, about ten seconds: a pass costs something, so does every pod that it looks at, and most of
+# all what it does to pods.
+WORK: Final = 2_500_000
+_WORK_OF_A_PASS: Final = 150
+_WORK_OF_A_CALL: Final = 10
+_AT_REST: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED, Phase.ABORTED))
+_NEVER: Final = EPOCH + 2 * HORIZON
+
+
+@dataclass(slots=True)
+class Simulation:
+    """`job` is one that was admitted, with defaults, as an API server would have stored it."""
+
+    job: Job
+    scenario: Scenario
+    context: Context
+    work: int = WORK
+    world: World = field(init=False)
+    story: Story = field(init=False)
+    key: JobKey = field(init=False)
+    passes: int = 0
+    _engine: MemoryEngine = field(init=False)
+    _kubelet: Kubelet = field(init=False)
+    _director: Director = field(init=False)
+    _expectations: Expectations = field(init=False)
+    _loop: Loop | None = field(init=False, default=None)  # None while the controller is away
+    _back_at: dt.datetime = EPOCH
+    _agenda: Agenda = field(default_factory=Agenda)
+
+    def __post_init__(self) -> None:
+        self.world = World(VirtualClock())
+        self.key = self.world.put_job(self.job)
+        # Claims that the job only names are somebody else's; they are taken to exist.
+        self.world.claims.update(volume.volume_claim_name for volume in self.job.spec.volumes)
+        engine = self._engine = MemoryEngine(self.world)
+        self.story = Story(self.world, engine, self.key)
+        behaviours = Behaviours(self.scenario.seed)
+        kubelet = Kubelet(self.world, self.key, self._agenda, self.story, behaviours, self.scenario.capacity)
+        self._kubelet = kubelet
+        engine.on_created, engine.on_deleting = kubelet.created, kubelet.deleting
+        self._director = Director(self.world, self.key, engine, kubelet, self.story, self._change_controller)
+        self._expectations = Expectations(self.world, self.key, self.scenario.expectations)
+
+    async def run(self) -> list[Outcome]:
+        self._loop = self._new_loop()
+        self._begin()
+        while True:
+            await self._settle()
+            moment = self._next_moment()
+            if self.work <= 0:
+                self._cut_off("it goes on and on")
+                break
+            if self._is_over():
+                break
+            if moment is None:
+                missing = what_is_missing(self.world, self.key, self._kubelet, controller=self._loop is not None)
+                self.story.tell("Stuck", f"stuck: {missing}")
+                break
+            if moment > EPOCH + HORIZON:
+                self._cut_off("more would happen only after a year")
+                break
+            self.world.clock.move_to(moment)
+            self._agenda.play_until(self.world.clock.now)
+        return self._expectations.outcomes()
+
+    def _begin(self) -> None:
+        """Steps of the very first moment that are settings come before everything else."""
+        for step in self.scenario.steps:
+            if not step.at and step.kind in SETTINGS:
+                self._director.play(step)
+            else:
+                self._agenda.plan(EPOCH + step.at, partial(self._director.play, step))
+        for expectation in self.scenario.expectations:
+            if expectation.at is not None:
+                # Time must not jump over the moment that is asked about.
+                self._agenda.plan(EPOCH + expectation.at, lambda: None)
+
+    async def _settle(self) -> None:
+        """Let the controller come to rest at this moment."""
+        loop = self._loop
+        while loop is not None and self.work > 0:
+            for key in dict.fromkeys(self.world.changed):
+                loop.queue.add(key)
+            self.world.changed.clear()
+            if not await loop.serve_next():
+                break
+            self.passes += 1
+            self._pay()
+            self.story.listen()
+            self._expectations.look()
+        self.story.close_moment()
+        self._expectations.look()
+        self._kubelet.give_room()
+
+    def _pay(self) -> None:
+        """For the pass that was just made."""
+        looked_at = len(self.world.pods) + self._expectations.open
+        self.work -= _WORK_OF_A_PASS + looked_at + _WORK_OF_A_CALL * self._engine.calls
+        self._engine.calls = 0
+
+    def _next_moment(self) -> dt.datetime | None:
+        due = self._loop.queue.next_due() if self._loop is not None else None
+        return min((moment for moment in (due, self._agenda.next_moment()) if moment is not None), default=None)
+
+    def _is_over(self) -> bool:
+        """Nothing more to come: the job rests, no step is left, nobody is on the way out, nothing is to be removed."""
+        job, now = self.world.jobs.get(self.key), self.world.clock.now - EPOCH
+        moments = [step.at for step in self.scenario.steps]
+        moments += [expectation.first for expectation in self.scenario.expectations]
+        if max(moments, default=now) > now:
+            return False
+        if job is None:
+            return True
+        if self._loop is None and self.world.changed:
+            # Somebody should look at that.
+            return False
+        alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
+        if alive or job.status.state.phase not in _AT_REST:
+            return False
+        self._expectations.rest()
+        # An aborted job may be resumed, so it is never removed.
+        return job.spec.ttl_seconds_after_finished is None or job.status.state.phase == Phase.ABORTED
+
+    def _cut_off(self, why: str) -> None:
+        job = self.world.jobs.get(self.key)
+        retries = f" after {job.status.retry_count} retries" if job is not None and job.status.retry_count else ""
+        self.story.tell("CutOff", f"cut off{retries}: {why}")
+
+    def _new_loop(self) -> Loop:
+        loop = Loop(self._engine, self.context, self.world.clock)
+        loop.queue.add(self.key)
+        return loop
+
+    def _change_controller(self, fields: Mapping[str, Any]) -> None:
+        now, away = self.world.clock.now, fields.get("for")
+        if fields["controller"] == "up":
+            self._back_at = now
+            self._controller_returns()
+            return
+        self._loop = None
+        if away is None:
+            self._back_at = _NEVER
+            self.story.tell("ControllerDown", "controller down")
+            return
+        # Who is away for a second time meanwhile comes back when both times are over.
+        self._back_at = max(self._back_at if self._back_at != _NEVER else now, now + away)
+        self.story.tell("ControllerDown", f"controller down for {away.total_seconds():g}s")
+        self._agenda.plan(self._back_at, self._controller_returns)
+
+    def _controller_returns(self) -> None:
+        if self._loop is None and self.world.clock.now >= self._back_at:
+            self._loop = self._new_loop()
+            self.story.tell("ControllerUp", "controller is back")

@@ -1,0 +1,130 @@
+"""Everything known about a job at one moment: what an engine observes and `decide` reads. Frozen, plain values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pumice.model.command import Command
+from pumice.model.job import Job, Manifest
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobKey:
+    """Which job; all that a queue ever holds."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodPhase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+FINISHED_PODS = frozenset((PodPhase.SUCCEEDED, PodPhase.FAILED))
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    """How a container ended."""
+
+    container: str
+    exit_code: int
+    reason: str = ""  # such as OOMKilled
+    signal: int = 0
+    finished_at: dt.datetime | None = None
+    last_line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPod:
+    name: str
+    uid: str
+    task: str
+    index: int
+    version: int
+    retry: int  # the job's retryCount when the pod was made
+    phase: PodPhase
+    created_at: dt.datetime
+    deleted_at: dt.datetime | None = None  # when its grace ends; None unless it is being deleted
+    ready: bool = False
+    restarts: int = 0
+    reason: str = ""  # the pod's own, such as Evicted
+    ends: tuple[ContainerEnd, ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        return f"{self.task}-{self.index}"
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.deleted_at is not None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in FINISHED_PODS
+
+    @property
+    def is_live(self) -> bool:
+        """Running or about to, and not on its way out."""
+        return not self.is_finished and not self.is_deleting
+
+    @property
+    def first_failure(self) -> ContainerEnd | None:
+        """The container that failed first, init containers included."""
+        failed = [end for end in self.ends if end.exit_code != 0]
+        latest = dt.datetime.max.replace(tzinfo=dt.UTC)
+        return min(failed, key=lambda end: end.finished_at or latest, default=None)
+
+    @property
+    def ended_at(self) -> dt.datetime | None:
+        """When the pod failed or was done: its first failure, else its last end."""
+        failure = self.first_failure
+        if failure is not None:
+            return failure.finished_at
+        return max((end.finished_at for end in self.ends if end.finished_at), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedGroup:
+    """The PodGroup, and what its scheduler says of it."""
+
+    manifest: Manifest
+    phase: str = ""
+    message: str = ""  # why it is not scheduled yet
+
+    @property
+    def admits_pods(self) -> bool:
+        """A gang scheduler lets pods be made once it has put the group into its queue."""
+        return self.phase not in ("", "Pending")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that an engine could not do when it was last asked."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    job: Job
+    pods: tuple[ObservedPod, ...] = ()
+    group: ObservedGroup | None = None
+    companions: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)  # by kind and name
+    claims: frozenset[str] = frozenset()  # those that exist, of all that the job names
+    commands: tuple[Command, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    faults: tuple[str, ...] = ()  # what is wrong with a job that was let in all the same
+    priorities: Mapping[str, int] = field(default_factory=dict)  # of priority classes
+    gang: bool = True  # whether a PodGroup decides when pods may be made

@@ -1,0 +1,129 @@
+"""What must outlive the controller.
+
+Kept in `status.controlledResources`, the free map of strings that Volcano's CRD has.
+
+A pass reads the ledger, and writes it together with the phase in one compare-and-set. So whatever was decided is known
+after a crash, and nothing is counted twice. Entries that are not ours (`plugin-svc`, `volume-pvc-x`) pass through.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from pumice.model.indexes import NONE, Indexes, read_indexes, write_indexes
+from pumice.model.status import JobStatus
+from pumice.model.times import parse_time, to_microseconds
+
+_OWN: Final = "pumice/"
+
+ByTask = Mapping[str, Indexes]
+
+
+class RestartKind(StrEnum):
+    ALL = "all"  # every pod of the earlier version
+    UNSUCCESSFUL = "unsuccessful"  # resumed: what succeeded stays
+    TARGETS = "targets"  # some pods of this version
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A restart that was decided: which pods must go. Kept until they are gone."""
+
+    kind: RestartKind
+    retry: int = 0  # of the targets, pods that were made before this retry are meant
+    targets: ByTask = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    spent: int = 0  # of maxRetry
+    generation: int = 0  # of the spec that was last acted upon
+    void: int = 0  # what pods of versions before this one achieved was voided by a restart of the whole job
+    seen: ByTask = field(default_factory=dict)  # indexes that had a pod at this version
+    succeeded: ByTask = field(default_factory=dict)  # indexes that need no pod any more
+    restart: Restart | None = None
+    restarts_by_task: Mapping[str, int] = field(default_factory=dict)
+    evicted: Mapping[str, dt.datetime] = field(default_factory=dict)  # pods that wait for a policy's timeout
+    noticed: Mapping[str, dt.datetime] = field(default_factory=dict)  # as `evicted`, of other events: by event and whom
+    unknown_since: dt.datetime | None = None
+    first_running: dt.datetime | None = None
+    suspended: bool = False  # by spec.suspend, not by a Command
+    obeyed: frozenset[str] = frozenset()  # uids of Commands
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def has_succeeded(self, task: str, index: int) -> bool:
+        return index in self.succeeded.get(task, NONE)
+
+    def without_targets(self, targets: ByTask) -> Ledger:
+        """Forget what was known of pods that are to be made anew."""
+        return replace(
+            self,
+            seen={task: indexes - targets.get(task, NONE) for task, indexes in self.seen.items()},
+            succeeded={task: indexes - targets.get(task, NONE) for task, indexes in self.succeeded.items()},
+        )
+
+
+def read_ledger(status: JobStatus) -> Ledger:
+    entries = status.controlled_resources
+    own = {key.removeprefix(_OWN): value for key, value in entries.items() if key.startswith(_OWN)}
+    return Ledger(
+        spent=int(own.get("spent", 0)),
+        generation=int(own.get("generation", 0)),
+        void=int(own.get("void", 0)),
+        seen=_read_by_task(own, "seen/"),
+        succeeded=_read_by_task(own, "succeeded/"),
+        restart=_read_restart(own),
+        restarts_by_task={task: int(count) for task, count in _under(own, "restarts/").items()},
+        evicted={pod: parse_time(moment) for pod, moment in _under(own, "evicted/").items()},
+        noticed={what: parse_time(moment) for what, moment in _under(own, "noticed/").items()},
+        unknown_since=parse_time(own["unknown-since"]) if "unknown-since" in own else None,
+        first_running=parse_time(own["first-running"]) if "first-running" in own else None,
+        suspended="suspended" in own,
+        obeyed=frozenset(_under(own, "obeyed/")),
+        others={key: value for key, value in entries.items() if not key.startswith(_OWN)},
+    )
+
+
+def write_ledger(ledger: Ledger) -> dict[str, str]:
+    own: dict[str, str] = {}
+    for name, number in (("spent", ledger.spent), ("generation", ledger.generation), ("void", ledger.void)):
+        if number:
+            own[name] = str(number)
+    own |= _written_by_task("seen/", ledger.seen) | _written_by_task("succeeded/", ledger.succeeded)
+    if ledger.restart is not None:
+        own["restart"] = f"{ledger.restart.kind}@{ledger.restart.retry}"
+        own |= _written_by_task("target/", ledger.restart.targets)
+    own |= {f"restarts/{task}": str(count) for task, count in ledger.restarts_by_task.items()}
+    own |= {f"evicted/{pod}": to_microseconds(moment) for pod, moment in ledger.evicted.items()}
+    own |= {f"noticed/{what}": to_microseconds(moment) for what, moment in ledger.noticed.items()}
+    if ledger.unknown_since is not None:
+        own["unknown-since"] = to_microseconds(ledger.unknown_since)
+    if ledger.first_running is not None:
+        own["first-running"] = to_microseconds(ledger.first_running)
+    if ledger.suspended:
+        own["suspended"] = "true"
+    own |= {f"obeyed/{uid}": "true" for uid in ledger.obeyed}
+    return dict(sorted({**ledger.others, **{_OWN + key: value for key, value in own.items()}}.items()))
+
+
+def _read_restart(own: Mapping[str, str]) -> Restart | None:
+    if "restart" not in own:
+        return None
+    kind, _, retry = own["restart"].partition("@")
+    return Restart(RestartKind(kind), int(retry), _read_by_task(own, "target/"))
+
+
+def _under(own: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
+
+
+def _read_by_task(own: Mapping[str, str], prefix: str) -> dict[str, Indexes]:
+    return {task: read_indexes(text) for task, text in _under(own, prefix).items()}
+
+
+def _written_by_task(prefix: str, by_task: ByTask) -> dict[str, str]:
+    return {prefix + task: write_indexes(indexes) for task, indexes in by_task.items() if indexes}

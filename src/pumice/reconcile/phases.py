@@ -1,0 +1,186 @@
+"""The life cycle of a job: THE TABLE. Nothing else decides a phase.
+
+Rule 1: every phase answers every action; what a row does not name is answered by ELSE.
+Rule 2: a move is made once a pass, and every phase that is entered is written down.
+Rule 3: Completed, Failed and Terminated are final; no row leads out of them.
+
+A row says, for an action, which phase comes next: either a phase, or a rule that looks at the facts (and may say:
+stay). It also says what the move costs: whether pods of the present version become old (`new_version`), whether only
+the pods that the event named are meant (`targeted`), and whether it counts as a retry (`retry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pumice.model.job import Job
+from pumice.model.snapshot import PodPhase
+from pumice.model.vocabulary import Action, Phase
+from pumice.reconcile.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules may look at."""
+
+    job: Job
+    tally: Tally
+    exhausted: bool = False  # no retry is left
+    leaving: int = 0  # pods that must go and have not been told yet, and the PodGroup if it must go
+    failure_awaits_policy: bool = False  # a policy with a timeout will deal with a failure later
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Looks at the facts and says which of these phases comes next."""
+
+    outcomes: tuple[Phase, ...]
+    words: str
+    ask: Callable[[Facts], Phase]
+
+    def __call__(self, facts: Facts) -> Phase:
+        return self.ask(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    to: Phase | Rule
+    new_version: bool = False
+    targeted: bool = False
+    retry: bool = False
+
+    def next_phase(self, facts: Facts) -> Phase:
+        return self.to if isinstance(self.to, Phase) else self.to(facts)
+
+
+def _started(facts: Facts) -> Phase:
+    """Pending until the gang is there."""
+    counts = facts.tally
+    there = counts.running + counts.succeeded + counts.failed
+    return Phase.RUNNING if facts.job.spec.min_available <= there else Phase.PENDING
+
+
+def _finished(facts: Facts) -> Phase:
+    """Running until enough succeeded, or all pods are finished, or the gang has fallen apart."""
+    spec, counts, replicas = facts.job.spec, facts.tally, facts.job.total_replicas
+    if replicas == 0:
+        return Phase.RUNNING
+    if spec.min_success is not None and counts.succeeded >= spec.min_success:
+        return Phase.COMPLETED
+    if counts.succeeded + counts.failed == replicas:
+        outcome = _outcome(facts)
+        # A failure that a policy will deal with is not the end yet.
+        return Phase.RUNNING if outcome is Phase.FAILED and facts.failure_awaits_policy else outcome
+    if counts.pending > replicas - spec.min_available:
+        return Phase.PENDING
+    return Phase.RUNNING
+
+
+def _outcome(facts: Facts) -> Phase:
+    spec, counts = facts.job.spec, facts.tally
+    least = {task.name: task.min_available for task in spec.tasks if task.min_available is not None}
+    if spec.min_available >= sum(least.get(task.name, task.replicas) for task in spec.tasks):
+        for task, needed in least.items():
+            if task in counts.by_task and counts.of_task(task, PodPhase.SUCCEEDED) < needed:
+                return Phase.FAILED
+    if spec.min_success is not None:
+        return Phase.FAILED  # fewer than asked for succeeded, or the rule before would have ended the job
+    return Phase.COMPLETED if counts.succeeded >= spec.min_available else Phase.FAILED
+
+
+def _restarted(facts: Facts) -> Phase:
+    """Restarting until what must go is on its way and the gang could come together again."""
+    if facts.exhausted:
+        return Phase.FAILED
+    room = facts.job.total_replicas - facts.tally.terminating
+    if facts.leaving or room < facts.job.spec.min_available:
+        return Phase.RESTARTING
+    return Phase.PENDING
+
+
+def drained(stays: Phase, ends: Phase) -> Rule:
+    def rule(facts: Facts) -> Phase:
+        return stays if facts.tally.alive else ends
+
+    return Rule((stays, ends), f"{ends} when no pod is alive any more", rule)
+
+
+started: Final = Rule(
+    (Phase.PENDING, Phase.RUNNING), "Running when `minAvailable` pods run, or did and are finished", _started
+)
+finished: Final = Rule(
+    (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED, Phase.PENDING),
+    "Completed when `minSuccess` pods succeeded; when all pods are finished, Completed if enough of them succeeded, "
+    "else Failed; Pending when too many pods are pending for the gang",
+    _finished,
+)
+restarted: Final = Rule(
+    (Phase.RESTARTING, Phase.PENDING, Phase.FAILED),
+    "Failed when no retry is left; Pending when what must go is on its way and the pods still terminating leave room "
+    "for `minAvailable` new ones",
+    _restarted,
+)
+
+
+Row = Mapping[Action | str | None, Move]
+
+ELSE: Final = None
+# Not an action that anybody can ask for: the job's time is up.
+DEADLINE: Final = "DeadlineExceeded"
+
+_ABORT: Final = Move(Phase.ABORTING, new_version=True)
+_TERMINATE: Final = Move(Phase.TERMINATING, new_version=True)
+_COMPLETE: Final = Move(Phase.COMPLETING, new_version=True)
+_RESTART: Final = Move(Phase.RESTARTING, new_version=True, retry=True)
+_RESTART_SOME: Final = Move(Phase.RESTARTING, targeted=True, retry=True)
+_RESUME: Final = Move(Phase.RESTARTING, new_version=True)
+_FAIL: Final = Move(Phase.FAILED)
+
+_ENDINGS: Final[Row] = {
+    Action.ABORT_JOB: _ABORT,
+    Action.TERMINATE_JOB: _TERMINATE,
+    Action.COMPLETE_JOB: _COMPLETE,
+    DEADLINE: _FAIL,
+}
+_CONTROL: Final[Row] = {
+    **_ENDINGS,
+    Action.RESTART_JOB: _RESTART,
+    Action.RESTART_TASK: _RESTART_SOME,
+    Action.RESTART_POD: _RESTART_SOME,
+    Action.RESTART_PARTITION: _RESTART_SOME,
+}
+
+TABLE: Final[Mapping[Phase, Row]] = {
+    Phase.PENDING: {**_CONTROL, ELSE: Move(started)},
+    Phase.RUNNING: {**_CONTROL, ELSE: Move(finished)},
+    Phase.RESTARTING: {
+        **_ENDINGS,
+        # Already paid for: a restart that grows while it is under way costs no second retry.
+        Action.RESTART_JOB: Move(Phase.RESTARTING, new_version=True),
+        Action.RESTART_TASK: Move(Phase.RESTARTING, targeted=True),
+        Action.RESTART_POD: Move(Phase.RESTARTING, targeted=True),
+        Action.RESTART_PARTITION: Move(Phase.RESTARTING, targeted=True),
+        ELSE: Move(restarted),
+    },
+    Phase.ABORTING: {Action.RESUME_JOB: _RESUME, ELSE: Move(drained(Phase.ABORTING, Phase.ABORTED))},
+    Phase.ABORTED: {Action.RESUME_JOB: _RESUME, ELSE: Move(Phase.ABORTED)},
+    Phase.COMPLETING: {ELSE: Move(drained(Phase.COMPLETING, Phase.COMPLETED))},
+    Phase.TERMINATING: {ELSE: Move(drained(Phase.TERMINATING, Phase.TERMINATED))},
+    Phase.COMPLETED: {ELSE: Move(Phase.COMPLETED)},
+    Phase.FAILED: {ELSE: Move(Phase.FAILED)},
+    Phase.TERMINATED: {ELSE: Move(Phase.TERMINATED)},
+}
+
+FINAL: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED))
+
+
+def answers(phase: Phase, action: Action | str) -> bool:
+    """Whether the action means anything of its own in this phase."""
+    return action in TABLE[phase]
+
+
+def move_for(phase: Phase, action: Action | str | None) -> Move:
+    row = TABLE[phase]
+    return row.get(action, row[ELSE])

@@ -1,0 +1,73 @@
+"""Which action an occurrence leads to: the policies of its task in their order, then those of the job; the first wins.
+
+A policy with a timeout is due that long after the occurrence began. Nothing is scheduled: a later pass does the same
+arithmetic again.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pumice.model.duration import Duration
+from pumice.model.findings import SPEC, Path
+from pumice.model.job import Job, LifecyclePolicy
+from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event
+from pumice.reconcile.observe import Occurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An occurrence and the policy that deals with it."""
+
+    occurrence: Occurrence
+    policy: LifecyclePolicy
+    path: Path
+    due: dt.datetime
+
+    @property
+    def action(self) -> Action:
+        return Action(self.policy.action)
+
+
+def matches(job: Job, found: Sequence[Occurrence]) -> list[Match]:
+    """All occurrences that some policy deals with, the ones due first in front."""
+    matched = [match for occurrence in found if (match := _first_match(job, occurrence)) is not None]
+    return sorted(matched, key=lambda match: match.due)
+
+
+def _first_match(job: Job, occurrence: Occurrence) -> Match | None:
+    for path, policy in _policies(job, occurrence.task):
+        if _deals_with(policy, occurrence):
+            wait = Duration.parse(policy.timeout).timedelta if policy.timeout else dt.timedelta()
+            return Match(occurrence, policy, path, occurrence.since + wait)
+    return None
+
+
+def _policies(job: Job, task_name: str) -> Iterator[tuple[Path, LifecyclePolicy]]:
+    for position, task in enumerate(job.spec.tasks):
+        if task.name == task_name:
+            for index, policy in enumerate(task.policies):
+                yield SPEC / "tasks" / position / "policies" / index, policy
+    for index, policy in enumerate(job.spec.policies):
+        yield SPEC / "policies" / index, policy
+
+
+def _deals_with(policy: LifecyclePolicy, occurrence: Occurrence) -> bool:
+    event = occurrence.event
+    if occurrence.index is None and policy.action in TARGETED_ACTIONS:
+        # `*` also stands for what happens to the whole job, and names no pod that could be restarted.
+        return False
+    if occurrence.exit_code is not None and occurrence.exit_code in policy.all_exit_codes:
+        return True
+    if event is Event.POD_PENDING and not policy.timeout:
+        return False
+    if event in policy.all_events:
+        return True
+    return Event.ANY in policy.all_events and event is not Event.JOB_UPDATED
+
+
+def failure_awaits(found: Sequence[Match], now: dt.datetime) -> bool:
+    """Whether some failure will be dealt with by a policy whose timeout has not passed yet."""
+    return any(match.occurrence.event is Event.POD_FAILED and match.due > now for match in found)

@@ -1,0 +1,84 @@
+"""The queue of jobs to look at. It holds keys and moments, nothing else.
+
+A key that is added many times is taken once (coalescing); a key that is being served is not taken by anybody else, and
+is taken again afterwards if it was added meanwhile; what failed comes back after a delay that grows. Time is a
+parameter, so the same queue serves a clock on the wall and one that is made up.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+from dataclasses import dataclass, field
+
+from pumice.model.snapshot import JobKey
+
+FIRST_DELAY = dt.timedelta(milliseconds=5)
+LONGEST_DELAY = dt.timedelta(seconds=60)
+
+
+@dataclass(slots=True)
+class KeyQueue:
+    _ready: dict[JobKey, None] = field(default_factory=dict)  # in the order of their coming
+    _serving: set[JobKey] = field(default_factory=set)
+    _again: set[JobKey] = field(default_factory=set)
+    _due: dict[JobKey, dt.datetime] = field(default_factory=dict)
+    _heap: list[tuple[dt.datetime, JobKey]] = field(default_factory=list)
+    _failures: dict[JobKey, int] = field(default_factory=dict)
+
+    def add(self, key: JobKey) -> None:
+        if key in self._serving:
+            self._again.add(key)
+        else:
+            self._ready[key] = None
+
+    def add_at(self, key: JobKey, moment: dt.datetime) -> None:
+        """Come back to a key at a moment; an earlier appointment stands."""
+        if key not in self._due or moment < self._due[key]:
+            self._due[key] = moment
+            heapq.heappush(self._heap, (moment, key))
+
+    def take(self, now: dt.datetime) -> JobKey | None:
+        self._ripen(now)
+        for key in self._ready:
+            del self._ready[key]
+            self._serving.add(key)
+            return key
+        return None
+
+    def done(self, key: JobKey) -> None:
+        """The key was served well."""
+        self._failures.pop(key, None)
+        self._release(key)
+
+    def failed(self, key: JobKey, now: dt.datetime, spread: float = 1.0) -> None:
+        """The key was not served well: it comes back, later each time. `spread` keeps many from coming at once."""
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        delay = min(FIRST_DELAY * 2 ** min(count, 20), LONGEST_DELAY)
+        self.add_at(key, now + delay * spread)
+        self._release(key)
+
+    def next_due(self) -> dt.datetime | None:
+        """When there will be something to take; the past if there is already."""
+        if self._ready:
+            return dt.datetime.min.replace(tzinfo=dt.UTC)
+        self._drop_stale()
+        return self._heap[0][0] if self._heap else None
+
+    def _ripen(self, now: dt.datetime) -> None:
+        while self._heap and self._heap[0][0] <= now:
+            moment, key = heapq.heappop(self._heap)
+            if self._due.get(key) == moment:
+                del self._due[key]
+                self.add(key)
+
+    def _drop_stale(self) -> None:
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+
+    def _release(self, key: JobKey) -> None:
+        self._serving.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)

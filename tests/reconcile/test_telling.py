@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pumice.model.command import Command, CommandTarget
+from pumice.model.metadata import Metadata
+from pumice.model.snapshot import Trouble
+from pumice.model.vocabulary import Action, Event
+from pumice.plugins.ssh import Ssh
+from pumice.reconcile.decision import JobEvent, Severity
+from pumice.reconcile.orders import Order
+from pumice.reconcile.telling import events_for
+from tests.reconcile.values import a_match, a_pod, a_snapshot
+
+MATCH = a_match(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
+BY_POLICY = Order(Action.RESTART_JOB, (MATCH,))
+BY_COMMAND = Order(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
+QUOTA = Trouble("FailedCreate", "quota")
+
+
+def told(before: dict[str, Any], after: dict[str, Any], order: Order | None = None) -> list[tuple[str, str, str]]:
+    events = events_for(a_snapshot(**before), a_snapshot(**after), order, ())
+    return [(event.reason, event.message, str(event.severity)) for event in events]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param({}, {}, [], id="nothing"),
+        pytest.param({"phase": "Pending"}, {}, [("Running", "the job is Running", "Normal")], id="a phase"),
+        pytest.param({}, {"phase": "Failed", "message": "why"}, [("Failed", "why", "Warning")], id="a sad phase"),
+        pytest.param(
+            {},
+            {"reason": "FailedCreate", "message": "quota", "troubles": (QUOTA,)},
+            [("FailedCreate", "quota", "Warning")],
+            id="a trouble",
+        ),
+        pytest.param(
+            {"reason": "FailedCreate", "message": "quota"},
+            {"reason": "FailedCreate", "message": "quota", "troubles": (QUOTA,)},
+            [],
+            id="a trouble that was told",
+        ),
+        pytest.param({"reason": "FailedCreate", "message": "quota"}, {}, [], id="a trouble that is over"),
+        pytest.param(
+            {"phase": "Aborting"},
+            {"phase": "Aborting", "troubles": (QUOTA,)},
+            [("FailedCreate", "quota", "Warning")],
+            id="a trouble while winding down",
+        ),
+    ],
+)
+def test_what_is_told(before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+    assert told(before, after) == expected
+
+
+def test_a_command_is_told() -> None:
+    assert told({}, {}, BY_COMMAND) == [("CommandIssued", "Command stop: AbortJob", "Normal")]
+
+
+def test_a_policy_that_acted_is_told_with_all_that_programs_want_to_know() -> None:
+    after = a_snapshot(version=1, message="why")
+    assert events_for(a_snapshot(), after, BY_POLICY, ()) == (
+        JobEvent("ExecuteAction", "why", pod="worker-0", policy="spec.policies[0] PodFailed", action="RestartJob"),
+    )
+
+
+def test_a_policy_that_changed_nothing_is_not_told() -> None:
+    assert told({}, {}, BY_POLICY) == []
+
+
+@pytest.mark.parametrize(
+    ("uid", "expected"), [("another", ["CommandIgnored"]), ("", [])], ids=["an earlier job's", "nobody's in particular"]
+)
+def test_a_command_for_an_earlier_job_is_told(uid: str, expected: list[str]) -> None:
+    command = Command(metadata=Metadata(name="c", uid="c"), target=CommandTarget(uid=uid))
+    assert [reason for reason, _, _ in told({"commands": (command,)}, {})] == expected
+
+
+def test_an_obeyed_command_is_removed_in_silence() -> None:
+    command = Command(metadata=Metadata(name="c", uid="c"))
+    before = {"commands": (command,), "controlled_resources": {"pumice/obeyed/c": "true"}}
+    assert told(before, {}) == []
+
+
+def test_lost_keys_are_told() -> None:
+    snapshot = a_snapshot(a_pod())
+    (event,) = events_for(snapshot, snapshot, None, (Ssh(),))
+    assert (event.reason, event.severity) == ("SecretReplaced", Severity.WARNING)

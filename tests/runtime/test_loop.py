@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from pumice.admission.context import Context
+from pumice.engines.memory.clock import EPOCH, VirtualClock
+from pumice.engines.memory.engine import Fault, MemoryEngine
+from pumice.engines.memory.world import World
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import Companion
+from pumice.model.snapshot import JobKey, Snapshot
+from pumice.model.status import JobStatus
+from pumice.plugins.base import Base
+from pumice.plugins.registry import Registry
+from pumice.runtime.loop import Loop
+from pumice.runtime.ports import ConflictError, EngineError
+from tests.builders import a_context, a_document, a_template
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@dataclass(slots=True)
+class Bench:
+    """A loop over one job of the memory engine."""
+
+    document: Manifest = field(default_factory=a_document)
+    context: Context = field(default_factory=a_context)
+    world: World = field(default_factory=lambda: World(VirtualClock()))
+    engine: MemoryEngine = field(init=False)
+    loop: Loop = field(init=False)
+    key: JobKey = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.engine = MemoryEngine(self.world)
+        self.key = self.world.put_job(msgspec.convert(self.document, Job))
+        self.loop = Loop(self.engine, self.context, self.world.clock)
+
+    def serve(self) -> bool:
+        for key in self.world.changed:
+            self.loop.queue.add(key)
+        self.world.changed.clear()
+        return asyncio.run(self.loop.serve_next())
+
+    def settle(self) -> None:
+        for _ in range(50):
+            if not self.serve():
+                return
+        raise AssertionError("no rest")
+
+    def wait_for_next(self) -> None:
+        due = self.loop.queue.next_due()
+        assert due is not None
+        self.world.clock.move_to(due)
+        self.settle()
+
+    def fail(self, call: str, fault: Fault, times: int = 1) -> None:
+        left = [fault] * times
+
+        def faults(name: str) -> Fault | None:
+            return left.pop() if name == call and left else None
+
+        self.engine.faults = faults
+
+    @property
+    def status(self) -> JobStatus:
+        return self.world.jobs[self.key].status
+
+    @property
+    def told(self) -> tuple[str, str]:
+        return self.status.state.reason, self.status.state.message
+
+
+def test_nothing_to_do() -> None:
+    bench = Bench()
+    bench.settle()
+    assert bench.serve() is False
+
+
+def test_the_status_is_written_first_then_the_commands_then_the_events() -> None:
+    bench, calls = Bench(), list[str]()
+    bench.engine.after_call = calls.append
+    bench.settle()
+    # The phase, the ledger and what follows; then the pod that was seen.
+    assert calls == ["write_status", "write_status", "Ensure", "CreatePod", "write_status"]
+    assert bench.status.state.phase == "Pending"
+
+
+def test_a_status_that_did_not_change_is_not_written() -> None:
+    bench = Bench()
+    bench.settle()
+    version = bench.world.jobs[bench.key].metadata.resource_version
+    bench.loop.queue.add(bench.key)
+    bench.settle()
+    assert bench.world.jobs[bench.key].metadata.resource_version == version
+
+
+def test_a_conflict_is_looked_at_again_at_once() -> None:
+    bench = Bench()
+    bench.fail("write_status", Fault.CONFLICT)
+    bench.settle()
+    assert len(bench.world.pods) == 1
+    assert bench.world.clock.now == EPOCH
+
+
+@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
+def test_a_status_that_could_not_be_written_is_tried_again_later(fault: Fault) -> None:
+    bench = Bench()
+    bench.fail("write_status", fault)
+    assert bench.serve()
+    assert bench.engine.calls == 1
+    bench.wait_for_next()
+    assert len(bench.world.pods) == 1
+
+
+def test_a_trouble_is_told_until_it_is_over() -> None:
+    bench = Bench()
+    bench.fail("CreatePod", Fault.BEFORE, times=6)
+    bench.settle()
+    bench.wait_for_next()
+    assert bench.told == ("Unavailable", "CreatePod did not work")
+    while not bench.world.pods:
+        bench.wait_for_next()
+    assert bench.told == ("", "")
+    events = [event.reason for _, event in bench.engine.events]
+    assert events.count("Unavailable") == 1
+
+
+def test_a_trouble_that_was_none_is_told_no_longer_even_if_nothing_else_happens() -> None:
+    """The pod was made, though the engine said no: the pass that finds it has nothing to do."""
+    bench = Bench()
+    bench.fail("CreatePod", Fault.AFTER)
+    bench.settle()
+    bench.world.changed.clear()
+    while bench.loop.queue.next_due() is not None:
+        bench.wait_for_next()
+    assert bench.told == ("", "")
+
+
+def test_one_trouble_does_not_keep_the_rest_from_being_done() -> None:
+    bench = Bench(a_document(plugins={"svc": [], "ssh": []}))
+    bench.fail("Ensure", Fault.BEFORE)
+    bench.settle()
+    assert ("ConfigMap", "train-svc") in bench.world.objects[bench.key]
+    bench.wait_for_next()
+    assert ("Service", "train") in bench.world.objects[bench.key]
+
+
+def test_several_troubles_of_a_kind_are_one() -> None:
+    bench = Bench(a_document(tasks=[{"name": "worker", "replicas": 3, "template": a_template(restartPolicy="Never")}]))
+    bench.fail("CreatePod", Fault.BEFORE, times=30)
+    bench.settle()
+    bench.wait_for_next()
+    assert bench.told == ("Unavailable", "CreatePod did not work")
+
+
+def test_a_job_that_is_gone_is_forgotten() -> None:
+    bench = Bench()
+    bench.fail("CreatePod", Fault.BEFORE, times=99)
+    bench.settle()
+    bench.world.delete_job(bench.key)
+    bench.settle()
+    assert (bench.loop._troubles, bench.loop._admitted) == ({}, {})
+
+
+def test_an_appointment_is_kept() -> None:
+    policies = [{"event": "PodPending", "action": "AbortJob", "timeout": "30s"}]
+    bench = Bench(a_document(policies=policies))
+    bench.settle()
+    assert bench.loop.queue.next_due() == EPOCH + dt.timedelta(seconds=30)
+    bench.wait_for_next()
+    assert bench.status.state.phase in {"Aborting", "Aborted"}
+
+
+def test_an_invalid_job_says_why() -> None:
+    bench = Bench(a_document(queue="Not A Name", minAvailable=-1))
+    bench.settle()
+    reason, message = bench.told
+    assert reason == "InvalidJob"
+    assert "spec.minAvailable: -1: " in message
+    assert "spec.queue: Not A Name: " in message
+    assert not bench.world.pods
+
+
+def test_defaults_are_applied_in_memory_only() -> None:
+    bench = Bench(a_document(tasks=[{"replicas": 1, "template": a_template(restartPolicy="Never")}]))
+    bench.settle()
+    assert [name for _, name in bench.world.pods] == ["train-default0-0"]
+    assert bench.world.jobs[bench.key].spec.tasks[0].name == ""
+
+
+def test_a_claim_that_volcano_made_is_kept_by_its_name() -> None:
+    volume = {"mountPath": "/data", "volumeClaimName": "train-volume-abc", "volumeClaim": CLAIM}
+    bench = Bench(a_document(volumes=[volume]))
+    bench.world.claims.add("train-volume-abc")
+    bench.settle()
+    (stored,) = bench.world.pods.values()
+    claims = [each["persistentVolumeClaim"]["claimName"] for each in stored.manifest["spec"]["volumes"]]
+    assert claims == ["train-volume-abc"]
+
+
+def test_a_job_is_admitted_once_for_each_spec() -> None:
+    bench = Bench()
+    bench.settle()
+    (_, admitted) = bench.loop._admitted[bench.key]
+    job = bench.world.jobs[bench.key]
+    # An engine that decodes anew each time gives equal specs, not the same one.
+    again = msgspec.convert(msgspec.to_builtins(job.spec), type(job.spec))
+    bench.world.jobs[bench.key] = msgspec.structs.replace(job, spec=again)
+    bench.loop.queue.add(bench.key)
+    bench.settle()
+    assert bench.loop._admitted[bench.key] == (again, admitted)
+    assert bench.loop._admitted[bench.key][1] is admitted
+    bench.world.put_job(msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, max_retry=9)))
+    bench.settle()
+    assert bench.loop._admitted[bench.key][1] is not admitted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moody(Base):
+    """A third party's plugin that breaks when it is first asked for objects after admission."""
+
+    name: ClassVar[str] = "moody"
+    moods: ClassVar[list[bool]] = []
+
+    def objects(self, job: Job) -> Iterable[Companion]:  # noqa: ARG002 - any job will do
+        if self.moods:
+            raise RuntimeError("not today")
+        return ()
+
+
+def test_a_plugin_that_breaks_holds_only_its_job() -> None:
+    bench = Bench(a_document(plugins={"moody": []}), a_context(Registry({"moody": Moody})))
+    bench.settle()
+    Moody.moods.append(True)
+    try:
+        bench.loop.queue.add(bench.key)
+        bench.settle()
+    finally:
+        Moody.moods.clear()
+    assert bench.told == ("InvalidJob", "plugin moody failed: RuntimeError: not today")
+    assert len(bench.world.pods) == 1
+    bench.loop.queue.add(bench.key)
+    bench.settle()
+    assert bench.told == ("", "")
+
+
+@dataclass(slots=True)
+class Blind(MemoryEngine):
+    """An engine that cannot look."""
+
+    error: Exception = field(default_factory=ConflictError)
+
+    async def observe(self, key: JobKey) -> Snapshot | None:  # noqa: ARG002 - whichever it is
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "again_at_once"),
+    [
+        pytest.param(EngineError("Unavailable", "no answer"), False, id="an engine that does not answer"),
+        pytest.param(ConflictError(), True, id="somebody was faster"),
+    ],
+)
+def test_what_cannot_be_observed_comes_back(error: Exception, again_at_once: bool) -> None:
+    clock = VirtualClock()
+    loop, key = Loop(Blind(World(clock), error=error), a_context(), clock), JobKey("lab", "train")
+    loop.queue.add(key)
+    assert asyncio.run(loop.serve_next())
+    assert (loop.queue.take(EPOCH) == key) is again_at_once
+    assert loop.passes == 1

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pumice.model.snapshot import JobKey
+from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, KeyQueue
+
+A, B, C = (JobKey("lab", name) for name in "abc")
+START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+
+
+def at(seconds: float) -> dt.datetime:
+    return START + dt.timedelta(seconds=seconds)
+
+
+def test_first_come_first_served() -> None:
+    queue = KeyQueue()
+    for key in (B, A, C):
+        queue.add(key)
+    assert [queue.take(START) for _ in range(4)] == [B, A, C, None]
+
+
+def test_what_is_added_many_times_is_taken_once() -> None:
+    queue = KeyQueue()
+    for key in (A, B, A, A):
+        queue.add(key)
+    assert [queue.take(START) for _ in range(3)] == [A, B, None]
+
+
+def test_a_key_is_served_by_one_at_a_time_and_again_if_it_was_added_meanwhile() -> None:
+    queue = KeyQueue()
+    queue.add(A)
+    assert queue.take(START) == A
+    queue.add(A)
+    queue.add(A)
+    assert queue.take(START) is None
+    assert queue.next_due() is None
+    queue.done(A)
+    assert queue.take(START) == A
+    queue.done(A)
+    assert queue.take(START) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [pytest.param(9, None, id="early"), pytest.param(10, A, id="due"), pytest.param(99, A, id="late")],
+)
+def test_an_appointment_is_kept(now: float, expected: JobKey | None) -> None:
+    queue = KeyQueue()
+    queue.add_at(A, at(10))
+    assert queue.take(at(now)) == expected
+
+
+@pytest.mark.parametrize("moments", [(10, 20), (20, 10), (10, 10)])
+def test_the_earlier_appointment_stands_and_is_kept_once(moments: tuple[int, int]) -> None:
+    queue = KeyQueue()
+    for moment in moments:
+        queue.add_at(A, at(moment))
+    assert queue.next_due() == at(10)
+    assert queue.take(at(10)) == A
+    queue.done(A)
+    assert queue.take(at(99)) is None
+    assert queue.next_due() is None
+
+
+def test_an_outdated_entry_does_not_wake_anybody() -> None:
+    queue = KeyQueue()
+    queue.add_at(A, at(20))
+    queue.add_at(A, at(10))
+    assert queue.take(at(10)) == A
+    queue.done(A)
+    queue.add_at(A, at(30))
+    assert queue.next_due() == at(30)
+    assert queue.take(at(25)) is None
+    assert queue.take(at(30)) == A
+
+
+def test_an_appointment_that_comes_while_the_key_is_served_is_kept_afterwards() -> None:
+    queue = KeyQueue()
+    queue.add(A)
+    assert queue.take(START) == A
+    queue.add_at(A, at(1))
+    assert queue.take(at(2)) is None
+    queue.done(A)
+    assert queue.take(at(2)) == A
+
+
+def test_what_waits_is_due_in_the_past() -> None:
+    queue = KeyQueue()
+    assert queue.next_due() is None
+    queue.add_at(B, at(5))
+    queue.add(A)
+    due = queue.next_due()
+    assert due is not None
+    assert due < START
+
+
+def test_what_failed_comes_back_later_each_time_and_starts_anew_after_a_success() -> None:
+    queue, now, delays = KeyQueue(), START, []
+    queue.add(A)
+    for _ in range(30):
+        assert queue.take(now) == A
+        queue.failed(A, now)
+        due = queue.next_due()
+        assert due is not None
+        delays.append(due - now)
+        now = due
+    assert delays[:3] == [FIRST_DELAY, FIRST_DELAY * 2, FIRST_DELAY * 4]
+    assert delays == sorted(delays)
+    assert delays[-1] == LONGEST_DELAY
+    assert queue.take(now) == A
+    queue.done(A)
+    queue.add(A)
+    assert queue.take(now) == A
+    queue.failed(A, now)
+    assert queue.next_due() == now + FIRST_DELAY
+
+
+def test_many_that_failed_at_once_may_be_spread() -> None:
+    queue = KeyQueue()
+    queue.add(A)
+    assert queue.take(START) == A
+    queue.failed(A, START, spread=1.5)
+    assert queue.next_due() == START + FIRST_DELAY * 1.5
+
+
+def test_a_failure_does_not_put_off_what_was_added_meanwhile() -> None:
+    queue = KeyQueue()
+    queue.add(A)
+    assert queue.take(START) == A
+    queue.add(A)
+    queue.failed(A, START)
+    assert queue.take(START) == A
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(("add", "at", "take", "done", "fail")), st.sampled_from((A, B, C))))
+
+
+@given(STEPS)
+def test_nothing_is_lost_and_nothing_is_served_twice_at_once(steps: list[tuple[str, JobKey]]) -> None:
+    queue, now, serving, owed = KeyQueue(), START, set[JobKey](), set[JobKey]()
+    for what, key in steps:
+        now += LONGEST_DELAY  # so that whatever failed before is due
+        if what == "add":
+            queue.add(key)
+            owed.add(key)
+        elif what == "at":
+            queue.add_at(key, now)
+            owed.add(key)
+        elif what == "take":
+            taken = queue.take(now)
+            assert taken not in serving
+            assert (taken is None) == (owed <= serving)
+            if taken is not None:
+                serving.add(taken)
+                owed.discard(taken)
+        elif key in serving:
+            serving.discard(key)
+            if what == "done":
+                queue.done(key)
+            else:
+                queue.failed(key, now)
+                owed.add(key)
+    for key in serving:
+        queue.done(key)
+    left = set[JobKey]()
+    while (taken := queue.take(now + LONGEST_DELAY)) is not None:
+        left.add(taken)
+    assert left == owed

@@ -1,0 +1,136 @@
+"""Objects beside the pods: put right when somebody removes or edits them, gone when nobody needs them; and claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from pumice.model.job import Manifest, VolumeSpec
+from pumice.reconcile.decision import Ensure
+from tests.scenarios.builders import job, on, task
+from tests.scenarios.conftest import MakeStage
+from tests.scenarios.stage import Stage
+
+PLUGINS: dict[str, list[str]] = {"svc": ["--disable-network-policy=false"], "ssh": []}
+NAMES = {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh", "NetworkPolicy/train"}
+
+
+def _keys(play: Stage) -> Manifest:
+    data = play.companions["Secret/train-ssh"]["stringData"]
+    return {name: value for name, value in data.items() if name != "config"}
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"Secret/train-ssh"}))
+@pytest.mark.parametrize("running", [True, False])
+def test_what_somebody_removes_comes_back(name: str, running: bool) -> None:
+    play = Stage(job(task("worker", 2), plugins=PLUGINS))
+    if running:
+        play.run()
+    before, pods = play.companions[name], play.uids
+    kind, _, called = name.partition("/")
+    assert play.lose(kind, called).companions[name] == before
+    assert play.uids == pods
+    assert play.said("SecretReplaced") == []
+
+
+def test_a_secret_comes_back_with_new_keys_and_a_warning(stage: MakeStage) -> None:
+    play = stage(job(task("worker", 2), plugins=PLUGINS)).run()
+    keys, pods = _keys(play), play.uids
+    play.lose("Secret", "train-ssh")
+    assert _keys(play).keys() == keys.keys()
+    assert not set(_keys(play).values()) & set(keys.values())
+    assert play.said("SecretReplaced") == [
+        "Secret train-ssh was gone and is made anew with new keys; pods that run keep the old ones"
+    ]
+    assert play.uids == pods
+    assert play.phase == "Running"
+
+
+@pytest.mark.parametrize("name", ["ConfigMap/train-svc", "Service/train", "NetworkPolicy/train"])
+def test_an_edit_is_undone(name: str) -> None:
+    play = Stage(job(task("worker", 2), plugins=PLUGINS)).run()
+    before = play.companions[name]
+    kind, _, called = name.partition("/")
+    field = "data" if kind == "ConfigMap" else "spec"
+    play.edit(kind, called, lambda there: {**there, field: {**there[field], **dict.fromkeys(there[field], "other")}})
+    assert play.companions[name] == before
+
+
+def test_of_a_secret_only_the_config_is_put_right() -> None:
+    play = Stage(job(task("worker", 2), plugins=PLUGINS)).run()
+    config = play.companions["Secret/train-ssh"]["stringData"]["config"]
+    mine = {"id_rsa": "my own", "config": "nonsense"}
+    play.edit("Secret", "train-ssh", lambda there: {**there, "stringData": {**there["stringData"], **mine}})
+    assert play.companions["Secret/train-ssh"]["stringData"]["config"] == config
+    assert _keys(play)["id_rsa"] == "my own"
+    assert play.said("SecretReplaced") == []
+
+
+@pytest.mark.parametrize("action", ["RestartJob", "RestartTask", "RestartPod"])
+def test_they_live_through_restarts_with_the_same_keys(stage: MakeStage, action: str) -> None:
+    play = stage(job(task("worker", 2), on("PodFailed", action), plugins=PLUGINS)).run()
+    before = play.companions
+    play.fail("worker-0")
+    assert play.companions == before
+    assert play.let_go().run().companions == before
+    assert sum(isinstance(command, Ensure) for command in play.engine.done) == 4 + (2 if action == "RestartJob" else 1)
+
+
+@pytest.mark.parametrize(
+    ("action", "end"),
+    [("CompleteJob", "Completed"), ("TerminateJob", "Terminated"), ("AbortJob", "Aborted")],
+)
+def test_they_go_when_the_job_is_over_and_no_pod_is_alive(stage: MakeStage, action: str, end: str) -> None:
+    play = stage(job(task("worker", 2), plugins=PLUGINS)).run().command(action)
+    if play.slow:
+        assert set(play.companions) == NAMES
+        play.let_go("worker-0")
+        assert set(play.companions) == NAMES
+    play.let_go()
+    assert play.phase == end
+    # A job that was only suspended needs its keys again.
+    assert set(play.companions) == (NAMES if end == "Aborted" else set())
+
+
+def test_markers_tell_what_there_is() -> None:
+    """Tools of Volcano read them."""
+    volumes = [VolumeSpec(mount_path="/data", volume_claim_name="data")]
+    play = Stage(job(task("worker", 1), plugins=PLUGINS, volumes=volumes), claims=("data",)).run()
+    noted = {key for key in play.status.controlled_resources if not key.startswith("pumice/")}
+    assert noted == {"plugin-svc", "plugin-ssh", "volume-pvc-data"}
+    play.succeed()
+    noted = {key for key in play.status.controlled_resources if not key.startswith("pumice/")}
+    assert noted == {"volume-pvc-data"}
+
+
+# --- claims
+
+
+def test_a_claim_is_made_once_and_outlives_every_run(stage: MakeStage) -> None:
+    claim_spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    volume = VolumeSpec(mount_path="/data", volume_claim=claim_spec)
+    play = stage(job(task("worker", 1), on("PodFailed", "RestartJob"), volumes=[volume]))
+    (claim,) = play.world.claims
+    for _ in range(3):
+        play.run().fail("worker-0").let_go()
+    assert play.phase == "Failed"
+    assert play.world.claims == {claim}
+    made = [one for one in play.engine.done if isinstance(one, Ensure) and _kind(one) == "PersistentVolumeClaim"]
+    assert len(made) == 1
+
+
+def test_a_claim_of_somebody_else_is_awaited(stage: MakeStage) -> None:
+    """The job says what it waits for, and goes on when the claim appears; it is never terminated for it."""
+    play = stage(job(task("worker", 2), volumes=[VolumeSpec(mount_path="/data", volume_claim_name="data")]))
+    assert play.pods == {}
+    assert play.phase == "Pending"
+    assert play.told == ("ClaimMissing", "waits for PersistentVolumeClaim data")
+    play.wait(100_000).restart_controller()
+    assert play.said("ClaimMissing") == ["waits for PersistentVolumeClaim data"]
+    assert play.phases == ["Pending"]
+    assert play.add_claim("data").counts == {"pending": 2}
+    assert play.told == ("", "")
+
+
+def _kind(command: Ensure) -> str:
+    manifest = command.companion
+    return str(manifest["kind"]) if isinstance(manifest, dict) else "Secret"
