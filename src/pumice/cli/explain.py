@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,13 +56,14 @@ def run(args: argparse.Namespace) -> int:
     if not chosen:
         print(f"{args.file}: {_no_such_pod(args.pod, loaded.jobs)}", file=sys.stderr)
         return 2
+    # One at a time: of a job with a thousand tasks, each pod has thousands of variables.
+    explained = (_explained(entry, position, slot) for entry, position, slot in chosen)
+    write = _write_json if args.json else _write_text
     try:
-        explained = [_explained(entry, position, slot) for entry, position, slot in chosen]
+        write(explained, style_for(sys.stdout))
     except PluginError as error:
         print(f"{args.file}: {error}", file=sys.stderr)
         return 2
-    write = _write_json if args.json else _write_text
-    write(explained, style_for(sys.stdout))
     return 0
 
 
@@ -149,7 +150,7 @@ def _who_needs(name: str, admitted: Admitted) -> str:
     return f"needed by {', '.join(needing)}"
 
 
-def _write_json(explained: Sequence[_Explained], _style: Style) -> None:
+def _write_json(explained: Iterable[_Explained], _style: Style) -> None:
     for one in explained:
         for trace in one.traces:
             fields = {
@@ -165,7 +166,7 @@ def _write_json(explained: Sequence[_Explained], _style: Style) -> None:
             print(json.dumps(fields, ensure_ascii=False))
 
 
-def _write_text(explained: Sequence[_Explained], style: Style) -> None:
+def _write_text(explained: Iterable[_Explained], style: Style) -> None:
     for count, one in enumerate(explained):
         if count:
             print()
