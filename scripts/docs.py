@@ -1,4 +1,4 @@
-"""What `make docs` does: writes the pages of docs/reference/ anew, from the code alone.
+"""What `make docs` does: writes docs/states.md and the pages of docs/reference/ anew, from the code alone.
 
 Everything that a page says is asked of the program: the options that a plugin declares, the pod before and after it,
 the fields of the model with their descriptions. So a page cannot be wrong for long: a test compares each of them.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pumice.plugins.registry import BUILTINS
-from scripts import docs_commands, docs_job, docs_plugins
+from scripts import docs_commands, docs_job, docs_plugins, states
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -30,6 +30,7 @@ def reference() -> Mapping[Path, str]:
 
 
 def main() -> int:
+    states.main()
     pages = reference()
     for file in sorted(REFERENCE.rglob("*.md")):
         if file not in pages:

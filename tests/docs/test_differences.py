@@ -13,8 +13,9 @@ PAGE = (ROOT / "docs" / "differences.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)))
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and not re.match(r"\| (---|What|Field)", line)]
 
-# Defects of Volcano's plugins, names and rules. 29 (a marker in the status) has no counterpart here.
-BEATEN = {*range(20, 34)} - {29}
+# Defects of Volcano's life cycle, plugins, names and rules. 29 (a marker in the status) has no counterpart here; 34 and
+# 38 to 47 are about its other programs, its messages and its speed.
+BEATEN = {*range(1, 38), *range(48, 56)} - {29, 34}
 
 
 @pytest.mark.parametrize(("file", "test"), NAMED, ids=lambda part: part)
@@ -29,4 +30,5 @@ def test_every_row_names_its_test(row: str) -> None:
 
 
 def test_every_known_defect_is_named() -> None:
-    assert {int(number) for number in re.findall(r"\[(\d+)\]", PAGE)} == BEATEN
+    named = re.findall(r"\[(\d+(?:, \d+)*)\]", PAGE)
+    assert {int(number) for numbers in named for number in numbers.split(", ")} == BEATEN
