@@ -276,3 +276,17 @@ def test_what_cannot_be_observed_comes_back(error: Exception, again_at_once: boo
     assert asyncio.run(loop.serve_next())
     assert (loop.queue.take(EPOCH) == key) is again_at_once
     assert loop.passes == 1
+
+
+def test_a_defect_goes_up_and_the_key_comes_back() -> None:
+    bench = Bench()
+
+    def crash(_call: str) -> None:
+        raise ZeroDivisionError
+
+    bench.engine.after_call = crash
+    with pytest.raises(ZeroDivisionError):
+        bench.serve()
+    bench.engine.after_call = lambda _call: None
+    bench.wait_for_next()
+    assert bench.world.jobs[bench.key].status.state.phase == "Pending"

@@ -53,6 +53,10 @@ class Loop:
             good = True
         except EngineError:
             good = False
+        except BaseException:
+            # A defect, or the end of the program: whoever goes on must not find the key held by nobody.
+            self.queue.failed(key, self.clock())
+            raise
         if good:
             self.queue.done(key)
         else:
