@@ -47,7 +47,7 @@ def test_version(terminal: Terminal) -> None:
     ],
 )
 def test_unknown_command(word: str, asked: str, terminal: Terminal) -> None:
-    hint = f"  hint: {asked}there are validate, render, explain, plugins, schema\n"
+    hint = f"  hint: {asked}there are {', '.join(COMMANDS)}\n"
     assert terminal.run(word, "job.yaml") == (2, "", f"pumice: {word}: no such command\n{hint}")
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pumice.model.codec import JOB_TYPES, decode
-from pumice.model.findings import ABSENT
+from pumice.model.codec import JOB_TYPES, _edited, decode
+from pumice.model.findings import ABSENT, Path
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec
 from pumice.model.metadata import Metadata
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -192,3 +192,7 @@ def test_a_key_that_is_a_number_beside_one_that_looks_like_it() -> None:
         "metadata.labels.1: must be a string, found null",
     ]
     assert decoded.job.metadata.labels == {}
+
+
+def test_a_place_below_something_that_has_none_is_left_alone() -> None:
+    assert _edited({"a": 1}, {Path(("a", "b")): str}) == {"a": 1}

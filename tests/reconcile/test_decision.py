@@ -38,8 +38,8 @@ def test_a_command_cannot_be_changed_once_it_is_given(command: object) -> None:
 
 
 def test_commands_of_different_kinds_are_never_equal() -> None:
-    assert len({type(command) for command in COMMANDS}) == len(COMMANDS)
-    assert DeletePod("a", "b") != RemoveCommand("a", "b")
+    alike: list[object] = [DeletePod("a", "b"), RemoveCommand("a", "b"), Remove("a", "b")]
+    assert [alike.index(command) for command in alike] == [0, 1, 2]
 
 
 def test_a_decision_that_asks_for_nothing() -> None:
