@@ -65,3 +65,7 @@ def test_items_without_a_key_are_told_as_such_only() -> None:
     template = pod(a_container(env=[{"value": "1"}, {"value": "2"}]))
     told = found(a_document(tasks=[task("first"), task("second", template=template)]))
     assert [finding.path for finding in told] == [f"{AT}.containers[0].env[{index}].name" for index in (0, 1)]
+
+
+def test_secrets_without_a_name_are_no_twins() -> None:
+    assert found(a_document(tasks=[task(template=pod(imagePullSecrets=[{}, {}]))])) == []

@@ -67,6 +67,16 @@ def test_defect_31_claims_reach_init_containers_and_every_path(tmp_path: Path) -
             assert container["volumeMounts"][0]["name"] == container["volumeMounts"][1]["name"]
 
 
+def test_a_volume_of_the_job_wins_over_the_files_of_svc(tmp_path: Path) -> None:
+    volumes = [{"mountPath": "/etc/volcano", "volumeClaimName": "data"}]
+    loaded = _loaded(_job(plugins={"svc": []}, volumes=volumes), tmp_path)
+    assert loaded.is_good
+    for pod in _of_kind(_rendered(loaded), "Pod"):
+        claims = [volume["name"] for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume]
+        for container in (*pod["spec"]["initContainers"], *pod["spec"]["containers"]):
+            assert container["volumeMounts"] == [{"name": claims[0], "mountPath": "/etc/volcano"}]
+
+
 def test_claims_and_their_volumes_are_named_by_the_job_and_not_by_chance(tmp_path: Path) -> None:
     loaded = _loaded(CLAIMED_TWICE, tmp_path)
     assert _rendered(loaded) == _rendered(loaded)

@@ -196,3 +196,11 @@ def test_a_key_that_is_a_number_beside_one_that_looks_like_it() -> None:
 
 def test_a_place_below_something_that_has_none_is_left_alone() -> None:
     assert _edited({"a": 1}, {Path(("a", "b")): str}) == {"a": 1}
+
+
+@pytest.mark.parametrize("status", [5, [], {"state": 1}, None], ids=repr)
+def test_a_status_is_not_read(status: object) -> None:
+    """It is the controller's own; whoever copies a Job from a cluster copies it along."""
+    decoded = decode({**a_document(), "status": status}, KUBERNETES)
+    assert decoded == decode(a_document(), KUBERNETES)
+    assert decoded.findings == ()

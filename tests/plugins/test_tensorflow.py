@@ -51,6 +51,15 @@ def test_arguments_name_tasks_and_port() -> None:
     }
 
 
+def test_a_task_has_one_role() -> None:
+    """Volcano lists a task that is named for two under one of them, and tells its pods the other."""
+    pod = shaped(TensorFlow(ps="a", worker="a"), a_job(a_task("a", 2)), "a", 1)
+    assert json.loads(pod.containers[0]["env"][0]["value"]) == {
+        "cluster": {"worker": ["train-a-0.train:2222", "train-a-1.train:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
 def test_roles_without_pods_are_left_out() -> None:
     config = shaped(TensorFlow(), a_job(a_task("worker", 2), a_task("ps", 0))).containers[0]["env"][0]["value"]
     assert list(json.loads(config)["cluster"]) == ["worker"]
