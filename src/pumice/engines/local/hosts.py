@@ -1,0 +1,132 @@
+"""The names of a job's pods and Services, as /etc/hosts and resolv.conf of its pods.
+
+A pod's own name leads to its own address and never to a loopback one: Gloo listens where the host name points to. The
+longest name comes first, because that is what a reverse look-up answers, on a cluster as here. The line for the
+IPv6 form of an address keeps such look-ups from failing; it carries one name only, so that no name resolves twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pumice.engines.local.sandbox.specs import File
+from pumice.model.job import Manifest
+from pumice.model.naming import LABEL_LIMIT
+
+DOMAIN: Final = "svc.cluster.local"
+# Linux takes no longer host name than this.
+_LONGEST_HOSTNAME: Final = 64
+_LOCAL: Final = """\
+127.0.0.1 localhost
+::1 localhost ip6-localhost ip6-loopback
+fe00::0 ip6-localnet
+ff02::1 ip6-allnodes
+ff02::2 ip6-allrouters
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPod:
+    """What others need to know to reach a pod by name."""
+
+    ip: str
+    hostname: str
+    subdomain: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def named_pod(manifest: Manifest, ip: str) -> NamedPod:
+    spec, labels = manifest.get("spec") or {}, manifest["metadata"].get("labels") or {}
+    return NamedPod(ip, _short_hostname(manifest), str(spec.get("subdomain") or ""), labels)
+
+
+def pod_hostname(manifest: Manifest) -> str:
+    """What `hostname` answers in the pod."""
+    spec = manifest.get("spec") or {}
+    short = _short_hostname(manifest)
+    if spec.get("hostnameOverride") or not (spec.get("setHostnameAsFQDN") and spec.get("subdomain")):
+        return short
+    long = f"{short}.{spec['subdomain']}.{_namespace(manifest)}.{DOMAIN}"
+    return long if len(long) <= _LONGEST_HOSTNAME else short
+
+
+def hosts_text(pods: Sequence[NamedPod], services: Iterable[Manifest], namespace: str) -> str:
+    """What all pods of the job have in common; each adds its own `alias_lines`."""
+    names: dict[str, dict[str, None]] = {}
+    for pod in pods:
+        names.setdefault(pod.ip, {}).update(dict.fromkeys(_pod_names(pod, namespace)))
+    for service in services:
+        spelled = _qualified(service["metadata"]["name"], namespace)
+        for pod in pods:
+            if _selects(service, pod):
+                # After the pod's own names, so that a reverse look-up names the pod.
+                names[pod.ip].update(dict.fromkeys(reversed(spelled)))
+    lines = [f"{ip} {' '.join(of)}\n::ffff:{ip} {next(iter(of))}\n" for ip, of in names.items()]
+    return _LOCAL + "".join(lines)
+
+
+def alias_lines(manifest: Manifest) -> str:
+    """The pod's `hostAliases`."""
+    aliases = (manifest.get("spec") or {}).get("hostAliases") or []
+    lines = [f"{alias['ip']} {' '.join(alias.get('hostnames') or [])}\n" for alias in aliases]
+    return "\n# hostAliases of the pod\n" + "".join(lines) if lines else ""
+
+
+def resolv_conf(manifest: Manifest, nameservers: Sequence[str]) -> str:
+    """`nameservers` are those that can be reached from the pod. Without any, unknown names fail at once."""
+    spec = manifest.get("spec") or {}
+    config: Mapping[str, Any] = spec.get("dnsConfig") or {}
+    # Without a way out, a server named here would only cost five seconds for every unknown name.
+    own = [str(server) for server in config.get("nameservers") or []] if nameservers else []
+    servers = own if spec.get("dnsPolicy") == "None" else [*nameservers, *own]
+    lines = [f"nameserver {server}\n" for server in dict.fromkeys(servers)]
+    if searches := config.get("searches"):
+        lines.append(f"search {' '.join(map(str, searches))}\n")
+    if options := config.get("options"):
+        lines.append(f"options {' '.join(map(_option, options))}\n")
+    return "".join(lines)
+
+
+def name_files(hosts: str, manifest: Manifest, nameservers: Sequence[str]) -> tuple[File, ...]:
+    """The files of a pod that make names resolve; /etc/hosts comes first."""
+    return (
+        File("/etc/hosts", (hosts + alias_lines(manifest)).encode()),
+        File("/etc/hostname", f"{pod_hostname(manifest)}\n".encode()),
+        File("/etc/resolv.conf", resolv_conf(manifest, nameservers).encode()),
+        # Lets glibc answer with all addresses of a name, as a headless Service does.
+        File("/etc/host.conf", b"multi on\n"),
+    )
+
+
+def _pod_names(pod: NamedPod, namespace: str) -> list[str]:
+    if not pod.subdomain:
+        return [pod.hostname]
+    return [*reversed(_qualified(f"{pod.hostname}.{pod.subdomain}", namespace)), pod.hostname]
+
+
+def _qualified(name: str, namespace: str) -> list[str]:
+    """A name as it may be written within the namespace, short to long."""
+    return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.{DOMAIN}"]
+
+
+def _selects(service: Manifest, pod: NamedPod) -> bool:
+    selector = (service.get("spec") or {}).get("selector") or {}
+    return bool(selector) and all(pod.labels.get(key) == value for key, value in selector.items())
+
+
+def _short_hostname(manifest: Manifest) -> str:
+    spec = manifest.get("spec") or {}
+    name = str(spec.get("hostnameOverride") or spec.get("hostname") or manifest["metadata"]["name"])
+    # Kubernetes cuts a pod's name to what fits, and then what cannot stand at the end.
+    return name if spec.get("hostnameOverride") else name[:LABEL_LIMIT].rstrip("-.")
+
+
+def _namespace(manifest: Manifest) -> str:
+    return str(manifest["metadata"].get("namespace") or "default")
+
+
+def _option(option: Mapping[str, Any]) -> str:
+    value = option.get("value")
+    return str(option.get("name")) if value is None else f"{option.get('name')}:{value}"
