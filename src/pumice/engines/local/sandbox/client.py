@@ -1,0 +1,324 @@
+"""The sandbox of one job, as the engine uses it: asynchronous calls that job-init carries out.
+
+    sandbox = await Sandbox.start("job", stage)
+    await sandbox.create_pod("job-worker-0", "10.77.0.10", "job-worker-0")
+    await sandbox.start_container(spec, stdout, stderr)
+    ended = await sandbox.ended(spec.id)
+    await sandbox.close()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pumice.engines.local.sandbox import protocol, stage
+from pumice.engines.local.sandbox.problems import SandboxError, StartError
+from pumice.engines.local.sandbox.specs import ContainerSpec
+
+DEFAULT_NETWORK = "10.77.0.0/16"
+_MOST_OUTPUT = 1 << 20
+_SOURCES = str(Path(__file__).resolve().parents[4])
+_BOOT = f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.jobinit import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container ended: its exit code, 128 + n where signal n did it, and whether that was for its memory."""
+
+    code: int
+    signal: int
+    oom: bool
+
+
+class Sandbox:
+    """Made by `start`; everything in it dies with `close`, or with this process."""
+
+    def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], errors: int) -> None:
+        self._channel = channel
+        self._process = process
+        self._errors = errors
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[tuple[protocol.Message, list[int]]]] = {}
+        self._ends: dict[str, asyncio.Future[Ended]] = {}
+        self._unsent: deque[tuple[protocol.Message, list[int]]] = deque()
+        self._up: asyncio.Future[protocol.Message] = self._loop.create_future()
+        self._pid: asyncio.Future[int] = self._loop.create_future()
+        self._closed: str = ""
+        self._loop.add_reader(channel, self._readable)
+
+    @classmethod
+    async def start(cls, name: str, place: Path, *, network: str = DEFAULT_NETWORK) -> Self:
+        """`place` is for scratch directories. Raises SandboxError where this machine refuses; `probing` tells why."""
+        directory, lock = await asyncio.to_thread(stage.claim, place, name)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        errors = os.memfd_create("job-init", os.MFD_CLOEXEC)
+        config = {
+            "channel": theirs.fileno(),
+            "lock": lock,
+            "engine": os.getpid(),
+            "name": directory.name,
+            "directory": str(directory),
+            "gateway": str(ipaddress.ip_network(network)[1]),
+        }
+        try:
+            process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; it starts within a millisecond
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, json.dumps(config)],
+                pass_fds=(theirs.fileno(), lock),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd="/",
+                env={"PATH": os.defpath},
+                # Ctrl-C at the terminal is for the engine, which ends the job in its own order.
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(lock)
+        sandbox = cls(ours, process, errors)
+        try:
+            await asyncio.gather(sandbox._up, sandbox._pid)
+        except BaseException:
+            await sandbox.close()
+            raise
+        return sandbox
+
+    @property
+    def pid(self) -> int:
+        """Of job-init, seen from outside: who connects the job to other networks joins its namespaces."""
+        return self._pid.result()
+
+    @property
+    def all_users(self) -> bool:
+        """Whether containers can run as any user; if not, all of them run as one that is root inside."""
+        return bool(self._up.result()["all_users"])
+
+    @property
+    def limits(self) -> frozenset[str]:
+        """Which of memory, cpu and pids the kernel enforces. Memory is watched by job-init where it does not."""
+        return frozenset(self._up.result()["limits"])
+
+    async def create_pod(self, pod: str, address: str, hostname: str) -> None:
+        await self._ask("create_pod", pod=pod, address=address, hostname=hostname)
+
+    async def remove_pod(self, pod: str) -> None:
+        """Kills what still runs in it."""
+        await self._ask("remove_pod", pod=pod)
+
+    async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None:
+        """Returns when the command runs; raises StartError if it does not come to that."""
+        previous = self._ends.get(spec.id)
+        if previous is not None and not previous.done():
+            raise ValueError(f"{spec.id}: runs already")
+        self._ends[spec.id] = self._loop.create_future()
+        try:
+            await self._ask("start", (stdout, stderr), spec=protocol.encode_spec(spec))
+        except StartError:
+            del self._ends[spec.id]
+            raise
+
+    async def signal(self, container: str, number: int) -> None:
+        """To its first process; SIGKILL ends all of it. One that has ended already is left in peace."""
+        end = self._ends.get(container)
+        if end is not None and not end.done():
+            try:
+                await self._ask("signal", container=container, number=int(number))
+            except StartError:
+                return
+
+    async def ended(self, container: str) -> Ended:
+        return await asyncio.shield(self._ends[container])
+
+    async def exec(
+        self, container: str, argv: Sequence[str], env: Mapping[str, str], timeout: float | None = None
+    ) -> tuple[int, bytes]:
+        """Run a command inside; its exit code and its output. Raises TimeoutError, or StartError if it cannot run."""
+        execution = f"exec-{next(self._numbers)}"
+        reader, writer = os.pipe()
+        output = asyncio.ensure_future(_read_all(reader))
+        asked = self._ask(
+            "exec", (writer,), close=True, container=container, execution=execution, argv=list(argv), env=dict(env)
+        )
+        try:
+            async with asyncio.timeout(timeout):
+                answer, _ = await asked
+                # Who has left a process in the background has left it the pipe, too: what is there now must do.
+                await asyncio.wait([output], timeout=0.1)
+        except (TimeoutError, asyncio.CancelledError):
+            await asyncio.shield(self._ask("cancel", execution=execution))
+            raise
+        finally:
+            output.cancel()
+            collected = await output
+        return int(answer["code"]), collected
+
+    async def connect(self, pod: str, port: int) -> socket.socket:
+        """A TCP connection from inside the job's network; it does not block."""
+        answer, descriptors = await self._ask("socket", pod=pod)
+        connection = socket.socket(fileno=descriptors[0])
+        connection.setblocking(False)
+        try:
+            await self._loop.sock_connect(connection, (answer["address"], port))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def update_file(self, container: str, path: str, data: bytes) -> None:
+        await self._ask("update_file", container=container, path=path, data=data.decode("latin-1"))
+
+    async def close(self) -> None:
+        """Returns when every process of the job is gone."""
+        self._disconnect("the sandbox is closed")
+        if self._process.returncode is None:
+            await _process_end(self._process)
+        if self._errors >= 0:
+            os.close(self._errors)
+            self._errors = -1
+
+    async def _ask(
+        self, what: str, descriptors: Sequence[int] = (), *, close: bool = False, **details: Any
+    ) -> tuple[protocol.Message, list[int]]:
+        """Descriptors are copied, so that the caller may close his while the message waits to be sent."""
+        copies = list(descriptors) if close else [os.dup(descriptor) for descriptor in descriptors]
+        number = next(self._numbers)
+        if self._closed:
+            _close_all(copies)
+            raise SandboxError(self._closed)
+        answer = self._loop.create_future()
+        self._answers[number] = answer
+        self._unsent.append(({"do": what, "id": number, **details}, copies))
+        if len(self._unsent) == 1:
+            self._send_waiting()
+        try:
+            return await answer
+        finally:
+            self._answers.pop(number, None)
+
+    def _send_waiting(self) -> None:
+        while self._unsent:
+            message, descriptors = self._unsent[0]
+            try:
+                protocol.send(self._channel, message, descriptors)
+            except BlockingIOError:
+                self._loop.add_writer(self._channel, self._send_waiting)
+                return
+            except OSError as error:
+                self._disconnect(f"job-init is gone: {error.strerror}")
+                return
+            self._unsent.popleft()
+            _close_all(descriptors)
+        self._loop.remove_writer(self._channel)
+
+    def _readable(self) -> None:
+        while True:
+            try:
+                received = protocol.receive(self._channel)
+            except BlockingIOError:
+                return
+            except OSError:
+                received = None
+            if received is None:
+                self._disconnect(f"job-init is gone{self._last_words()}")
+                return
+            self._take(*received)
+
+    def _take(self, message: protocol.Message, descriptors: list[int]) -> None:
+        if "ended" in message:
+            end = self._ends[message["ended"]]
+            if not end.done():
+                end.set_result(Ended(message["code"], message["signal"], message["oom"]))
+        elif "up" in message:
+            self._up.set_result(message["up"])
+        elif "pid" in message:
+            self._pid.set_result(message["pid"])
+        elif "refused" in message:
+            self._disconnect(message["refused"])
+        else:
+            self._answer(message, descriptors)
+
+    def _answer(self, message: protocol.Message, descriptors: list[int]) -> None:
+        answer = self._answers.get(message["id"])
+        if answer is None or answer.done():
+            _close_all(descriptors)
+        elif "error" in message:
+            answer.set_exception(StartError(*message["error"]))
+        else:
+            answer.set_result((message, descriptors))
+
+    def _disconnect(self, why: str) -> None:
+        if self._closed:
+            return
+        self._closed = why
+        self._loop.remove_reader(self._channel)
+        self._loop.remove_writer(self._channel)
+        self._channel.close()
+        for _, descriptors in self._unsent:
+            _close_all(descriptors)
+        self._unsent.clear()
+        waiting = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(SandboxError(why))
+                # Nobody may be waiting; asyncio would complain about that.
+                future.exception()
+
+    def _last_words(self) -> str:
+        size = os.fstat(self._errors).st_size
+        words = os.pread(self._errors, 4096, max(0, size - 4096)).decode(errors="replace").strip()
+        return f": {words.splitlines()[-1]}" if words else ""
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+async def _process_end(process: subprocess.Popen[bytes]) -> None:
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        loop.add_reader(pidfd, over.set)
+        await over.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    process.wait()
+
+
+async def _read_all(descriptor: int) -> bytes:
+    """Until the end or until cancelled; what comes after the first MiB is read and dropped."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(descriptor, False)
+    collected = bytearray()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            part = os.read(descriptor, 65536)
+            if not part:
+                break
+            collected += part[: _MOST_OUTPUT - len(collected)]
+    except asyncio.CancelledError:
+        pass
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return bytes(collected)

@@ -1,0 +1,108 @@
+"""The two processes above all containers: the keeper, and job-init, which is pid 1 of the job.
+
+Started by the client as `python -I -S`, because a process that changes namespaces must have one thread only, and
+because what it has in memory is what each fork has to copy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pumice.engines.local.sandbox import cgroups, idmap, protocol, stage, syscalls
+from pumice.engines.local.sandbox.child import Limits
+from pumice.engines.local.sandbox.containers import Containers
+from pumice.engines.local.sandbox.network import Switch
+from pumice.engines.local.sandbox.rootfs import Ground
+from pumice.engines.local.sandbox.server import Server
+from pumice.engines.local.sandbox.skeleton import make_skeleton
+
+
+def main() -> NoReturn:
+    """The keeper: outside of the job's pid namespace, so that it outlives all of it and can clear away."""
+    config: dict[str, Any] = json.loads(sys.argv[1])
+    channel = socket.socket(fileno=config["channel"])
+    engine = os.pidfd_open(config["engine"])
+    if os.getppid() != config["engine"]:
+        # The engine died before it could be watched, and its number may be somebody else's by now.
+        sys.exit(1)
+    for descriptor in (config["channel"], config["lock"]):
+        os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    groups = cgroups.Cgroups(config["name"], cgroups.available(config["engine"]))
+    try:
+        all_users = idmap.enter_user_namespace()
+        syscalls.unshare(syscalls.NEWPID)
+    except OSError as error:
+        protocol.send(channel, {"refused": f"namespaces are refused: {error}"})
+        _clear_away(config, groups)
+    keeper = os.pidfd_open(os.getpid())
+    child = os.fork()
+    if child == 0:
+        _job_init(config, channel, (engine, keeper), groups, all_users=all_users)
+    os.close(engine)
+    protocol.send(channel, {"pid": child})
+    channel.close()
+    os.waitpid(child, 0)
+    _clear_away(config, groups)
+
+
+def _clear_away(config: dict[str, Any], groups: cgroups.Cgroups) -> NoReturn:
+    """Everything of the job is dead: a pid namespace ends only after the last process in it."""
+    groups.remove_all()
+    stage.remove(Path(config["directory"]))
+    sys.exit(0)
+
+
+def _job_init(
+    config: dict[str, Any],
+    channel: socket.socket,
+    watched: tuple[int, int],
+    groups: cgroups.Cgroups,
+    *,
+    all_users: bool,
+) -> NoReturn:
+    code = 1
+    try:
+        try:
+            containers = _prepare(config, groups, all_users=all_users)
+        except OSError as error:
+            protocol.send(channel, {"refused": str(error)})
+        else:
+            protocol.send(channel, {"up": {"all_users": all_users, "limits": groups.controllers}})
+            Server(channel, watched, containers).serve()
+            code = 0
+    finally:
+        os._exit(code)
+
+
+def _prepare(config: dict[str, Any], groups: cgroups.Cgroups, *, all_users: bool) -> Containers:
+    syscalls.unshare(syscalls.NEWNS | syscalls.NEWNET | syscalls.NEWIPC | syscalls.NEWUTS)
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    try:
+        syscalls.mount("proc", "/proc", "proc")
+    except PermissionError:
+        # Inside of a container whose /proc is partly covered a new one is refused; the old one must do.
+        pass
+    place = config["directory"]
+    syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    for name in ("box", "files", "skeleton"):
+        os.mkdir(f"{place}/{name}")
+    if not all_users:
+        make_skeleton(f"{place}/skeleton")
+    ground = Ground(f"{place}/box", None if all_users else f"{place}/skeleton", all_users=all_users)
+    return Containers(Switch(config["gateway"]), ground, f"{place}/files", groups, _limits())
+
+
+def _limits() -> Limits:
+    """Every pod costs a few descriptors here. The soft limit is raised for job-init alone, the hard one never."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        return Limits(before, int(file.read()))

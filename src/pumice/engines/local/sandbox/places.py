@@ -1,0 +1,69 @@
+"""Where a mount goes: names are resolved inside the new root, so that no link of an image leads out of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox.problems import DEVICE, MOUNT, StartError
+from pumice.engines.local.sandbox.specs import Tmpfs
+
+
+class Tree:
+    """A part of the host's file system, taken before the change of root, to be attached after it."""
+
+    def __init__(self, source: str, target: str, *, read_only: bool = False, kind: str = MOUNT) -> None:
+        self.source = source
+        self.target = target
+        try:
+            self._descriptor = syscalls.clone_tree(source)
+            if read_only:
+                syscalls.make_read_only(self._descriptor)
+            self._is_directory = stat.S_ISDIR(os.stat(source).st_mode)
+        except FileNotFoundError as error:
+            what = "the device" if kind == DEVICE else "the source of the mount at " + target
+            raise StartError(kind, f"{source}: {what} does not exist") from error
+        except OSError as error:
+            raise StartError(kind, f"{source}: cannot be mounted at {target}: {os.strerror(error.errno or 0)}") from error
+
+    def attach(self) -> None:
+        place = make_place(self.target, is_directory=self._is_directory)
+        try:
+            syscalls.attach_tree(self._descriptor, place)
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise StartError(MOUNT, f"{self.source}: cannot be mounted at {self.target}: {why}") from error
+        os.close(self._descriptor)
+
+
+class Memory:
+    """A file system in memory, as a tree."""
+
+    def __init__(self, tmpfs: Tmpfs) -> None:
+        self.target = tmpfs.target
+        self._options = f"mode={tmpfs.mode:o}" + (f",size={tmpfs.size}" if tmpfs.size is not None else "")
+
+    def attach(self) -> None:
+        place = make_place(self.target, is_directory=True)
+        syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, self._options)
+
+
+def make_place(target: str, *, is_directory: bool) -> str:
+    """The resolved path of a mount point, made if it is missing."""
+    place = os.path.realpath(target)
+    try:
+        if os.path.lexists(place):
+            if os.path.isdir(place) != is_directory:
+                found, wanted = ("directory", "file") if is_directory is False else ("file", "directory")
+                raise StartError(MOUNT, f"{target}: a {found} is there, a {wanted} cannot be mounted over it")
+            return place
+        if is_directory:
+            os.makedirs(place)
+        else:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise StartError(MOUNT, f"{target}: the place for a mount cannot be made: {why}") from error
+    return place

@@ -1,0 +1,96 @@
+"""The system calls that Python 3.11 has no name for. Each raises OSError that says what was tried."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+NEWNS, NEWUTS, NEWIPC = 0x20000, 0x4000000, 0x8000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 22, 24
+
+# These have the same number on every architecture: they are younger than the common table.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 1, 4, 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, tried: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{tried}: {os.strerror(number)}")
+    return result
+
+
+def _call(number: int, tried: str, *arguments: int | bytes) -> int:
+    # Each argument in full width: a plain int would be passed as 32 bits, the rest of the register undefined.
+    wide = [ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_long(value) for value in arguments]
+    return _check(_libc.syscall(ctypes.c_long(number), *wide), tried)
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else os.fsencode(value)
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def setns(descriptor: int, flags: int) -> None:
+    _check(_libc.setns(descriptor, flags), f"setns({flags:#x})")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int = 0, options: str | None = None) -> None:
+    result = _libc.mount(_bytes(source), _bytes(target), _bytes(kind), ctypes.c_ulong(flags), _bytes(options))
+    _check(result, f"mount {kind or 'of'} {target}")
+
+
+def detach(target: str) -> None:
+    _check(_libc.umount2(_bytes(target), MNT_DETACH), f"umount {target}")
+
+
+def pivot_root_here() -> None:
+    """Make the current directory the root. What was the root lies over it, out of the way of paths, until detached."""
+    _call(_PIVOT_ROOT[os.uname().machine], "pivot_root", b".", b".")
+
+
+def clone_tree(path: str) -> int:
+    """A copy of what is mounted at `path` and below, not attached anywhere yet: it outlives a change of root."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
+
+
+def make_read_only(tree: int) -> None:
+    attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    _call(
+        _MOUNT_SETATTR,
+        "mount_setattr",
+        tree,
+        b"",
+        _AT_EMPTY_PATH | _AT_RECURSIVE,
+        ctypes.addressof(buffer),
+        len(attributes),
+    )
+
+
+def attach_tree(tree: int, target: str) -> None:
+    """Put a cloned tree in its place. A link at the end of `target` is not followed; those on the way are."""
+    _call(_MOVE_MOUNT, f"move_mount {target}", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def prctl(option: int, argument: int = 0, further: int = 0) -> None:
+    result = _libc.prctl(
+        option, ctypes.c_ulong(argument), ctypes.c_ulong(further), ctypes.c_ulong(0), ctypes.c_ulong(0)
+    )
+    _check(result, f"prctl({option})")
