@@ -1,0 +1,71 @@
+"""What an image says about how it is run: entrypoint, command, variables, working directory, user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    user: str = ""
+    stop_signal: str = ""
+    architecture: str = ""
+
+    def argv(self, command: Sequence[str], args: Sequence[str]) -> tuple[str, ...]:
+        """The process of a container with this command and these arguments, as Kubernetes puts it together.
+
+        A command replaces all that the image says; arguments alone replace its cmd. Empty if there is nothing to run.
+        """
+        if command:
+            return (*command, *args)
+        return (*self.entrypoint, *(args or self.cmd))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read_config(document: Mapping[str, Any]) -> ImageConfig:
+    """The configuration blob of a Docker or OCI image. What is of no use is left out: the layers are what counts."""
+    config = document.get("config") or document.get("Config") or {}
+    if not isinstance(config, Mapping):
+        config = {}
+    return ImageConfig(
+        entrypoint=_words(config.get("Entrypoint")),
+        cmd=_words(config.get("Cmd")),
+        env=_variables(config.get("Env")),
+        workdir=_text(config.get("WorkingDir")),
+        user=_text(config.get("User")),
+        stop_signal=_text(config.get("StopSignal")),
+        architecture=_text(document.get("architecture")),
+    )
+
+
+def from_json(document: Mapping[str, Any]) -> ImageConfig:
+    known = {key: document[key] for key in ImageConfig.__slots__ if key in document}
+    return ImageConfig(**{**known, "entrypoint": tuple(known["entrypoint"]), "cmd": tuple(known["cmd"])})
+
+
+def _words(found: object) -> tuple[str, ...]:
+    if isinstance(found, str):
+        # The shell form of very old images.
+        return ("/bin/sh", "-c", found) if found else ()
+    return tuple(str(word) for word in found) if isinstance(found, list) else ()
+
+
+def _variables(found: object) -> dict[str, str]:
+    variables = {}
+    for line in found if isinstance(found, list) else []:
+        name, equals, value = str(line).partition("=")
+        if name and equals:
+            variables[name] = value
+    return variables
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""

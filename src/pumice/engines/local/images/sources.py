@@ -1,0 +1,151 @@
+"""Finds an image in what `docker save`, podman, skopeo or buildah wrote: its configuration and its layers.
+
+Both forms are read, Docker's (manifest.json) and OCI's (index.json), as a tar file or as a directory. Of several images
+in one archive the one is taken that has the wanted name, and of several platforms that of this machine.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pumice.engines.local.images.blobs import Blobs, read_document
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.names import familiar, normalised
+
+_HASHED_FILE: Final = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?")
+_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+_NAME_ANNOTATIONS: Final = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64", "AMD64": "amd64", "i686": "386", "armv7l": "arm"}
+_DEEPEST_INDEX: Final = 4
+_MOST_LAYERS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    file: str  # its name in the archive
+    digest: str  # of the file, as it is stored; empty if the archive does not say
+    diff_id: str  # the digest of the plain tar
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    digest: str  # of the configuration, which names all layers and so stands for the whole image
+    document: Mapping[str, Any]
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    names: tuple[str, ...]
+    config: str
+    config_digest: str
+    layers: tuple[tuple[str, str], ...]  # file and digest
+    machine: str = ""
+
+
+def find_image(blobs: Blobs, wanted: str) -> ImageSource:
+    if blobs.has("manifest.json"):
+        candidates = list(_docker(blobs))
+    elif blobs.has("index.json"):
+        candidates = list(_oci(blobs, "index.json", "", (), _DEEPEST_INDEX))
+    else:
+        raise ImageError(
+            "is neither a Docker nor an OCI archive: it has no manifest.json and no index.json",
+            "make one with `docker save IMAGE -o FILE`; a plain file system (`docker export`) works as a directory",
+        )
+    return _source(blobs, _chosen(candidates, wanted))
+
+
+def this_machine() -> str:
+    """The processor's name as images spell it."""
+    name = platform.machine()
+    return _MACHINES.get(name, name)
+
+
+def _docker(blobs: Blobs) -> Iterator[_Candidate]:
+    document, _ = read_document(blobs, "manifest.json")
+    for entry in _dicts(document):
+        config, files = entry.get("Config"), entry.get("Layers")
+        if not isinstance(config, str) or not isinstance(files, list):
+            raise ImageError("manifest.json: is damaged: names no Config or no Layers")
+        names = tuple(str(name) for name in entry.get("RepoTags") or ())
+        layers = tuple((str(file), _digest_in(str(file)) if "blobs/" in str(file) else "") for file in files)
+        yield _Candidate(names, config, _digest_in(config), layers)
+
+
+def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: int) -> Iterator[_Candidate]:
+    document, _ = read_document(blobs, file, digest)
+    for entry in _dicts(_dict(document).get("manifests")):
+        annotations = _dict(entry.get("annotations"))
+        if "vnd.docker.reference.type" in annotations:
+            # Not an image, but what somebody attests about one.
+            continue
+        own = tuple(str(annotations[key]) for key in _NAME_ANNOTATIONS if key in annotations) or names
+        blob, known = _blob(entry)
+        if "index" in str(entry.get("mediaType")) or "manifest.list" in str(entry.get("mediaType")):
+            if depth:
+                yield from _oci(blobs, blob, known, own, depth - 1)
+        elif blobs.has(blob):
+            # An archive of one platform may keep the index of all of them.
+            manifest, _ = read_document(blobs, blob, known)
+            config, config_digest = _blob(_dict(_dict(manifest).get("config")))
+            layers = tuple(_blob(layer) for layer in _dicts(_dict(manifest).get("layers")))
+            machine = str(_dict(entry.get("platform")).get("architecture") or "")
+            yield _Candidate(own, config, config_digest, layers, machine)
+
+
+def _chosen(candidates: Sequence[_Candidate], wanted: str) -> _Candidate:
+    if not candidates:
+        raise ImageError("holds no image")
+    named = [candidate for candidate in candidates if any(_same(name, wanted) for name in candidate.names)]
+    left = named or candidates
+    fitting = [candidate for candidate in left if candidate.machine in {"", this_machine()}]
+    left = fitting or left
+    if len({candidate.config for candidate in left}) > 1:
+        names = sorted({name for candidate in candidates for name in candidate.names})
+        hint = f"map one of them by its own name: {', '.join(names)}" if names else "save the one image alone"
+        raise ImageError(f"holds {len(candidates)} images, and none is named {familiar(wanted)}", hint)
+    return left[0]
+
+
+def _same(name: str, wanted: str) -> bool:
+    try:
+        return normalised(name) == wanted
+    except ImageError:
+        return False
+
+
+def _source(blobs: Blobs, chosen: _Candidate) -> ImageSource:
+    document, digest = read_document(blobs, chosen.config, chosen.config_digest)
+    diff_ids = _dict(_dict(document).get("rootfs")).get("diff_ids")
+    if not isinstance(diff_ids, list) or len(diff_ids) != len(chosen.layers) or len(diff_ids) > _MOST_LAYERS:
+        count = len(diff_ids) if isinstance(diff_ids, list) else 0
+        raise ImageError(f"{chosen.config}: is damaged: tells of {count} layers, the archive of {len(chosen.layers)}")
+    layers = tuple(Layer(file, known, str(of)) for (file, known), of in zip(chosen.layers, diff_ids, strict=True))
+    return ImageSource(digest, document, layers)
+
+
+def _blob(descriptor: Mapping[str, Any]) -> tuple[str, str]:
+    """File and digest of what a descriptor describes."""
+    digest = str(descriptor.get("digest"))
+    match = _DIGEST.fullmatch(digest)
+    if match is None:
+        raise ImageError(f"{digest[:80]}: is not a digest that can be checked")
+    return f"blobs/sha256/{match[1]}", digest
+
+
+def _digest_in(file: str) -> str:
+    match = _HASHED_FILE.fullmatch(file)
+    return f"sha256:{match[1]}" if match is not None else ""
+
+
+def _dict(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _dicts(found: object) -> list[Mapping[str, Any]]:
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

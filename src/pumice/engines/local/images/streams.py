@@ -1,0 +1,161 @@
+"""Bytes of a layer, read once from front to back, in bounded memory: counted, hashed and decompressed on the way.
+
+The reader of tar files trusts the sizes that a header claims and would fetch that much at once; the streams here refuse
+requests that no honest header makes.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import importlib
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import IO, Final, Protocol, cast
+
+from pumice.engines.local.images.errors import ImageError
+
+CHUNK: Final = 1 << 18
+# Long names and pax headers are read in one go; the longest that is of use is some path or attribute list.
+_MOST_AT_ONCE: Final = 1 << 24
+# What a decompressor raises for bytes that make no sense.
+COMPRESSION_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+
+
+class Bytes(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Forward(io.RawIOBase):
+    """A stream that only goes forward, as far as a reader of tar files needs it to look like a file."""
+
+    def __init__(self, source: Bytes, *, hashed: bool = True) -> None:
+        super().__init__()
+        self._source = source
+        self._position = 0
+        self._hash = hashlib.sha256() if hashed else None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        # Forwards only, which is all that the reader of tar files does.
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        if not 0 <= size <= _MOST_AT_ONCE:
+            raise ImageError("a header claims an impossible size")
+        parts = []
+        while size > 0:
+            # A decompressor may give less than it was asked for, and only an empty answer means the end.
+            part = self._source.read(min(size, CHUNK))
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        data = b"".join(parts)
+        if self._hash is not None:
+            self._hash.update(data)
+        self._position += len(data)
+        return data
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence != io.SEEK_SET or offset < self._position:
+            raise ImageError("a header points backwards")
+        self._skip(offset)
+        return self._position
+
+    def _skip(self, offset: int) -> None:
+        while self._position < offset and self.read(min(CHUNK, offset - self._position)):
+            pass
+
+    def digest(self) -> str:
+        """The digest of all bytes, including those that nobody has read; empty if they were not hashed."""
+        while self.read(CHUNK):
+            pass
+        return f"sha256:{self._hash.hexdigest()}" if self._hash is not None else ""
+
+
+class Window:
+    """A part of a file."""
+
+    def __init__(self, file: IO[bytes], start: int, size: int) -> None:
+        self._file = file
+        self._position = start
+        self._end = start + size
+
+    def read(self, size: int, /) -> bytes:
+        # Several windows share one file, so each goes back to its own place.
+        self._file.seek(self._position)
+        data = self._file.read(min(size, self._end - self._position))
+        self._position += len(data)
+        return data
+
+    def skip(self, size: int) -> int:
+        """Leave out so many bytes, or as many as there are."""
+        size = min(size, self._end - self._position)
+        self._position += size
+        return size
+
+
+class Skipping(Forward):
+    """A part of a file of which most bytes are of no interest now."""
+
+    def __init__(self, window: Window) -> None:
+        super().__init__(window, hashed=False)
+        self._window = window
+
+    def _skip(self, offset: int) -> None:
+        self._position += self._window.skip(offset - self._position)
+
+
+def decompressed(source: Bytes) -> Bytes:
+    """The stream without its compression, which is known by its first bytes, whatever the archive calls it."""
+    head = source.read(6)
+    whole = _Joined(head, source)
+    if head.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=whole, mode="rb")
+    if head.startswith(b"BZh"):
+        return bz2.BZ2File(cast(IO[bytes], whole))
+    if head.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMAFile(cast(IO[bytes], whole))
+    if head.startswith(_ZSTD):
+        return _zstd(whole)
+    return whole
+
+
+def _zstd(source: io.RawIOBase) -> Bytes:
+    try:
+        module = importlib.import_module("compression.zstd")
+    except ImportError:
+        raise ImageError(
+            "is compressed with zstd, which only Python 3.14 and later can read",
+            "save the image anew with gzip: `docker save`, or `skopeo copy --dest-compress-format gzip`",
+        ) from None
+    opener: Callable[..., Bytes] = module.ZstdFile
+    return opener(source)
+
+
+class _Joined(io.RawIOBase):
+    """A head that was read already, and what comes after it."""
+
+    def __init__(self, head: bytes, rest: Bytes) -> None:
+        super().__init__()
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self._head:
+            part, self._head = self._head[:size], self._head[size:]
+            return part
+        return self._rest.read(size)
