@@ -7,6 +7,7 @@ engine is in there, it moves into a group of its own first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -154,16 +155,15 @@ def available(engine: int) -> dict[str, Hierarchy]:
 
 def pass_on(parent: str, own: set[int]) -> set[str]:
     """The controllers that groups below `parent` have, after trying to have all that we know."""
+    passed_on = f"{parent}/cgroup.subtree_control"
     try:
         wanted = set(_words(f"{parent}/cgroup.controllers")) & set(CONTROLLERS)
-        if not wanted <= set(_words(f"{parent}/cgroup.subtree_control")) and os.access(parent, os.W_OK):
+        if not wanted <= set(_words(passed_on)) and os.access(parent, os.W_OK):
             _make_room(parent, own)
-            _write(f"{parent}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(wanted)))
-    except OSError:
-        # Somebody else's processes are in there, or it is not ours to change: what is passed on already must do.
-        pass
-    try:
-        return set(_words(f"{parent}/cgroup.subtree_control"))
+            with contextlib.suppress(OSError):
+                # Somebody else's processes are in there, or it is not ours to change: what is passed on must do.
+                _write(passed_on, " ".join(f"+{name}" for name in sorted(wanted)))
+        return set(_words(passed_on))
     except OSError:
         return set()
 

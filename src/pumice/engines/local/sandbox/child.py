@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from pumice.engines.local.sandbox import command, network, privileges, rootfs, syscalls
+from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.problems import INTERNAL, WORKING_DIRECTORY, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
@@ -38,7 +39,7 @@ class Birth:
     """All that a new process needs to become a container."""
 
     spec: ContainerSpec
-    ground: rootfs.Ground
+    ground: Ground
     namespaces: tuple[int, ...]
     files: list[str]
     cgroups: list[str]
@@ -58,7 +59,9 @@ def become_container(birth: Birth, streams: Streams) -> NoReturn:
     or_report(prepare, streams.errors)
 
 
-def become_execution(birth: Birth, streams: Streams, container: int, argv: Sequence[str], env: dict[str, str]) -> NoReturn:
+def become_execution(
+    birth: Birth, streams: Streams, container: int, argv: Sequence[str], env: dict[str, str]
+) -> NoReturn:
     """A further process in a container that runs: `container` is the pidfd of its first process."""
 
     def prepare() -> None:

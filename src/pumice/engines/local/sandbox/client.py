@@ -1,10 +1,10 @@
 """The sandbox of one job, as the engine uses it: asynchronous calls that job-init carries out.
 
-    sandbox = await Sandbox.start("job", stage)
-    await sandbox.create_pod("job-worker-0", "10.77.0.10", "job-worker-0")
-    await sandbox.start_container(spec, stdout, stderr)
-    ended = await sandbox.ended(spec.id)
-    await sandbox.close()
+sandbox = await Sandbox.start("job", stage)
+await sandbox.create_pod("job-worker-0", "10.77.0.10", "job-worker-0")
+await sandbox.start_container(spec, stdout, stderr)
+ended = await sandbox.ended(spec.id)
+await sandbox.close()
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from pumice.engines.local.sandbox import protocol, stage
+from pumice.engines.local.sandbox.collecting import Collector
 from pumice.engines.local.sandbox.problems import SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 DEFAULT_NETWORK = "10.77.0.0/16"
-_MOST_OUTPUT = 1 << 20
 _SOURCES = str(Path(__file__).resolve().parents[4])
 _BOOT = f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.jobinit import main; main()"
 
@@ -148,23 +148,25 @@ class Sandbox:
     ) -> tuple[int, bytes]:
         """Run a command inside; its exit code and its output. Raises TimeoutError, or StartError if it cannot run."""
         execution = f"exec-{next(self._numbers)}"
-        reader, writer = os.pipe()
-        output = asyncio.ensure_future(_read_all(reader))
-        asked = self._ask(
-            "exec", (writer,), close=True, container=container, execution=execution, argv=list(argv), env=dict(env)
-        )
+        collector = Collector()
         try:
             async with asyncio.timeout(timeout):
-                answer, _ = await asked
-                # Who has left a process in the background has left it the pipe, too: what is there now must do.
-                await asyncio.wait([output], timeout=0.1)
+                answer, _ = await self._ask(
+                    "exec",
+                    (collector.writer,),
+                    give=True,
+                    container=container,
+                    execution=execution,
+                    argv=list(argv),
+                    env=dict(env),
+                )
+            return int(answer["code"]), await collector.end(patience=0.1)
         except (TimeoutError, asyncio.CancelledError):
-            await asyncio.shield(self._ask("cancel", execution=execution))
+            if not self._closed:
+                await asyncio.shield(self._ask("cancel", execution=execution))
             raise
         finally:
-            output.cancel()
-            collected = await output
-        return int(answer["code"]), collected
+            collector.close()
 
     async def connect(self, pod: str, port: int) -> socket.socket:
         """A TCP connection from inside the job's network; it does not block."""
@@ -191,10 +193,10 @@ class Sandbox:
             self._errors = -1
 
     async def _ask(
-        self, what: str, descriptors: Sequence[int] = (), *, close: bool = False, **details: Any
+        self, what: str, descriptors: Sequence[int] = (), *, give: bool = False, **details: Any
     ) -> tuple[protocol.Message, list[int]]:
-        """Descriptors are copied, so that the caller may close his while the message waits to be sent."""
-        copies = list(descriptors) if close else [os.dup(descriptor) for descriptor in descriptors]
+        """Descriptors are copied unless given away: the caller may close his while the message waits to be sent."""
+        copies = list(descriptors) if give else [os.dup(descriptor) for descriptor in descriptors]
         number = next(self._numbers)
         if self._closed:
             _close_all(copies)
@@ -299,26 +301,3 @@ async def _process_end(process: subprocess.Popen[bytes]) -> None:
         loop.remove_reader(pidfd)
         os.close(pidfd)
     process.wait()
-
-
-async def _read_all(descriptor: int) -> bytes:
-    """Until the end or until cancelled; what comes after the first MiB is read and dropped."""
-    loop = asyncio.get_running_loop()
-    os.set_blocking(descriptor, False)
-    collected = bytearray()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        while True:
-            await ready.wait()
-            ready.clear()
-            part = os.read(descriptor, 65536)
-            if not part:
-                break
-            collected += part[: _MOST_OUTPUT - len(collected)]
-    except asyncio.CancelledError:
-        pass
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-    return bytes(collected)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pumice.engines.local.sandbox import child, rootfs, syscalls, watchdog
 from pumice.engines.local.sandbox.cgroups import Cgroups, Group
 from pumice.engines.local.sandbox.child import Birth, Limits, Streams
+from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.network import PodNetwork, Switch
 from pumice.engines.local.sandbox.problems import GONE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
@@ -25,7 +26,8 @@ class Process:
     name: str
     pid: int
     pidfd: int
-    errors: int
+    errors: int | None  # until it is known whether the command runs
+    failed: bool = False
 
     def send(self, number: int) -> None:
         try:
@@ -50,16 +52,18 @@ class Container:
     def kill(self) -> None:
         """All of it: with the first process of its pid namespace, or one by one where the namespace is another's."""
         self.process.send(signal.SIGKILL)
+        self.kill_what_is_left()
+
+    def kill_what_is_left(self) -> None:
         if self.shares_pids and self.namespace:
             for pid in watchdog.processes({self.namespace}).get(self.namespace, []):
                 _kill(pid)
 
 
 class Containers:
-    def __init__(self, switch: Switch, ground: rootfs.Ground, files: str, groups: Cgroups, limits: Limits) -> None:
+    def __init__(self, switch: Switch, ground: Ground, groups: Cgroups, limits: Limits) -> None:
         self._switch = switch
         self._ground = ground
-        self._files = files
         self._groups = groups
         self._limits = limits
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -95,12 +99,10 @@ class Containers:
         if spec.id in self.running:
             raise ValueError(f"{spec.id}: there is such a container already")
         self._started += 1
-        directory = f"{self._files}/{self._started}"
+        directory = f"{self._ground.files}/{self._started}"
         files = _write_files(directory, spec)
         group = self._groups.group(spec)
-        birth = Birth(
-            spec, self._ground, self._pods[spec.pod].namespaces, files, group.directories, self._limits
-        )
+        birth = Birth(spec, self._ground, self._pods[spec.pod].namespaces, files, group.directories, self._limits)
         pids = None if spec.share_pid_with is None else self.container(spec.share_pid_with).process.pidfd
         process = self._fork(
             spec.id, pids, lambda errors: child.become_container(birth, Streams(stdout, stderr, errors))
@@ -149,8 +151,7 @@ class Containers:
 
     def ended(self, container: Container) -> bool:
         """Clear away after its first process; whether it ran out of memory."""
-        if container.shares_pids:
-            container.kill()
+        container.kill_what_is_left()
         out_of_memory = container.killed_for_memory or container.group.out_of_memory()
         container.group.remove()
         self.watchdog.forget(container.namespace)

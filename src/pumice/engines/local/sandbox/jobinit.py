@@ -12,16 +12,16 @@ import resource
 import signal
 import socket
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pumice.engines.local.sandbox import cgroups, idmap, protocol, stage, syscalls
 from pumice.engines.local.sandbox.child import Limits
 from pumice.engines.local.sandbox.containers import Containers
+from pumice.engines.local.sandbox.ground import prepare
 from pumice.engines.local.sandbox.network import Switch
-from pumice.engines.local.sandbox.rootfs import Ground
 from pumice.engines.local.sandbox.server import Server
-from pumice.engines.local.sandbox.skeleton import make_skeleton
 
 
 def main() -> NoReturn:
@@ -78,7 +78,10 @@ def _job_init(
             protocol.send(channel, {"up": {"all_users": all_users, "limits": groups.controllers}})
             Server(channel, watched, containers).serve()
             code = 0
+    except BaseException:  # noqa: BLE001 - a forked process must not return; the client reads these last words
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 
@@ -92,12 +95,8 @@ def _prepare(config: dict[str, Any], groups: cgroups.Cgroups, *, all_users: bool
         pass
     place = config["directory"]
     syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
-    for name in ("box", "files", "skeleton"):
-        os.mkdir(f"{place}/{name}")
-    if not all_users:
-        make_skeleton(f"{place}/skeleton")
-    ground = Ground(f"{place}/box", None if all_users else f"{place}/skeleton", all_users=all_users)
-    return Containers(Switch(config["gateway"]), ground, f"{place}/files", groups, _limits())
+    ground = prepare(place, all_users=all_users)
+    return Containers(Switch(config["gateway"]), ground, groups, _limits())
 
 
 def _limits() -> Limits:

@@ -6,12 +6,13 @@ import os
 import socket
 import struct
 
-_NEWLINK, _DELLINK, _NEWADDR, _NEWROUTE, _NEWNEIGH = 16, 17, 20, 24, 28
+_NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWNEIGH = 16, 17, 19, 20, 24, 28
 _REQUEST, _ACK, _EXCLUSIVE, _CREATE = 1, 4, 0x200, 0x400
 _ERROR = 2
 
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 18, 28
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_IFLA_AF_SPEC, _INET_CONF, _CONF_FORWARDING = 26, 1, 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS, _IFA_F_NOPREFIXROUTE = 1, 2, 8, 0x200
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTNH_ONLINK, _MAIN_TABLE, _STATIC, _UNICAST = 1, 4, 5, 4, 254, 4, 1
 _NDA_DST, _NDA_LLADDR, _PERMANENT = 1, 2, 0x80
@@ -57,6 +58,11 @@ class Netlink:
 
     def link_up(self, index: int) -> None:
         self._request(_NEWLINK, _interface(index, _IFF_UP))
+
+    def forward(self, index: int) -> None:
+        """Pass on what comes in here; the way that works where /proc/sys cannot be written to."""
+        setting = _attribute(_INET_CONF, _attribute(_CONF_FORWARDING, 1))
+        self._request(_SETLINK, _interface(index) + _attribute(_IFLA_AF_SPEC, _attribute(socket.AF_INET, setting)))
 
     def remove_link(self, index: int) -> None:
         self._request(_DELLINK, _interface(index))

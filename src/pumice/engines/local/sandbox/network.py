@@ -69,7 +69,6 @@ class Switch:
         self._last_index = _FIRST_INDEX
         self._netlink.link_up(_LOOPBACK)
         self._netlink.address(_LOOPBACK, gateway, 32)
-        _forward()
         # IPv6 would give every interface a link-local address, and each of those fills the kernel's one table.
         _write_if_there("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
 
@@ -94,6 +93,7 @@ class Switch:
         _write_if_there("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
         peer = ("eth0", pod.namespaces[0], _mac(pod.address))
         self._netlink.veth(f"v{pod.index}", pod.index, _GATEWAY_MAC, peer)
+        self._netlink.forward(pod.index)
         self._netlink.host_route(pod.index, pod.address)
         self._netlink.permanent_neighbour(pod.index, pod.address, _mac(pod.address))
         inside = Netlink()
@@ -111,13 +111,3 @@ class Switch:
         """At once: the kernel would take its time after the last process, and the address may be wanted again."""
         self._netlink.remove_link(pod.index)
         pod.close()
-
-
-def _forward() -> None:
-    path = "/proc/sys/net/ipv4/ip_forward"
-    try:
-        write(path, "1")
-    except OSError as error:
-        with open(path) as file:
-            if file.read().strip() != "1":
-                raise OSError(error.errno, "cannot route between pods: /proc/sys is read-only here") from error

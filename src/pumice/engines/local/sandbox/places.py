@@ -25,7 +25,9 @@ class Tree:
             what = "the device" if kind == DEVICE else "the source of the mount at " + target
             raise StartError(kind, f"{source}: {what} does not exist") from error
         except OSError as error:
-            raise StartError(kind, f"{source}: cannot be mounted at {target}: {os.strerror(error.errno or 0)}") from error
+            raise StartError(
+                kind, f"{source}: cannot be mounted at {target}: {os.strerror(error.errno or 0)}"
+            ) from error
 
     def attach(self) -> None:
         place = make_place(self.target, is_directory=self._is_directory)

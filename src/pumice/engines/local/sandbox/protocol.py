@@ -39,9 +39,7 @@ def send(channel: socket.socket, message: Mapping[str, Any], descriptors: Sequen
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
     """None when the other side is gone."""
-    packet, descriptors, _, _ = socket.recv_fds(
-        channel, _LONGEST_PACKET, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-    )
+    packet, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_PACKET, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     if not packet:
         return None
     if packet == _IN_MEMORY_FILE:

@@ -1,33 +1,17 @@
-"""The root of a container: an image or the host below, a writable layer above, then what is mounted into it.
-
-The kernel refuses to lay one layer over the host's whole root for who may not uncover /proc and /dev. So there is one
-for each directory of the system; others are bound read-only: who writes to a data directory that was not mounted shall
-learn it at once, and not lose what was written.
-"""
+"""The root of a container: an image or the host below, a writable layer above, then what is mounted into it."""
 
 from __future__ import annotations
 
 import os
 import stat
 
-from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox import overlays, syscalls
+from pumice.engines.local.sandbox.ground import Ground
+from pumice.engines.local.sandbox.hostroot import HostRoot
 from pumice.engines.local.sandbox.kernelfs import KernelFileSystems
 from pumice.engines.local.sandbox.places import Memory, Tree
 from pumice.engines.local.sandbox.problems import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
-
-_SYSTEM = frozenset({"bin", "etc", "lib", "lib32", "lib64", "libx32", "mnt", "media", "opt", "sbin", "srv", "usr", "var"})
-_FRESH = {"tmp": 0o1777, "run": 0o755, "proc": 0o555, "sys": 0o555, "dev": 0o755, "home": 0o755, "root": 0o700}
-_NEVER_SHOWN = frozenset({"tmp", "run", "proc", "sys", "dev", "lost+found"})
-
-
-class Ground:
-    """What job-init prepares for all containers: a place to build at, and the layer of directories."""
-
-    def __init__(self, place: str, skeleton: str | None, *, all_users: bool) -> None:
-        self.place = place
-        self.skeleton = skeleton
-        self.all_users = all_users
 
 
 def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> None:
@@ -40,7 +24,8 @@ def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> None:
     kernel = KernelFileSystems(spec.devices, all_users=ground.all_users)
     layer, work = _layer(spec, ground)
     if spec.root.image is None:
-        _HostRoot(root, layer, work, ground.skeleton).build(spec.hidden)
+        targets = [tree.target for tree in late] + [spec.cwd]
+        HostRoot(root, layer, work, ground).build(spec.hidden, targets)
     else:
         _overlay([spec.root.image], layer, work, root)
     os.chdir(root)
@@ -92,75 +77,12 @@ def work_of(upper: str) -> str:
     return upper.rstrip("/") + ".work"
 
 
-class _HostRoot:
-    """The layer is bound as the root, and over each of its directories lies that directory merged with the host's."""
-
-    def __init__(self, root: str, layer: str, work: str, skeleton: str | None) -> None:
-        self._root = root
-        self._layer = layer
-        self._work = work
-        self._skeleton = skeleton
-
-    def build(self, hidden: tuple[str, ...]) -> None:
-        syscalls.attach_tree(syscalls.clone_tree(self._layer), self._root)
-        for name, mode in _FRESH.items():
-            self._make(name, mode)
-        covered = {path.strip("/") for path in hidden} | {os.path.realpath(path).strip("/") for path in hidden}
-        with os.scandir("/") as entries:
-            for entry in entries:
-                if entry.name not in _NEVER_SHOWN:
-                    self._show(entry, hidden=entry.name in covered)
-
-    def _make(self, name: str, mode: int) -> None:
-        os.makedirs(f"{self._root}/{name}", exist_ok=True)
-        os.chmod(f"{self._root}/{name}", mode)
-
-    def _show(self, entry: os.DirEntry[str], *, hidden: bool) -> None:
-        place = f"{self._root}/{entry.name}"
-        if entry.is_symlink():
-            if not os.path.lexists(place):
-                os.symlink(os.readlink(entry.path), place)
-        elif entry.is_dir():
-            if hidden or not os.access(entry.path, os.R_OK | os.X_OK):
-                self._make(entry.name, _FRESH.get(entry.name, 0o755))
-                return
-            self._make(entry.name, stat.S_IMODE(entry.stat().st_mode))
-            if not (entry.name in _SYSTEM and self._merge(entry.name)):
-                tree = syscalls.clone_tree(entry.path)
-                syscalls.make_read_only(tree)
-                syscalls.attach_tree(tree, place)
-                os.close(tree)
-
-    def _merge(self, name: str) -> bool:
-        """False where the kernel refuses: a directory below which something else is mounted, or an odd file system."""
-        lower = [f"/{name}"]
-        if self._skeleton and os.path.isdir(f"{self._skeleton}/{name}"):
-            lower.insert(0, f"{self._skeleton}/{name}")
-        work = f"{self._work}/{name}"
-        os.makedirs(work, exist_ok=True)
-        try:
-            _mount_overlay(lower, f"{self._layer}/{name}", work, f"{self._root}/{name}")
-        except OSError:
-            return False
-        return True
-
-
 def _overlay(lower: list[str], upper: str, work: str, place: str) -> None:
     if not os.path.isdir(lower[-1]):
         raise StartError(IMAGE, f"{lower[-1]}: no directory of an unpacked image")
     os.chmod(upper, stat.S_IMODE(os.stat(lower[0]).st_mode))
     try:
-        _mount_overlay(lower, upper, work, place)
+        overlays.mount(lower, upper, work, place)
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise StartError(IMAGE, f"{lower[-1]}: cannot be used as an image, the kernel says: {why}") from error
-
-
-def _mount_overlay(lower: list[str], upper: str, work: str, place: str) -> None:
-    layers = ":".join(map(_escaped, lower))
-    options = f"lowerdir={layers},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
-    syscalls.mount("overlay", place, "overlay", 0, options)
-
-
-def _escaped(path: str) -> str:
-    return "".join("\\" + character if character in "\\:," else character for character in path)

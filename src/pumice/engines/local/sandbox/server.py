@@ -108,7 +108,8 @@ class Server:
         stdout, stderr = descriptors
         process = self._containers.start(spec, stdout, stderr)
         container = self._containers.running[spec.id]
-        self._watch(process.errors, lambda: self._started(number, container))
+        if process.errors is not None:
+            self._watch(process.errors, lambda: self._started(number, container))
         self._watch(process.pidfd, lambda: self._container_ended(number, container))
 
     def _do_signal(self, number: int, message: dict[str, Any], _: list[int]) -> None:
@@ -148,13 +149,14 @@ class Server:
 
     def _started(self, number: int, container: Container) -> None:
         """The pipe for errors was closed by exec, or by the end of the process: what is in it tells."""
-        errors = container.process.errors
-        if errors not in self._handlers:
+        process = container.process
+        if process.errors is None:
             return
-        report = os.read(errors, _LONGEST_REPORT)
-        self._forget(errors)
+        report = os.read(process.errors, _LONGEST_REPORT)
+        self._forget(process.errors)
+        process.errors = None
         if report:
-            container.process.errors = -1
+            process.failed = True
             self._send({"id": number, "error": json.loads(report)})
         else:
             self._containers.started(container)
@@ -166,25 +168,33 @@ class Server:
         code, killer = _wait(process.pid)
         self._forget(process.pidfd)
         out_of_memory = self._containers.ended(container)
-        if process.errors != -1:
-            oom = out_of_memory and (code, killer) != (0, 0)
+        if not process.failed:
+            oom = out_of_memory and code != 0
             self._send({"ended": process.name, "code": code, "signal": killer, "oom": oom})
         pod = container.birth.spec.pod
-        if not self._containers.of_pod(pod):
-            for waiting in self._waiting.pop(pod, []):
-                self._containers.remove_pod(pod)
+        if pod in self._waiting and not self._containers.of_pod(pod):
+            self._containers.remove_pod(pod)
+            for waiting in self._waiting.pop(pod):
                 self._send({"id": waiting})
 
     def _execution_ended(self, number: int, process: Process) -> None:
-        code, killer = _wait(process.pid)
-        report = os.read(process.errors, _LONGEST_REPORT)
-        os.close(process.errors)
+        code, _ = _wait(process.pid)
+        report = _read_and_close(process)
         self._forget(process.pidfd)
         del self._executions[process.name]
         if report:
             self._send({"id": number, "error": json.loads(report)})
         else:
-            self._send({"id": number, "code": 128 + killer if killer else code})
+            self._send({"id": number, "code": code})
+
+
+def _read_and_close(process: Process) -> bytes:
+    if process.errors is None:
+        return b""
+    report = os.read(process.errors, _LONGEST_REPORT)
+    os.close(process.errors)
+    process.errors = None
+    return report
 
 
 def _wait(pid: int) -> tuple[int, int]:
