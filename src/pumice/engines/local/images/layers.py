@@ -165,10 +165,13 @@ class _Layer:
             raise ImageError(f"{member.name}: is of a kind that no image has")
         descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
         with os.fdopen(descriptor, "wb") as file:
-            for offset, size in _extents(member):
-                source.seek(offset)
-                file.seek(offset)
-                _copy(source, file, size)
+            try:
+                for offset, size in _extents(member):
+                    source.seek(offset)
+                    file.seek(offset)
+                    _copy(source, file, size)
+            except tarfile.TarError as error:
+                raise ImageError(f"{member.name}: is damaged or cut short: {error}") from None
             file.truncate(member.size)
             self._unpacking.set_owner(name, parent, member)
             # After the owner, since a change of owner takes the setuid bit away.
@@ -207,9 +210,6 @@ def _extents(member: tarfile.TarInfo) -> Iterator[tuple[int, int]]:
 
 
 def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    while size > 0:
-        data = source.read(min(CHUNK, size))
-        if not data:
-            raise ImageError("is cut short")
+    while data := source.read(min(CHUNK, size)):
         target.write(data)
         size -= len(data)

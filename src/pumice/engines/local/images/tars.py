@@ -18,6 +18,8 @@ def members(stream: Forward) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]
     try:
         with tarfile.TarFile(fileobj=stream, mode="r", tarinfo=_Member) as archive:
             while (member := archive.next()) is not None:
+                if member.size < 0:
+                    raise ImageError(f"{member.name}: claims an impossible size")
                 yield archive, member
                 # The reader keeps all members for later, which would set no bound to its memory.
                 archive.members = []  # type: ignore[attr-defined] # a public attribute that the stubs do not know

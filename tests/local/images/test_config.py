@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pumice.engines.local.images.config import ImageConfig, from_json, read_config
+
+
+def test_everything_is_read() -> None:
+    document = {
+        "architecture": "amd64",
+        "config": {
+            "Entrypoint": ["/entry"],
+            "Cmd": ["a", "b"],
+            "Env": ["PATH=/bin", "EMPTY=", "EQUALS=a=b", "nothing", "=x"],
+            "WorkingDir": "/work",
+            "User": "1000:1000",
+            "StopSignal": "SIGINT",
+        },
+    }
+    config = read_config(document)
+    env = {"PATH": "/bin", "EMPTY": "", "EQUALS": "a=b"}
+    assert config == ImageConfig(("/entry",), ("a", "b"), env, "/work", "1000:1000", "SIGINT", "amd64")
+    assert from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"config": None}, id="null"),
+        pytest.param({"config": []}, id="list"),
+        pytest.param({"config": {"Env": None, "Cmd": None, "Entrypoint": 1, "User": 2}}, id="other types"),
+        pytest.param({"config": {"Entrypoint": ""}}, id="empty shell form"),
+    ],
+)
+def test_what_is_not_there_is_empty(document: dict[str, Any]) -> None:
+    assert read_config(document) == ImageConfig()
+
+
+def test_shell_form() -> None:
+    assert read_config({"config": {"Cmd": "echo hi"}}).cmd == ("/bin/sh", "-c", "echo hi")
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "argv"),
+    [
+        pytest.param([], [], ("e", "c"), id="the image's own"),
+        pytest.param([], ["a"], ("e", "a"), id="args replace cmd"),
+        pytest.param(["x"], [], ("x",), id="command replaces both"),
+        pytest.param(["x"], ["a"], ("x", "a"), id="command and args"),
+    ],
+)
+def test_argv(command: list[str], args: list[str], argv: tuple[str, ...]) -> None:
+    assert ImageConfig(entrypoint=("e",), cmd=("c",)).argv(command, args) == argv
