@@ -5,6 +5,7 @@ A user namespace is made as root too. Its capabilities then count for what belon
 
 from __future__ import annotations
 
+import errno
 import os
 
 from pumice.engines.local.sandbox import syscalls
@@ -12,7 +13,9 @@ from pumice.engines.local.sandbox import syscalls
 
 def enter_user_namespace() -> bool:
     """True if every user of this machine exists inside, False if only one does."""
-    if os.geteuid() == 0 and _enter_with_all():
+    maps = {name: _read(f"/proc/self/{name}") for name in ("uid_map", "gid_map")}
+    if os.geteuid() == 0 and has_many(maps["uid_map"]) and _read("/proc/self/setgroups").strip() != "deny":
+        _enter_with_all({name: identity(content) for name, content in maps.items()})
         return True
     user, group = os.geteuid(), os.getegid()
     syscalls.unshare(syscalls.NEWUSER)
@@ -23,16 +26,19 @@ def enter_user_namespace() -> bool:
     return False
 
 
+def has_many(map_here: str) -> bool:
+    """Root of a user namespace, as some containers have it, may be its only user."""
+    return sum(int(line.split()[2]) for line in map_here.splitlines()) > 1
+
+
 def identity(map_here: str) -> str:
     """The map that gives every id of this namespace the same number in the next, from /proc/self/uid_map."""
     extents = (line.split() for line in map_here.splitlines())
     return "".join(f"{inside} {inside} {count}\n" for inside, _, count in extents)
 
 
-def _enter_with_all() -> bool:
+def _enter_with_all(maps: dict[str, str]) -> None:
     """Maps of several ids must be written from outside: by a child that was forked before."""
-    with open("/proc/self/uid_map") as users, open("/proc/self/gid_map") as groups:
-        maps = {"uid_map": identity(users.read()), "gid_map": identity(groups.read())}
     ready_read, ready_write = os.pipe()
     parent = os.getpid()
     child = os.fork()
@@ -47,11 +53,10 @@ def _enter_with_all() -> bool:
         os.close(ready_write)
         _, status = os.waitpid(child, 0)
     if status:
-        raise PermissionError("root may not map users: CAP_SETUID and CAP_SETGID are missing")
+        raise PermissionError(errno.EPERM, "root may not map users: CAP_SETUID and CAP_SETGID are missing")
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     os.setgroups([])
-    return True
 
 
 def _write_maps(parent: int, maps: dict[str, str], ready: int) -> None:
@@ -68,3 +73,8 @@ def _write_maps(parent: int, maps: dict[str, str], ready: int) -> None:
 def _write(path: str, value: str) -> None:
     with open(path, "w") as file:
         file.write(value)
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()

@@ -30,13 +30,23 @@ class Tree:
             ) from error
 
     def attach(self) -> None:
-        place = make_place(self.target, is_directory=self._is_directory)
+        self.attach_at(make_place(self.target, is_directory=self._is_directory))
+
+    def attach_at(self, place: str) -> None:
         try:
             syscalls.attach_tree(self._descriptor, place)
         except OSError as error:
             why = os.strerror(error.errno or 0)
             raise StartError(MOUNT, f"{self.source}: cannot be mounted at {self.target}: {why}") from error
         os.close(self._descriptor)
+
+
+class Cover(Tree):
+    """Hides a directory. One that is not there is not made: even its name may be nobody's business."""
+
+    def attach(self) -> None:
+        if os.path.isdir(self.target):
+            self.attach_at(os.path.realpath(self.target))
 
 
 class Memory:

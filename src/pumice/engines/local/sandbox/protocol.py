@@ -6,6 +6,7 @@ than that. A long message therefore travels as a file in memory, whose descripto
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import json
 import os
@@ -39,7 +40,7 @@ def send(channel: socket.socket, message: Mapping[str, Any], descriptors: Sequen
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
     """None when the other side is gone."""
-    packet, descriptors, _, _ = socket.recv_fds(channel, _LONGEST_PACKET, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    packet, descriptors = _receive_packet(channel)
     if not packet:
         return None
     if packet == _IN_MEMORY_FILE:
@@ -48,6 +49,17 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
             packet = reader.read()
     message: Message = json.loads(packet)
     return message, descriptors
+
+
+def _receive_packet(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """As socket.recv_fds, which forgets the flag that keeps descriptors from being inherited."""
+    descriptors = array.array("i")
+    room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)
+    packet, ancillary, _, _ = channel.recvmsg(_LONGEST_PACKET, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return packet, list(descriptors)
 
 
 def encode_spec(spec: ContainerSpec) -> Message:

@@ -9,7 +9,7 @@ from pumice.engines.local.sandbox import overlays, syscalls
 from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.hostroot import HostRoot
 from pumice.engines.local.sandbox.kernelfs import KernelFileSystems
-from pumice.engines.local.sandbox.places import Memory, Tree
+from pumice.engines.local.sandbox.places import Cover, Memory, Tree
 from pumice.engines.local.sandbox.problems import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 
@@ -45,7 +45,7 @@ def _trees(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[Tree |
     for number, path in enumerate(_deeply_hidden(spec)):
         empty = f"{ground.place}/hidden{number}"
         os.mkdir(empty, 0o755)
-        trees.append(Tree(empty, path))
+        trees.append(Cover(empty, path))
     for mount in spec.mounts:
         if isinstance(mount, Mount):
             trees.append(Tree(mount.source, mount.target, read_only=mount.read_only))

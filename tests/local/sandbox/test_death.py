@@ -1,0 +1,225 @@
+"""Whoever dies, at whatever moment: nothing of the job stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.sandbox import stage
+from pumice.engines.local.sandbox.problems import SandboxError
+from tests.local.sandbox.boxes import Box, box, in_box, run
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+
+# An engine that starts pods as fast as it can, each with a process in the background, until it is killed.
+ENGINE = """
+import asyncio, os, sys
+from pathlib import Path
+from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
+
+async def main(stage, marker):
+    print("begin", flush=True)
+    sandbox = await Sandbox.start("killed", Path(stage))
+    null = os.open("/dev/null", os.O_WRONLY)
+    for index in range(200):
+        pod = f"p{index}"
+        await sandbox.create_pod(pod, f"10.77.0.{index + 2}", pod)
+        script = f"sleep {marker} & setsid sleep {marker} & sleep {marker}"
+        spec = ContainerSpec(
+            id=pod, pod=pod, argv=("sh", "-c", script), env={"PATH": os.defpath}, cwd="/", root=RootFs(),
+            memory=1 << 30,
+        )
+        await sandbox.start_container(spec, null, null)
+        print(index, flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+PATIENCE = 10
+SOURCES = str(Path(stage.__file__).parents[4])
+
+
+def _processes(*marks: str) -> list[str]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                command = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if any(mark in command for mark in marks):
+                found.append(f"{name} {command}")
+    return found
+
+
+def _until_empty(look: Callable[[], list[str]]) -> list[str]:
+    end = time.monotonic() + PATIENCE
+    while (found := look()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def _mounts(place: Path) -> list[str]:
+    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(place) in line]
+
+
+def _groups() -> list[str]:
+    places = ("/sys/fs/cgroup", *(f"/sys/fs/cgroup/{name}" for name in ("memory", "cpu", "pids", "unified")))
+    own = {line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
+    directories = {f"{place}{path}" for place in places for path in (*own, "/") if os.path.isdir(f"{place}{path}")}
+    return [
+        f"{place}/{name}" for place in directories for name in os.listdir(place) if name.startswith("pumice-killed")
+    ]
+
+
+def _left(place: Path) -> list[str]:
+    """After what the next run would do. A lock is held for a moment longer than /proc shows the process."""
+    stage.sweep(place)
+    return [path.name for path in place.iterdir() if path.is_dir()]
+
+
+def _start_engine(stage: Path, marker: str) -> subprocess.Popen[str]:
+    engine = subprocess.Popen(
+        [sys.executable, "-c", ENGINE, str(stage), marker],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SOURCES},
+    )
+    assert engine.stdout is not None
+    assert engine.stdout.readline() == "begin\n"
+    return engine
+
+
+def test_kill_9_of_the_engine_at_random_moments(tmp_path: Path) -> None:
+    moments = random.Random(7)
+    interfaces = sorted(os.listdir("/sys/class/net"))
+    for attempt in range(20):
+        marker = f"70{os.getpid()}{attempt:02}"
+        place = tmp_path / str(attempt)
+        place.mkdir()
+        engine = _start_engine(place, marker)
+        time.sleep(moments.choice((0.02, 0.2, 0.6)) * moments.random())
+        engine.kill()
+        engine.communicate()
+        assert _until_empty(lambda: _processes(f"sleep {marker}", str(place))) == []
+        assert _mounts(place) == []
+        assert sorted(os.listdir("/sys/class/net")) == interfaces
+        assert _groups() == []
+        assert _until_empty(lambda: _left(place)) == []
+
+
+@pytest.mark.parametrize("victim", ["keeper", "job-init"])
+def test_kill_9_of_the_processes_above_the_containers(tmp_path: Path, victim: str) -> None:
+    marker = f"71{os.getpid()}{len(victim)}"
+
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            await made.pod("a")
+            output = await made.start(made.spec("a", "sh", "-c", f"sleep {marker} & echo up; sleep {marker}"))
+            assert await output.line() == "up"
+            os.kill(made.sandbox.pid if victim == "job-init" else made.sandbox._process.pid, signal.SIGKILL)
+            with pytest.raises(SandboxError, match="job-init is gone"):
+                await output.ended()
+            with pytest.raises(SandboxError):
+                await made.sandbox.create_pod("b", "10.77.0.99", "b")
+
+    run(story())
+    assert _until_empty(lambda: _processes(f"sleep {marker}", str(tmp_path))) == []
+    assert _until_empty(lambda: _left(tmp_path)) == []
+
+
+def test_a_stopped_engine_is_waited_for_and_a_stopped_container_dies(tmp_path: Path) -> None:
+    marker = f"72{os.getpid()}"
+    engine = _start_engine(tmp_path, marker)
+    assert engine.stdout is not None
+    assert engine.stdout.readline() == "0\n"
+    engine.send_signal(signal.SIGSTOP)
+    time.sleep(0.2)
+    assert _processes(f"sleep {marker}") != []
+    engine.kill()
+    engine.communicate()
+    assert _until_empty(lambda: _processes(f"sleep {marker}", str(tmp_path))) == []
+
+
+def test_close_leaves_nothing_and_waits_for_it(tmp_path: Path) -> None:
+    marker = f"73{os.getpid()}"
+
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            for index in range(8):
+                await made.pod(f"p{index}")
+                await made.start(made.spec(f"p{index}", "sh", "-c", f"setsid sleep {marker} & sleep {marker}"))
+            assert len(_processes(f"sleep {marker}")) >= 8
+        assert _processes(f"sleep {marker}", str(tmp_path)) == []
+        assert _left(tmp_path) == []
+
+    run(story())
+
+
+@in_box
+async def test_closing_twice_and_asking_afterwards(box: Box) -> None:
+    await box.pod("a")
+    await box.sandbox.close()
+    await box.sandbox.close()
+    with pytest.raises(SandboxError, match="the sandbox is closed"):
+        await box.pod("b")
+
+
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    async def story() -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            async with box(tmp_path) as made:
+                await _busy(made)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    run(story())
+
+
+@in_box
+async def test_job_init_keeps_no_descriptor_of_what_is_gone(box: Box) -> None:
+    def count() -> int:
+        return len(os.listdir(f"/proc/{box.sandbox.pid}/fd"))
+
+    await _busy(box)
+    before = count()
+    for _ in range(10):
+        await _busy(box)
+    assert count() == before
+
+
+async def _busy(made: Box) -> None:
+    """A pod with a container that ends, one that is killed, one that cannot start, and commands in between."""
+    await made.pod("a", "10.77.0.50")
+    await made.shell("a", "true")
+    output = await made.start(made.spec("a", "sleep", "1000"))
+    await made.sandbox.exec(output.container, ["true"], {"PATH": os.defpath}, 10)
+    with pytest.raises(TimeoutError):
+        await made.sandbox.exec(output.container, ["sleep", "1000"], {"PATH": os.defpath}, 0.01)
+    with pytest.raises(ConnectionRefusedError):
+        await made.sandbox.connect("a", 1)
+    with pytest.raises(Exception, match="command not found"):
+        await made.start(made.spec("a", "nosuch"))
+    await made.sandbox.remove_pod("a")
+    made.close()
+
+
+@in_box
+async def test_64_pods_at_once(box: Box) -> None:
+    async def one(index: int) -> int:
+        await box.pod(f"p{index}")
+        code, text = await box.shell(f"p{index}", f"hostname; exit {index}")
+        assert text == f"p{index}\n"
+        return code
+
+    assert await asyncio.gather(*(one(index) for index in range(64))) == list(range(64))
