@@ -128,8 +128,8 @@ def in_box(test: Callable[[Box], Awaitable[None]]) -> Callable[[Path], None]:
 
         run(story())
 
-    # pytest asks for the parameters of what was wrapped.
-    del wrapper.__wrapped__  # type: ignore[attr-defined]  # functools.wraps sets it, its type does not say so
+    # pytest would ask for the parameters of what was wrapped.
+    del wrapper.__wrapped__
     return wrapper
 
 

@@ -76,10 +76,8 @@ def _mounts(place: Path) -> list[str]:
 def _groups() -> list[str]:
     places = ("/sys/fs/cgroup", *(f"/sys/fs/cgroup/{name}" for name in ("memory", "cpu", "pids", "unified")))
     own = {line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
-    directories = {f"{place}{path}" for place in places for path in (*own, "/") if os.path.isdir(f"{place}{path}")}
-    return [
-        f"{place}/{name}" for place in directories for name in os.listdir(place) if name.startswith("pumice-killed")
-    ]
+    directories = {Path(f"{place}{path}") for place in places for path in (*own, "/")}
+    return [str(path) for directory in directories for path in directory.glob("pumice-killed*")]
 
 
 def _left(place: Path) -> list[str]:
@@ -100,6 +98,13 @@ def _start_engine(stage: Path, marker: str) -> subprocess.Popen[str]:
     return engine
 
 
+def _nothing_left(place: Path, marker: str) -> None:
+    assert _until_empty(lambda: _processes(f"sleep {marker}", str(place))) == []
+    assert _mounts(place) == []
+    assert _groups() == []
+    assert _until_empty(lambda: _left(place)) == []
+
+
 def test_kill_9_of_the_engine_at_random_moments(tmp_path: Path) -> None:
     moments = random.Random(7)
     interfaces = sorted(os.listdir("/sys/class/net"))
@@ -111,11 +116,8 @@ def test_kill_9_of_the_engine_at_random_moments(tmp_path: Path) -> None:
         time.sleep(moments.choice((0.02, 0.2, 0.6)) * moments.random())
         engine.kill()
         engine.communicate()
-        assert _until_empty(lambda: _processes(f"sleep {marker}", str(place))) == []
-        assert _mounts(place) == []
+        _nothing_left(place, marker)
         assert sorted(os.listdir("/sys/class/net")) == interfaces
-        assert _groups() == []
-        assert _until_empty(lambda: _left(place)) == []
 
 
 @pytest.mark.parametrize("victim", ["keeper", "job-init"])
@@ -134,8 +136,7 @@ def test_kill_9_of_the_processes_above_the_containers(tmp_path: Path, victim: st
                 await made.sandbox.create_pod("b", "10.77.0.99", "b")
 
     run(story())
-    assert _until_empty(lambda: _processes(f"sleep {marker}", str(tmp_path))) == []
-    assert _until_empty(lambda: _left(tmp_path)) == []
+    _nothing_left(tmp_path, marker)
 
 
 def test_a_stopped_engine_is_waited_for_and_a_stopped_container_dies(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def _devices() -> dict[str, tuple[int, ...]]:
-    found = {name: os.stat(f"/dev/{name}") for name in DEVICES}
+    found = {name: Path(f"/dev/{name}").stat() for name in DEVICES}
     return {name: (s.st_mode, s.st_rdev, s.st_ino, s.st_uid, s.st_gid, s.st_nlink) for name, s in found.items()}
 
 

@@ -56,7 +56,7 @@ async def test_every_pod_listens_on_port_22_and_is_reached_by_its_names(box: Box
 @in_box
 async def test_the_engine_connects_from_the_middle(box: Box) -> None:
     await box.pod("a")
-    server = await _serve(box, "a", 23456)
+    await _serve(box, "a", 23456)
     connection = await box.sandbox.connect("a", 23456)
     with connection:
         data = await asyncio.get_running_loop().sock_recv(connection, 100)

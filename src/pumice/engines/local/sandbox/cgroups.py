@@ -107,7 +107,7 @@ class Group:
                 continue
             _write(f"{directory}/{file}", content)
         if controller == "memory":
-            self._memory = f"{directory}/{'memory.events' if hierarchy.version == 2 else 'memory.oom_control'}"
+            self._memory = f"{directory}/{'memory.oom_control' if hierarchy.version == 1 else 'memory.events'}"
 
     def out_of_memory(self) -> bool:
         if not self._memory:
@@ -144,7 +144,7 @@ def available(engine: int) -> dict[str, Hierarchy]:
     """The hierarchies in which groups can be made now. To be called outside of any new pid namespace."""
     with open("/proc/self/mountinfo") as mounts, open("/proc/self/cgroup") as membership:
         found = find(mounts.read(), membership.read())
-    unified = {hierarchy.parent for hierarchy in found.values() if hierarchy.version == 2}
+    unified = {hierarchy.parent for hierarchy in found.values() if hierarchy.version != 1}
     passed_on = {parent: pass_on(parent, {engine, os.getpid()}) for parent in unified}
     return {
         name: hierarchy

@@ -144,7 +144,11 @@ class Sandbox:
         return await asyncio.shield(self._ends[container])
 
     async def exec(
-        self, container: str, argv: Sequence[str], env: Mapping[str, str], timeout: float | None = None
+        self,
+        container: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        timeout: float | None = None,  # noqa: ASYNC109 - the command must be killed when the time is up
     ) -> tuple[int, bytes]:
         """Run a command inside; its exit code and its output. Raises TimeoutError, or StartError if it cannot run."""
         execution = f"exec-{next(self._numbers)}"
@@ -201,7 +205,7 @@ class Sandbox:
         if self._closed:
             _close_all(copies)
             raise SandboxError(self._closed)
-        answer = self._loop.create_future()
+        answer: asyncio.Future[tuple[protocol.Message, list[int]]] = self._loop.create_future()
         self._answers[number] = answer
         self._unsent.append(({"do": what, "id": number, **details}, copies))
         if len(self._unsent) == 1:
@@ -272,7 +276,7 @@ class Sandbox:
         for _, descriptors in self._unsent:
             _close_all(descriptors)
         self._unsent.clear()
-        waiting = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
+        waiting: list[asyncio.Future[Any]] = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
         for future in waiting:
             if not future.done():
                 future.set_exception(SandboxError(why))

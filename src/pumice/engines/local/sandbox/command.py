@@ -29,7 +29,7 @@ def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
         raise StartError(COMMAND_NOT_FOUND, "the command is empty")
     program = find(argv[0], env.get("PATH", DEFAULT_PATH))
     try:
-        os.execve(program, list(argv), dict(env))
+        os.execve(program, list(argv), dict(env))  # noqa: S606 - a shell is there if the user wants one
     except OSError as error:
         raise explain(program, error) from error
     except ValueError as error:

@@ -6,6 +6,7 @@ because what it has in memory is what each fork has to copy.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -88,11 +89,9 @@ def _job_init(
 def _prepare(config: dict[str, Any], groups: cgroups.Cgroups, *, all_users: bool) -> Containers:
     syscalls.unshare(syscalls.NEWNS | syscalls.NEWNET | syscalls.NEWIPC | syscalls.NEWUTS)
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
-    try:
-        syscalls.mount("proc", "/proc", "proc")
-    except PermissionError:
+    with contextlib.suppress(PermissionError):
         # Inside of a container whose /proc is partly covered a new one is refused; the old one must do.
-        pass
+        syscalls.mount("proc", "/proc", "proc")
     place = config["directory"]
     syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     ground = prepare(place, all_users=all_users)

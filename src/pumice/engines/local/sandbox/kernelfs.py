@@ -24,6 +24,7 @@ _LINKS = {
 _READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 _MASKED_FILES = ("kcore", "keys", "timer_list", "kmsg", "latency_stats", "sched_debug", "kallsyms", "kpagecount")
 _MASKED_DIRECTORIES = ("/proc/acpi", "/proc/scsi", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing")
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's own
 _QUIET = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 
@@ -55,8 +56,8 @@ class KernelFileSystems:
         os.mkdir("/dev/pts")
         options = "newinstance,ptmxmode=0666,mode=0620" + (",gid=5" if self._all_users else "")
         syscalls.mount("devpts", "/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
-        os.mkdir("/dev/shm")
-        syscalls.mount("tmpfs", "/dev/shm", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=1777")
+        os.mkdir(_SHARED_MEMORY)
+        syscalls.mount("tmpfs", _SHARED_MEMORY, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=1777")
 
     def _mount_proc(self) -> None:
         os.makedirs("/proc", exist_ok=True)

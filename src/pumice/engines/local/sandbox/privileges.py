@@ -16,8 +16,8 @@ from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.problems import CPU, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
-# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, AUDIT_WRITE,
-# SETFCAP
+# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT,
+# AUDIT_WRITE, SETFCAP
 _KEPT = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31})
 _AUDIT_ARCHITECTURE_AND_SETGROUPS = {"x86_64": (0xC000003E, 116), "aarch64": (0xC00000B7, 159)}
 

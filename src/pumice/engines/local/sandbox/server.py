@@ -6,6 +6,7 @@ the signal that a parent's death can send: it comes when the thread ends that di
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -21,7 +22,7 @@ from pumice.engines.local.sandbox.problems import INTERNAL, StartError
 _LONGEST_REPORT = 65536
 
 
-class Gone(Exception):
+class GoneError(Exception):
     """There is nobody left to serve."""
 
 
@@ -47,11 +48,11 @@ class Server:
                     if handler is not None:
                         handler()
                 self._containers.over_memory()
-        except (Gone, BrokenPipeError, ConnectionResetError):
+        except (GoneError, BrokenPipeError, ConnectionResetError):
             return
 
     def _gone(self) -> None:
-        raise Gone
+        raise GoneError
 
     def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
         self._handlers[descriptor] = handler
@@ -69,13 +70,13 @@ class Server:
         for descriptor in self._watched:
             room.register(descriptor, select.POLLIN)
         if any(descriptor in self._watched for descriptor, _ in room.poll()):
-            raise Gone
+            raise GoneError
         protocol.send(self._channel, message, descriptors)
 
     def _request(self) -> None:
         received = protocol.receive(self._channel)
         if received is None:
-            raise Gone
+            raise GoneError
         message, descriptors = received
         number = message["id"]
         try:
@@ -132,10 +133,8 @@ class Server:
         if process is not None:
             process.send(signal.SIGKILL)
             # Its own children, too: it leads a session, and so a group.
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass
         self._send({"id": number})
 
     def _do_socket(self, number: int, message: dict[str, Any], _: list[int]) -> None:
