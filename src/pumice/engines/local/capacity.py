@@ -82,13 +82,8 @@ def shortfall(fit: Fit) -> list[str]:
     for row in fit.rows:
         short = "-" if row.short.is_zero else amount_text(row.name, row.short)
         cells.append((row.name, amount_text(row.name, row.wanted), amount_text(row.name, row.free), short))
-    names, *columns = [max(len(row[column]) for row in cells) for column in range(4)]
-    return [
-        "  "
-        + row[0].ljust(names + 2)
-        + "  ".join(cell.rjust(max(8, width)) for cell, width in zip(row[1:], columns, strict=True))
-        for row in cells
-    ]
+    names = max(len(row[0]) for row in cells)
+    return [f"  {name:<{names}}{wanted:>12}{free:>9}{short:>9}" for name, wanted, free, short in cells]
 
 
 def amount_text(name: str, amount: Quantity) -> str:

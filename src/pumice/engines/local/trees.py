@@ -16,15 +16,11 @@ _MINE = 0o700
 
 def remove_tree(path: Path) -> None:
     """Remove a file or a whole tree; if there is none, nothing is done."""
-    try:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink(missing_ok=True)
-        else:
-            _empty(path)
-            path.rmdir()
-    except FileNotFoundError:
-        # Somebody else was faster.
-        return
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+    else:
+        _empty(path)
+        path.rmdir()
 
 
 def _empty(top: Path) -> None:
