@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,15 @@ async def test_too_much_is_137_and_said_to_be_for_memory(box: Box) -> None:
     spec = box.spec("a", sys.executable, "-I", "-S", "-c", HOG, memory=100 * MIB, mounts=python_mounts())
     ended, _ = await box.run(spec)
     assert ended == Ended(137, 9, oom=True)
+
+
+@in_box
+async def test_a_child_that_takes_too_much_takes_all_with_it(box: Box) -> None:
+    await box.pod("a")
+    script = f"'{sys.executable}' -I -S -c \"$HOG\"; echo survived"
+    env = {"PATH": os.defpath, "HOG": HOG}
+    spec = box.spec("a", "sh", "-c", script, env=env, memory=100 * MIB, mounts=python_mounts())
+    assert await box.run(spec) == (Ended(137, 9, oom=True), "")
 
 
 @in_box

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pumice.engines.local.sandbox.problems import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 CONTROLLERS = ("memory", "cpu", "pids")
@@ -74,7 +75,11 @@ class Cgroups:
         for controller, limit in (("memory", spec.memory), ("cpu", spec.cpu_quota), ("pids", spec.pids)):
             hierarchy = self._hierarchies.get(controller)
             if limit is not None and hierarchy is not None:
-                group.limit(hierarchy, f"pumice-{self._name}-{self._made}", controller, limit)
+                try:
+                    group.limit(hierarchy, f"pumice-{self._name}-{self._made}", controller, limit)
+                except OSError as error:
+                    group.remove()
+                    raise StartError(LIMITS, f"cannot limit {controller} to {limit}: {error.strerror}") from error
         return group
 
     def remove_all(self) -> None:
@@ -115,6 +120,20 @@ class Group:
         with open(self._memory) as file:
             counts = dict(line.split()[:2] for line in file)
         return int(counts.get("oom_kill", 0)) > 0
+
+    def alarm(self) -> int | None:
+        """A descriptor that is readable once memory has run out; version 2 kills the whole group without our help."""
+        if not self._memory.endswith("memory.oom_control"):
+            return None
+        descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            with open(self._memory) as file:
+                _write(f"{os.path.dirname(self._memory)}/cgroup.event_control", f"{descriptor} {file.fileno()}")
+        except OSError:
+            # A kernel that no longer tells. It still kills, and the count is read at the end.
+            os.close(descriptor)
+            return None
+        return descriptor
 
     def remove(self) -> None:
         for directory in self.directories:

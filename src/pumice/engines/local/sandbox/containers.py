@@ -42,6 +42,7 @@ class Container:
     process: Process
     group: Group
     directory: str
+    alarm: int | None
     namespace: int = 0
     killed_for_memory: bool = False
 
@@ -98,16 +99,24 @@ class Containers:
             raise StartError(GONE, f"{spec.pod}: no such pod")
         if spec.id in self.running:
             raise ValueError(f"{spec.id}: there is such a container already")
+        pids = None if spec.share_pid_with is None else self.container(spec.share_pid_with).process.pidfd
+        group = self._groups.group(spec)
         self._started += 1
         directory = f"{self._ground.files}/{self._started}"
+        try:
+            return self._start(spec, (stdout, stderr), pids, group, directory)
+        except BaseException:
+            group.remove()
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+    def _start(
+        self, spec: ContainerSpec, streams: tuple[int, int], pids: int | None, group: Group, directory: str
+    ) -> Process:
         files = _write_files(directory, spec)
-        group = self._groups.group(spec)
         birth = Birth(spec, self._ground, self._pods[spec.pod].namespaces, files, group.directories, self._limits)
-        pids = None if spec.share_pid_with is None else self.container(spec.share_pid_with).process.pidfd
-        process = self._fork(
-            spec.id, pids, lambda errors: child.become_container(birth, Streams(stdout, stderr, errors))
-        )
-        self.running[spec.id] = Container(birth, process, group, directory)
+        process = self._fork(spec.id, pids, lambda errors: child.become_container(birth, Streams(*streams, errors)))
+        self.running[spec.id] = Container(birth, process, group, directory, group.alarm())
         return process
 
     def started(self, container: Container) -> None:

@@ -28,7 +28,9 @@ def prepare(place: str, *, all_users: bool) -> Ground:
     if not all_users:
         make_skeleton(f"{place}/skeleton")
     with open("/proc/self/mountinfo") as file:
-        points = tuple(_unescaped(line.split()[4]) for line in file)
+        mounted = [_unescaped(line.split()[4]) for line in file]
+    # What job-init has mounted itself is in nobody's way: only others' mounts may not be uncovered.
+    points = tuple(point for point in mounted if point != place)
     return Ground(
         place=f"{place}/box",
         files=f"{place}/files",

@@ -112,6 +112,8 @@ class Server:
         if process.errors is not None:
             self._watch(process.errors, lambda: self._started(number, container))
         self._watch(process.pidfd, lambda: self._container_ended(number, container))
+        if container.alarm is not None:
+            self._watch(container.alarm, lambda: self._out_of_memory(container))
 
     def _do_signal(self, number: int, message: dict[str, Any], _: list[int]) -> None:
         container = self._containers.container(message["container"])
@@ -161,11 +163,22 @@ class Server:
             self._containers.started(container)
             self._send({"id": number})
 
+    def _out_of_memory(self, container: Container) -> None:
+        """The kernel kills one process of the group. What is left would limp; on a cluster all of it goes."""
+        if container.alarm is not None:
+            self._forget(container.alarm)
+            container.alarm = None
+        if container.group.out_of_memory() or container.process.errors is None:
+            container.killed_for_memory = True
+            container.kill()
+
     def _container_ended(self, number: int, container: Container) -> None:
         self._started(number, container)
         process = container.process
         code, killer = _wait(process.pid)
         self._forget(process.pidfd)
+        if container.alarm is not None:
+            self._forget(container.alarm)
         out_of_memory = self._containers.ended(container)
         if not process.failed:
             oom = out_of_memory and code != 0

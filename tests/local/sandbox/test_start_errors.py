@@ -1,0 +1,119 @@
+"""A container that cannot start says why, in words that lead to the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.sandbox.problems import StartError
+from pumice.engines.local.sandbox.specs import Mount, RootFs
+from tests.local.sandbox.boxes import box, permits, run
+
+pytestmark = pytest.mark.usefixtures("namespaces")
+
+NOT_RUNNABLE = {
+    "empty": ("", 0o755, "not-executable", "neither a program for this machine nor a script"),
+    "plain": ("echo hi\n", 0o644, "not-executable", "chmod +x"),
+    "no interpreter": ("#!/no/such/sh\n", 0o755, "bad-interpreter", "the interpreter /no/such/sh of its first line"),
+    "windows": ("#!/bin/sh\r\necho\r\n", 0o755, "bad-interpreter", "Unix line ends"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_RUNNABLE)
+def test_a_script_that_cannot_run_says_why(tmp_path: Path, case: str) -> None:
+    content, mode, kind, message = NOT_RUNNABLE[case]
+    script = tmp_path / "script"
+    script.write_text(content, newline="")
+    script.chmod(mode)
+
+    async def story() -> None:
+        async with box(tmp_path / "stage") as made:
+            await made.pod("a")
+            with pytest.raises(StartError) as caught:
+                await made.start(made.spec("a", "/data/script", mounts=(Mount(str(tmp_path), "/data"),)))
+            assert (caught.value.kind, message in caught.value.message) == (kind, True), caught.value.message
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("argv", "changes", "kind", "message"),
+    [
+        pytest.param(
+            ["nosuchcommand"], {}, "command-not-found", "nosuchcommand: command not found in PATH=", id="name"
+        ),
+        pytest.param(["/no/such"], {}, "command-not-found", "/no/such: no such file", id="path"),
+        pytest.param(["/etc"], {}, "not-executable", "/etc: a directory, not a program", id="directory"),
+        pytest.param([], {}, "command-not-found", "the command is empty", id="empty"),
+        pytest.param(
+            ["true"],
+            {"mounts": (Mount("/no/such/source", "/data"),)},
+            "mount",
+            "/no/such/source: the source of the mount at /data does not exist",
+            id="source of a mount",
+        ),
+        pytest.param(
+            ["true"],
+            {"mounts": (Mount("/etc", "/proc/nowhere"),)},
+            "mount",
+            "/proc/nowhere: the place for a mount cannot be made",
+            id="place of a mount",
+        ),
+        pytest.param(
+            ["true"],
+            {"mounts": (Mount("/etc", "/etc/passwd"),)},
+            "mount",
+            "/etc/passwd: a file is there, a directory cannot be mounted over it",
+            id="directory over file",
+        ),
+        pytest.param(
+            ["true"], {"devices": ("/dev/nosuch",)}, "device", "/dev/nosuch: the device does not", id="device"
+        ),
+        pytest.param(["true"], {"root": RootFs(image="/no/image")}, "image", "/no/image: no directory", id="image"),
+        pytest.param(["true"], {"cwd": "/etc/passwd"}, "working-directory", "/etc/passwd: the working", id="cwd"),
+        pytest.param(["true"], {"cpus": (4000,)}, "cpu", "cannot run on CPU 4000", id="cpu"),
+        pytest.param(["true"], {"pod": "z"}, "gone", "z: no such pod", id="pod"),
+        pytest.param(["true", "a\0b"], {}, "internal", "null byte", id="null byte"),
+    ],
+)
+def test_a_container_that_cannot_start_says_why(
+    tmp_path: Path, argv: list[str], changes: dict[str, object], kind: str, message: str
+) -> None:
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            await made.pod("a")
+            with pytest.raises(StartError) as caught:
+                await made.start(made.spec("a", *argv, **changes))
+            assert (caught.value.kind, message in caught.value.message) == (kind, True), caught.value.message
+            # And the sandbox is as good as before.
+            assert (await made.shell("a", "exit 5"))[0] == 5
+
+    run(story())
+
+
+def test_a_link_that_leads_nowhere_names_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to("python3")
+    (tmp_path / "python3").symlink_to("/opt/nosuch/bin/python3")
+
+    async def story() -> None:
+        async with box(tmp_path / "stage") as made:
+            await made.pod("a")
+            with pytest.raises(StartError, match="a link to /opt/nosuch/bin/python3, which does not exist here"):
+                await made.start(made.spec("a", "/data/python", mounts=(Mount(str(tmp_path), "/data"),)))
+
+    run(story())
+
+
+def test_a_limit_that_the_kernel_refuses(tmp_path: Path) -> None:
+    if "pids" not in permits().limits:
+        pytest.skip("no control groups that this user may make")
+
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            await made.pod("a")
+            with pytest.raises(StartError, match="cannot limit pids to -5"):
+                await made.start(made.spec("a", "true", pids=-5, memory=1 << 30))
+            assert (await made.shell("a", "exit 5", memory=1 << 30))[0] == 5
+
+    run(story())
