@@ -29,7 +29,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 
 async def main(stage, marker):
     print("begin", flush=True)
-    sandbox = await Sandbox.start("killed", Path(stage))
+    sandbox = await Sandbox.start(f"killed{marker}", Path(stage))
     null = os.open("/dev/null", os.O_WRONLY)
     for index in range(200):
         pod = f"p{index}"
@@ -73,11 +73,11 @@ def _mounts(place: Path) -> list[str]:
     return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(place) in line]
 
 
-def _groups() -> list[str]:
+def _groups(marker: str) -> list[str]:
     places = ("/sys/fs/cgroup", *(f"/sys/fs/cgroup/{name}" for name in ("memory", "cpu", "pids", "unified")))
     own = {line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
     directories = {Path(f"{place}{path}") for place in places for path in (*own, "/")}
-    return [str(path) for directory in directories for path in directory.glob("pumice-killed*")]
+    return [str(path) for directory in directories for path in directory.glob(f"pumice-killed{marker}*")]
 
 
 def _left(place: Path) -> list[str]:
@@ -101,7 +101,7 @@ def _start_engine(stage: Path, marker: str) -> subprocess.Popen[str]:
 def _nothing_left(place: Path, marker: str) -> None:
     assert _until_empty(lambda: _processes(f"sleep {marker}", str(place))) == []
     assert _mounts(place) == []
-    assert _groups() == []
+    assert _groups(marker) == []
     assert _until_empty(lambda: _left(place)) == []
 
 
