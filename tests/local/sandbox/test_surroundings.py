@@ -1,4 +1,4 @@
-"""A sandbox inside of surroundings like those of a container: mounts in /etc and /var, a covered and read-only /proc."""
+"""A sandbox in surroundings like those of a container: mounts in /etc and /var, a covered and read-only /proc."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ asyncio.run(main())
 SOURCES = str(Path(probing.__file__).parents[4])
 
 
-def _run_in(setup: str, script: str, place: Path) -> str:
+def _run_in(setup: str, script: str, place: Path, flags: str = "-Urmpf") -> str:
+    engine = (sys.executable, "-c", PROGRAM, str(place), script)
     done = subprocess.run(
-        ["unshare", "-Urmpf", "--mount-proc", "sh", "-ec", f'{setup}\nexec "$@"', "sh", sys.executable]
-        + ["-c", PROGRAM, str(place), script],
+        ["unshare", flags, "--mount-proc", "sh", "-ec", f'{setup}\nexec "$@"', "sh", *engine],
         env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": SOURCES},
         capture_output=True,
         text=True,
@@ -81,14 +81,5 @@ def test_the_whole_of_proc_is_read_only_where_it_is_the_outer_one(tmp_path: Path
     setup = "mount -t tmpfs none /proc/acpi"
     script = "echo 7 2>/dev/null > /proc/sys/kernel/panic && echo changed; echo done"
     before = Path("/proc/sys/kernel/panic").read_text()
-    done = subprocess.run(
-        ["unshare", "-mpf", "--mount-proc", "sh", "-ec", f'{setup}\nexec "$@"', "sh", sys.executable]
-        + ["-c", PROGRAM, str(tmp_path), script],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": SOURCES},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout == "done\ncode 0\nb was reached\n", done.stderr
+    assert _run_in(setup, script, tmp_path, flags="-mpf") == "done\ncode 0\nb was reached\n"
     assert Path("/proc/sys/kernel/panic").read_text() == before
