@@ -59,6 +59,15 @@ can stand in a scenario. With `--json` every event is one JSON object a line, wi
 `event`, `pod`, `policy`, `action` and `message`; an expectation has `expect`, `wanted` and `found`, too, and its event
 is `ExpectationMet` or `ExpectationMissed`.
 """,
+    "image": """\
+`add` takes `NAME=PATH`, as often as you like. The path is a plain directory, which is used where it is, or what `docker
+save`, `podman save`, `skopeo` or `buildah` wrote: a tar file (also one that is compressed) or an OCI directory, which
+is unpacked into `$XDG_STATE_HOME/pumice/images` (`~/.local/state/pumice/images`). Names are those of Docker: `busybox`
+is `docker.io/library/busybox:latest`. `rm` forgets a name, and with its last name the image, unless a job uses it now.
+
+With `--json` every image is one JSON object a line, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
+and `warnings`. Exit code 2: an archive that is damaged or would write outside the image, or a name that is not there.
+""",
     "schema": """\
 JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an
 editor.
@@ -98,7 +107,7 @@ def _usage(names: Sequence[str], more: dict[str, Any]) -> str:
     if names[0].startswith("-"):
         return f"[{_with_value(names[0], more)}]"
     word = str(more["metavar"])
-    return {"?": f"[{word}]", "+": f"{word}..."}.get(more.get("nargs", ""), word)
+    return {"?": f"[{word}]", "+": f"{word}...", "*": f"[{word}...]"}.get(more.get("nargs", ""), word)
 
 
 def _spellings(names: Sequence[str], more: dict[str, Any]) -> str:

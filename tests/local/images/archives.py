@@ -26,6 +26,7 @@ class E:
     link: str = ""
     mode: int = 0o644
     mtime: int = 1_000_000_000
+    uid: int = 0
     size: int | None = None  # what the header claims, where that is not the truth
 
 
@@ -51,6 +52,7 @@ def layer(*entries: E, end: bool = True) -> bytes:
     for entry in entries:
         info = tarfile.TarInfo(entry.name)
         info.type, info.linkname, info.mode, info.mtime = entry.kind, entry.link, entry.mode, entry.mtime
+        info.uid = entry.uid
         info.size = len(entry.data) if entry.size is None else entry.size
         out.write(info.tobuf(tarfile.GNU_FORMAT))
         out.write(entry.data + bytes(-len(entry.data) % 512))

@@ -12,6 +12,7 @@ from pumice.engines.local.images.errors import ImageError
 from tests.local.images.archives import (
     E,
     digest,
+    directory,
     hard_link,
     layer,
     names_in,
@@ -68,7 +69,7 @@ def test_a_document_of_absurd_size(tmp_path: Path) -> None:
 
 def test_links_in_an_archive(tmp_path: Path) -> None:
     links = [symlink("e/s", "../d/a"), hard_link("h", "d/a"), symlink("x", "x"), symlink("o", "/../..")]
-    path = write_file(tmp_path / "f", layer(E("d/a", b"1"), *links))
+    path = write_file(tmp_path / "f", layer(directory("d"), E("d/a", b"1"), *links))
     with closing(ArchiveBlobs(path, tmp_path)) as blobs:
         assert blobs.open("e/s").read(9) == b"1"
         assert blobs.open("h").read(9) == b"1"

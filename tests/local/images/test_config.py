@@ -31,7 +31,8 @@ def test_everything_is_read() -> None:
     [
         pytest.param({}, id="nothing"),
         pytest.param({"config": None}, id="null"),
-        pytest.param({"config": []}, id="list"),
+        pytest.param({"config": []}, id="empty list"),
+        pytest.param({"config": ["Cmd"]}, id="list"),
         pytest.param({"config": {"Env": None, "Cmd": None, "Entrypoint": 1, "User": 2}}, id="other types"),
         pytest.param({"config": {"Entrypoint": ""}}, id="empty shell form"),
     ],

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -237,6 +239,27 @@ def test_a_negative_size_does_not_lead_back(tmp_path: Path) -> None:
     block[148:156] = b"%06o\0 " % sum(block)
     with pytest.raises(ImageError):
         unpacked(tmp_path / "root", bytes(block) + bytes(1024))
+
+
+def test_owners_that_cannot_be_are_told(tmp_path: Path) -> None:
+    """In a user namespace that knows root alone, nobody else can own anything."""
+    program = """
+import sys
+from pathlib import Path
+from pumice.engines.local.images.layers import Unpacking
+from tests.local.images.archives import E, layer, stream
+data = layer(E("a", b"1", uid=4711))
+unpacking = Unpacking(Path(sys.argv[1]), keep_owners=True)
+unpacking.apply(stream(data))
+print(unpacking.warnings)
+"""
+    root = Path(__file__).parents[3]
+    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=root)
+    if "unshare" in done.stderr:
+        pytest.skip(f"no user namespaces: {done.stderr.strip()}")
+    assert done.stdout == "{'owners that do not exist here are not kept': 1}\n"
+    assert (tmp_path / "a").read_text() == "1"
 
 
 def test_thousands_of_entries(tmp_path: Path) -> None:

@@ -71,12 +71,8 @@ def test_every_form_of_archive(tmp_path: Path, store: ImageStore, form: str) -> 
     assert not (image.root / "gone").exists()
     assert (image.root / "sh").readlink() == Path("/bin/busybox")
     assert stat.S_IMODE((image.root / "shut").stat().st_mode) == 0o500
-    assert (image.config.cmd, image.config.env, image.config.workdir, image.config.user) == (
-        ("/sh",),
-        {"A": "1"},
-        "/w",
-        "7",
-    )
+    assert (image.entrypoint, image.command, image.env) == ((), ("/sh",), {"A": "1"})
+    assert (image.workdir, image.user) == ("/w", "7")
     assert image.size == len(BASE) + len(TOP)
     assert image.warnings == ()
     assert store.find("docker.io/library/busybox:latest") == image
@@ -206,6 +202,14 @@ def test_another_machine_is_told(tmp_path: Path, store: ImageStore) -> None:
     assert warning.startswith("is for s390x, this machine is ")
 
 
+def test_the_store_itself_cannot_be_written(tmp_path: Path) -> None:
+    """A file is in the place of the store."""
+    (tmp_path / "file").touch()
+    store = ImageStore(tmp_path / "file" / "state")
+    with pytest.raises(ImageError, match=r"not a directory|file exists"):
+        store.add("x", archive(tmp_path), quiet)
+
+
 def _swapped() -> dict[str, bytes]:
     return {**docker_files([BASE, TOP]), "l1/layer.tar": BASE}
 
@@ -294,13 +298,14 @@ from pathlib import Path
 from pumice.engines.local.images.store import ImageStore
 def tell(text):
     print(text, flush=True)
+    {before}
 print(ImageStore(Path(sys.argv[1])).add("x", Path(sys.argv[2]), tell).digest, flush=True)
 """
 
 
-def start(tmp_path: Path, path: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", ADD, str(tmp_path / "state"), str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def start(tmp_path: Path, path: Path, before: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", ADD.format(before=before), str(tmp_path / "state"), str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_killed_at_any_moment_and_then_done(tmp_path: Path, store: ImageStore) -> None:
@@ -316,6 +321,23 @@ def test_killed_at_any_moment_and_then_done(tmp_path: Path, store: ImageStore) -
     image = store.add("x", path, quiet)
     assert sum(1 for found in image.root.rglob("f*") if found.stat().st_size == 3000) == 1200
     assert sorted(left(tmp_path)) == sorted([image.digest.removeprefix("sha256:"), "names.json"])
+
+
+def test_whoever_waits_says_so(tmp_path: Path, store: ImageStore) -> None:
+    path = archive(tmp_path)
+    with start(tmp_path, path, before="sys.stdin.readline()") as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "unpacking layer 1 of 2\n"
+        told: list[str] = []
+
+        def tell(text: str) -> None:
+            told.append(text)
+            # Only now, when we have been seen waiting, the other goes on.
+            other.communicate("\n\n", timeout=60)
+
+        store.add("y", path, tell)
+    assert told == ["waiting for another pumice that changes the images"]
 
 
 def test_two_at_once(tmp_path: Path, store: ImageStore) -> None:
@@ -335,7 +357,7 @@ exec "$2" -c "$3" "$1" "$4"
 def test_a_full_disk(tmp_path: Path) -> None:
     path = archive(tmp_path, BASE, layer(E("big", bytes(1_000_000))))
     (tmp_path / "state").mkdir()
-    arguments = [str(tmp_path / "state"), sys.executable, ADD, str(path)]
+    arguments = [str(tmp_path / "state"), sys.executable, ADD.format(before=""), str(path)]
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", FULL, "sh", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
