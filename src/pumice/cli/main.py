@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "render": "print the objects that a Job becomes",
     "explain": "show who put what into the pods of a Job, and why",
     "plugins": "list the plugins, or the arguments of one",
+    "run": "run a Job here and now, in sandboxes on this machine",
     "image": "list, add or remove the images that `run` finds without a registry",
     "simulate": "rehearse what the policies of a Job do, in virtual time",
     "schema": "print a JSON Schema of the Job file, for editors and CI",

@@ -1,0 +1,194 @@
+"""The flags of `pumice run` and the `pumice.toml` beside the job file, read into one value; flags win."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pumice.engines.local.settings import ExtraMount, Settings, state_directory
+from pumice.model.duration import Duration
+
+TOML: Final = "pumice.toml"
+_TABLES: Final = ("images", "entrypoints", "mounts")
+
+
+class SettingsError(Exception):
+    """A flag or a line of pumice.toml that cannot be understood; the message says which and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Kill a pod so long after the job first ran."""
+
+    pod: str
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    pod: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    settings: Settings
+    scale: Mapping[str, int] = field(default_factory=dict)
+    kills: tuple[Kill, ...] = ()
+    publish: tuple[Publish, ...] = ()
+    timeout: float | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
+    parser.add_argument(
+        "--with",
+        dest="companions",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="ConfigMaps, Secrets and claims that the job uses",
+    )
+    parser.add_argument(
+        "--image",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="a directory or archive that serves as this image",
+    )
+    parser.add_argument(
+        "--entrypoint",
+        action="append",
+        default=[],
+        metavar='IMAGE="CMD"',
+        help="what to run where the host serves as an image and the container has no command",
+    )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="K=V", help="for all containers; the job's own value wins"
+    )
+    parser.add_argument(
+        "--mount", action="append", default=[], metavar="PATH[:ro]", help="show this path of the host in all pods"
+    )
+    parser.add_argument(
+        "--scale", action="append", default=[], metavar="TASK=N", help="run with so many pods of a task"
+    )
+    parser.add_argument(
+        "--publish", action="append", default=[], metavar="TASK-INDEX:PORT", help="reach a pod's port on 127.0.0.1"
+    )
+    parser.add_argument(
+        "--kill",
+        action="append",
+        default=[],
+        metavar="TASK-INDEX@30s",
+        help="kill a pod so long after the job first ran",
+    )
+    parser.add_argument("--timeout", metavar="10m", default="", help="end the job after this long (exit code 124)")
+    parser.add_argument("--keep", action="store_true", help="keep what the pods wrote, and say where")
+    parser.add_argument("--json", action="store_true", help="one JSON object an event")
+    parser.add_argument("--no-prefix", action="store_true", help="log lines without the names of the pods")
+
+
+def read_options(args: argparse.Namespace) -> RunOptions:
+    beside = Path(args.file).resolve().parent if args.file != "-" else Path.cwd()
+    table = _read_toml(beside / TOML)
+    images = {name: beside / str(path) for name, path in table["images"].items()}
+    images |= {name: Path(path).absolute() for name, path in _pairs(args.image, "--image", "NAME=PATH")}
+    entrypoints = {name: tuple(shlex.split(str(command))) for name, command in table["entrypoints"].items()}
+    entrypoints |= {
+        name: tuple(shlex.split(cmd)) for name, cmd in _pairs(args.entrypoint, "--entrypoint", 'IMAGE="cmd"')
+    }
+    mounts = [_mount(str(path), beside) for path in table["mounts"].get("paths", [])]
+    mounts += [_mount(text, Path.cwd()) for text in args.mount]
+    settings = Settings(
+        workdir=Path.cwd(),
+        state=state_directory(os.environ, Path.home()),
+        python=tuple(python_directories()),
+        path=str(Path(sys.executable).parent),
+        images=images,
+        entrypoints=entrypoints,
+        env=dict(_pairs(args.env, "--env", "K=V")),
+        mounts=tuple(mounts),
+        keep=args.keep,
+    )
+    return RunOptions(
+        settings,
+        scale={task: _count(number, task) for task, number in _pairs(args.scale, "--scale", "TASK=N")},
+        kills=tuple(_kill(text) for text in args.kill),
+        publish=tuple(_publish(text) for text in args.publish),
+        timeout=_seconds(args.timeout, "--timeout") if args.timeout else None,
+    )
+
+
+def python_directories() -> Iterator[Path]:
+    """Where the active Python environment and its interpreter live; a link is only as good as its target."""
+    seen: set[Path] = set()
+    for place in (sys.prefix, sys.base_prefix, os.environ.get("VIRTUAL_ENV", "")):
+        if place:
+            for path in (Path(place), Path(place).resolve()):
+                if path not in seen and path.is_dir() and path != Path("/usr"):
+                    seen.add(path)
+                    yield path
+
+
+def _read_toml(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path.name}: {error}") from error
+    for name, value in table.items():
+        if name not in _TABLES or not isinstance(value, dict):
+            raise SettingsError(f"{path.name}: {name}: unknown; there are [{'], ['.join(_TABLES)}]")
+    return {name: table.get(name, {}) for name in _TABLES}
+
+
+def _pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not mark or not name:
+            raise SettingsError(f"{flag}: {text}: must be {form}")
+        yield name, value
+
+
+def _mount(text: str, base: Path) -> ExtraMount:
+    path, _, mode = text.partition(":")
+    if mode not in ("", "ro", "rw"):
+        raise SettingsError(f"--mount: {text}: must be PATH or PATH:ro")
+    place = base / path
+    if not place.exists():
+        raise SettingsError(f"--mount: {path}: no such file or directory")
+    return ExtraMount(place.absolute(), mode == "ro")
+
+
+def _kill(text: str) -> Kill:
+    pod, mark, moment = text.partition("@")
+    if not mark:
+        raise SettingsError(f"--kill: {text}: must be TASK-INDEX@30s")
+    return Kill(pod, _seconds(moment, "--kill"))
+
+
+def _publish(text: str) -> Publish:
+    match = re.fullmatch(r"(.+):([0-9]{1,5})", text)
+    if match is None:
+        raise SettingsError(f"--publish: {text}: must be TASK-INDEX:PORT")
+    return Publish(match[1], int(match[2]))
+
+
+def _seconds(text: str, flag: str) -> float:
+    try:
+        return Duration.parse(text).seconds
+    except ValueError as error:
+        raise SettingsError(f"{flag}: {error}") from error
+
+
+def _count(text: str, task: str) -> int:
+    if not text.isdecimal():
+        raise SettingsError(f"--scale: {task}={text}: must be 0 or more")
+    return int(text)

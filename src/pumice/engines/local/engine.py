@@ -1,0 +1,166 @@
+"""The Engine port on this machine: one job, whose pods are processes in namespaces of their own.
+
+Everything about the job is in memory, because it dies with this process anyway: the sandbox sees to that. The state
+directory keeps what people look for afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from pumice.engines.local.pods import LocalPod
+from pumice.model import keys
+from pumice.model.command import Command
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import Once
+from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
+from pumice.model.status import JobStatus
+from pumice.plugins.companions import manifest_of
+from pumice.reconcile.decision import (
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EngineCommand,
+    Ensure,
+    JobEvent,
+    Remove,
+    RemoveCommand,
+)
+from pumice.runtime.key_pairs import make_key_pair
+from pumice.runtime.ports import ConflictError
+
+# Where the machine itself decides who fits, a gang is let in as soon as it is there.
+ADMITTED = "Inqueue"
+
+
+@dataclass(slots=True)
+class LocalEngine:
+    job: Job
+    make_pod: Callable[[Manifest, str, str], LocalPod]  # manifest, uid, address
+    now: Callable[[], dt.datetime]
+    told: Callable[[Sequence[JobEvent]], None] = lambda _events: None
+    written: Callable[[JobStatus], None] = lambda _status: None
+    address_of: Callable[[str], str] = lambda _name: ""
+    claims: frozenset[str] = frozenset()
+    pods: dict[str, LocalPod] = field(default_factory=dict)
+    objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
+    commands: dict[str, Command] = field(default_factory=dict)
+    group: Manifest | None = None
+    deleted: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _goings: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @property
+    def key(self) -> JobKey:
+        return JobKey(self.job.namespace, self.job.name)
+
+    def touch(self) -> None:
+        self._changed.set()
+
+    async def changes(self) -> AsyncIterator[JobKey]:
+        while True:
+            yield self.key
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def observe(self, key: JobKey) -> Snapshot | None:
+        if key != self.key or self.deleted:
+            return None
+        return Snapshot(
+            job=self.job,
+            pods=tuple(pod.observed() for pod in self.pods.values()),
+            group=None if self.group is None else ObservedGroup(self.group, ADMITTED),
+            companions=dict(self.objects),
+            claims=self.claims,
+            commands=tuple(self.commands.values()),
+        )
+
+    async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
+        if snapshot.job.metadata.resource_version != self.job.metadata.resource_version:
+            raise ConflictError
+        version = int(self.job.metadata.resource_version or 0) + 1
+        metadata = msgspec.structs.replace(self.job.metadata, resource_version=str(version))
+        self.job = msgspec.structs.replace(self.job, metadata=metadata, status=status)
+        self.written(status)
+        self.touch()
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:  # noqa: ARG002 - there is only one job here
+        match command:
+            case CreatePod(manifest):
+                self._create(manifest)
+            case DeletePod(name, uid):
+                self._delete(name, uid)
+            case Ensure(companion):
+                self._ensure(companion)
+            case Remove("PodGroup", _):
+                self.group = None
+            case Remove(kind, name):
+                self.objects.pop((kind, name), None)
+            case RemoveCommand(name, _):
+                self.commands.pop(name, None)
+            case DeleteJob(_):
+                self.deleted = True
+
+    async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:  # noqa: ARG002 - likewise
+        if events:
+            self.told(events)
+
+    def send(self, action: str) -> None:
+        """Ask for an action, as a Command object would."""
+        uid = str(uuid.uuid4())
+        metadata = msgspec.structs.replace(Command().metadata, name=f"{action.lower()}-{uid[:8]}", uid=uid)
+        self.commands[metadata.name] = Command(metadata=metadata, action=action)
+        self.touch()
+
+    async def end_all(self, grace: float | None = None) -> None:
+        """End every pod that is left; returns when all are gone."""
+        await asyncio.gather(*(pod.delete(grace) for pod in list(self.pods.values()) if pod.deleted_at is None))
+        if self._goings:
+            await asyncio.wait(self._goings)
+
+    def _create(self, manifest: Manifest) -> None:
+        name = manifest["metadata"]["name"]
+        if name in self.pods:
+            return
+        annotations: Mapping[str, str] = manifest["metadata"]["annotations"]
+        address = self.address_of(f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}")
+        pod = self.make_pod(manifest, str(uuid.uuid4()), address)
+        self.pods[name] = pod
+        pod.begin()
+        self.touch()
+
+    def _delete(self, name: str, uid: str) -> None:
+        pod = self.pods.get(name)
+        if pod is None or pod.uid != uid or pod.deleted_at is not None:
+            return
+
+        async def go() -> None:
+            await pod.delete()
+            if self.pods.get(name) is pod:
+                del self.pods[name]
+            self.touch()
+
+        going = asyncio.create_task(go(), name=f"delete {name}")
+        self._goings.add(going)
+        going.add_done_callback(self._goings.discard)
+
+    def _ensure(self, companion: Manifest | Once) -> None:
+        manifest = manifest_of(companion)
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if kind == "PodGroup":
+            self.group = manifest
+        elif kind == "PersistentVolumeClaim":
+            self.claims = self.claims | {name}
+        else:
+            kept = self.objects.get((kind, name), {}).get("stringData", {})
+            if isinstance(companion, Once):
+                made = companion.created_with(make_key_pair) if not kept else manifest
+                manifest = {**made, "stringData": {**kept, **made["stringData"]}}
+            self.objects[(kind, name)] = manifest
+        self.touch()

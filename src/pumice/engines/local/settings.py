@@ -1,0 +1,31 @@
+"""What the user asked for with flags and in `pumice.toml`: everything about a run that is not in the Job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraMount:
+    path: Path
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    workdir: Path  # visible in every pod at the same path, writable
+    state: Path
+    python: tuple[Path, ...] = ()  # directories of the active Python environment, visible read-only
+    path: str = ""  # put in front of PATH where the host serves as image
+    images: Mapping[str, Path] = field(default_factory=dict)
+    entrypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[ExtraMount, ...] = ()
+    keep: bool = False
+
+
+def state_directory(environ: Mapping[str, str], home: Path) -> Path:
+    base = environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else home / ".local" / "state") / "pumice"
