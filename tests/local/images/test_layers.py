@@ -190,6 +190,8 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         pytest.param([hard_link("x", "/etc/passwd")], "is not in the image", id="absolute hard link"),
         pytest.param([symlink("s", "/etc"), hard_link("x", "s/passwd")], "s: is a symbolic link", id="link by a link"),
         pytest.param([directory("d"), hard_link("x", "d")], "which is a directory", id="hard link to a directory"),
+        pytest.param([E("a/b", b"1"), hard_link("a", "a/b")], "which it would replace", id="hard link into itself"),
+        pytest.param([symlink("a", "")], "a: is a symbolic link to nothing", id="empty link"),
         pytest.param([hard_link("x", ".")], "is not in the image", id="hard link to the root"),
         pytest.param([E("a", b"1"), E("a/b")], "a: is not a directory", id="through a file"),
         pytest.param([E(".wh..")], "hides nothing", id="whiteout of ."),

@@ -136,6 +136,8 @@ class _Layer:
             raise ImageError(f"{member.name}: is a hard link to {member.linkname}, which {what}")
         if target == path:
             return
+        if target[: len(path)] == path:
+            raise ImageError(f"{member.name}: is a hard link to {member.linkname}, which it would replace")
         source = os.dup(self._rooted.directory(target[:-1]))
         try:
             self._rooted.remove(path)
@@ -148,6 +150,8 @@ class _Layer:
         self._rooted.remove(path)
         parent, name = self._rooted.directory(path[:-1]), path[-1]
         if member.issym():
+            if not member.linkname:
+                raise ImageError(f"{member.name}: is a symbolic link to nothing")
             os.symlink(member.linkname, name, dir_fd=parent)
             self._unpacking.set_owner(name, parent, member)
         elif member.isfifo():
