@@ -6,7 +6,8 @@ import argparse
 import os
 import re
 import shlex
-import sys
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -101,17 +102,20 @@ def read_options(args: argparse.Namespace) -> RunOptions:
     table = _read_toml(beside / TOML)
     images = {name: beside / str(path) for name, path in table["images"].items()}
     images |= {name: Path(path).absolute() for name, path in _pairs(args.image, "--image", "NAME=PATH")}
-    entrypoints = {name: tuple(shlex.split(str(command))) for name, command in table["entrypoints"].items()}
+    entrypoints = {name: _command(str(command), beside) for name, command in table["entrypoints"].items()}
     entrypoints |= {
         name: tuple(shlex.split(cmd)) for name, cmd in _pairs(args.entrypoint, "--entrypoint", 'IMAGE="cmd"')
     }
     mounts = [_mount(str(path), beside) for path in table["mounts"].get("paths", [])]
     mounts += [_mount(text, Path.cwd()) for text in args.mount]
+    if not beside.is_relative_to(Path.cwd()):
+        mounts.append(ExtraMount(beside, read_only=True))
+    python = active_python(os.environ)
     settings = Settings(
         workdir=Path.cwd(),
         state=state_directory(os.environ, Path.home()),
-        python=tuple(python_directories()),
-        path=str(Path(sys.executable).parent),
+        python=python.directories,
+        path=python.bin,
         images=images,
         entrypoints=entrypoints,
         env=dict(_pairs(args.env, "--env", "K=V")),
@@ -127,15 +131,32 @@ def read_options(args: argparse.Namespace) -> RunOptions:
     )
 
 
-def python_directories() -> Iterator[Path]:
-    """Where the active Python environment and its interpreter live; a link is only as good as its target."""
-    seen: set[Path] = set()
-    for place in (sys.prefix, sys.base_prefix, os.environ.get("VIRTUAL_ENV", "")):
-        if place:
-            for path in (Path(place), Path(place).resolve()):
-                if path not in seen and path.is_dir() and path != Path("/usr"):
-                    seen.add(path)
-                    yield path
+@dataclass(frozen=True, slots=True)
+class ActivePython:
+    """The Python that the user would get by typing `python3`, and every directory that it lives in."""
+
+    bin: str
+    directories: tuple[Path, ...]
+
+
+def active_python(environ: Mapping[str, str]) -> ActivePython:
+    """Of an activated environment, else of the PATH. A link is only as good as its target, so both are named."""
+    found = shutil.which("python3", path=environ.get("PATH"))
+    if "VIRTUAL_ENV" in environ:
+        found = str(Path(environ["VIRTUAL_ENV"], "bin", "python3"))
+    if found is None:
+        return ActivePython("", ())
+    asked = subprocess.run(  # noqa: S603 - the user's own Python
+        [found, "-I", "-c", "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    prefix, base, executable, *_ = [*asked.stdout.splitlines(), "", "", ""]
+    places = [place for text in (prefix, base) if text for place in (Path(text), Path(text).resolve())]
+    directories = dict.fromkeys(place for place in places if place.is_dir() and place != Path("/usr"))
+    return ActivePython(str(Path(executable).parent) if executable else "", tuple(directories))
 
 
 def _read_toml(path: Path) -> dict[str, dict[str, Any]]:
@@ -147,6 +168,11 @@ def _read_toml(path: Path) -> dict[str, dict[str, Any]]:
         if name not in _TABLES or not isinstance(value, dict):
             raise SettingsError(f"{path.name}: {name}: unknown; there are [{'], ['.join(_TABLES)}]")
     return {name: table.get(name, {}) for name in _TABLES}
+
+
+def _command(text: str, beside: Path) -> tuple[str, ...]:
+    """A command of pumice.toml; containers run elsewhere, so files beside it are named in full."""
+    return tuple(str(beside / word) if word.startswith("./") else word for word in shlex.split(text))
 
 
 def _pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:
