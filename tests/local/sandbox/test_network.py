@@ -129,3 +129,16 @@ async def test_64_pods_all_talking_to_each_other(box: Box) -> None:
     )
     spec = box.spec("p0", sys.executable, "-I", "-S", "-c", program, *addresses, mounts=python_mounts())
     assert (await box.run(spec))[0].code == 0
+
+
+@in_box
+async def test_the_engine_listens_in_the_middle(box: Box) -> None:
+    await box.pod("a")
+    listener = await box.sandbox.listen("10.77.0.1", 3128)
+    spec = box.spec("a", sys.executable, "-I", "-c", CLIENT, "3128", "10.77.0.1", mounts=python_mounts())
+    output = await box.start(spec)
+    connection, (peer, _) = await asyncio.get_running_loop().sock_accept(listener)
+    connection.sendall(f"hello {peer}\n".encode())
+    connection.close()
+    listener.close()
+    assert await output.rest() == "hello 10.77.0.10\n"

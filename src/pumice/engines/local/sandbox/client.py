@@ -184,6 +184,13 @@ class Sandbox:
             raise
         return connection
 
+    async def listen(self, address: str, port: int) -> socket.socket:
+        """A listener inside the job's network, at the gateway's address, that is served out here; it does not block."""
+        _, descriptors = await self._ask("listen", address=address, port=port)
+        listener = socket.socket(fileno=descriptors[0])
+        listener.setblocking(False)
+        return listener
+
     async def update_file(self, container: str, path: str, data: bytes) -> None:
         await self._ask("update_file", container=container, path=path, data=data.decode("latin-1"))
 

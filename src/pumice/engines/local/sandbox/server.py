@@ -144,6 +144,11 @@ class Server:
         with made:
             self._send({"id": number, "address": address}, (made.fileno(),))
 
+    def _do_listen(self, number: int, message: dict[str, Any], _: list[int]) -> None:
+        """A socket belongs to the network in which it was made, whoever holds it later."""
+        with socket.create_server((message["address"], message["port"])) as listener:
+            self._send({"id": number}, (listener.fileno(),))
+
     def _do_update_file(self, number: int, message: dict[str, Any], _: list[int]) -> None:
         self._containers.update_file(message["container"], message["path"], message["data"].encode("latin-1"))
         self._send({"id": number})
