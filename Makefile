@@ -14,10 +14,9 @@ python = .venv/bin/python
 help: ## This list
 	@sed -n 's/^\([a-z]*\): ## /  make \1:/p' Makefile | while IFS=: read -r name what; do printf '%-14s %s\n' "$$name" "$$what"; done
 
-run: ## Explain and render the PyTorch job of the examples
+run: ## Run the PyTorch job of the examples on this machine
 	$(setup) run
-	.venv/bin/pumice explain examples/pytorch-job.yaml
-	.venv/bin/pumice render examples/pytorch-job.yaml
+	@scripts/python scripts/torch_env.py .venv/bin/pumice run examples/pytorch-job.yaml
 
 test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import run
 
-from scripts import programs
+from scripts import programs, torch_env
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
@@ -46,6 +46,7 @@ def tests() -> list[Check]:
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     return [
         Check("outside programs", outside_programs),
+        Check("torch", torch),
         command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
     ]
@@ -55,6 +56,19 @@ def outside_programs() -> bool:
     table, missing = programs.provide(programs.PROGRAMS, install=programs.installer())
     print(table, flush=True)
     return not missing or os.environ.get("CI") != "true"
+
+
+def torch() -> bool:
+    """Under CI=true it is fetched; elsewhere 2.9 GB are not for a test to spend, and its tests are skipped."""
+    found = torch_env.find(os.environ, Path.cwd())
+    if found is None and os.environ.get("CI") == "true":
+        try:
+            found = torch_env.fetch(os.environ, Path.cwd())
+        except torch_env.TorchError as error:
+            print(f"  {error}")
+            return False
+    print(f"  {found.python}" if found else "  not found, its tests are skipped: `make run` fetches it", flush=True)
+    return True
 
 
 def perform(checks: Iterable[Check]) -> bool:

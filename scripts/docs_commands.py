@@ -17,7 +17,7 @@ from scripts.docs_text import code, fenced, sentence, table
 INTRODUCTION = """\
 # Commands
 
-None of these commands contacts anything: no cluster, no registry, no network.
+None of these commands contacts a cluster or a registry.
 
 - Data goes to standard output, talk to standard error.
 - Exit code 0: all is well; warnings alone are well. 1: the output could not be written. 2: bad input, or a command line
@@ -58,6 +58,22 @@ Exit code 1: an expectation of the scenario was missed. [Rehearse a policy](../g
 can stand in a scenario. With `--json` every event is one JSON object a line, with the keys `at` (seconds), `phase`,
 `event`, `pod`, `policy`, `action` and `message`; an expectation has `expect`, `wanted` and `found`, too, and its event
 is `ExpectationMet` or `ExpectationMissed`.
+""",
+    "run": """\
+The job's pods run at once on this machine, each with its own address, host name and `/etc/hosts`; no root, Docker or
+cluster is needed. Where no image is given for a name, the file system of this machine serves as the image, with the
+working directory and the active Python environment visible in every pod. [PyTorch on a
+laptop](../guides/pytorch-on-a-laptop.md) shows a whole run.
+
+A `pumice.toml` beside the job file says the same as the flags, which win: `[images]` and `[entrypoints]` have names of
+images as keys; `paths` in `[mounts]` is a list. Words of an entry point that begin with `./` are files beside it.
+
+The pods' output goes to standard output, each line with its pod; what happens to the job goes to standard error. With
+`--json` every event is one JSON object a line.
+
+Exit code 0: the job completed. Else that of the container which the verdict names first (128 and the number of the
+signal that ended it), or 1 if none failed. 2: bad input. 124: `--timeout`. 130: interrupted by Ctrl-C, which ends the
+pods gracefully; a second one ends them at once. 143: SIGTERM.
 """,
     "image": """\
 `add` takes `NAME=PATH`, as often as you like. The path is a plain directory, which is used where it is, or what `docker

@@ -25,7 +25,9 @@ class Program:
 
     @property
     def found(self) -> bool:
-        return shutil.which(self.name) is not None
+        # Daemons lie where an ordinary user's PATH does not lead.
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+        return shutil.which(self.name, path=path) is not None
 
     @property
     def how_to_get(self) -> str:
@@ -36,7 +38,9 @@ PROGRAMS = (
     Program("bash", "bash", "runs the scripts that plugins put into pods"),
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
+    Program("mpiexec", "openmpi-bin", "runs the MPI job of the examples"),
     Program("ssh-keygen", "openssh-client", "reads the generated ssh keys back"),
+    Program("sshd", "openssh-server", "lets the pods of the MPI job reach each other"),
 )
 
 
