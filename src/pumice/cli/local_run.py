@@ -5,30 +5,48 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from pumice.admission.admit import Admitted
+from pumice.admission.admit import Admitted, admit
 from pumice.cli.jobfile import offline_context
 from pumice.cli.run_settings import RunOptions
-from pumice.cli.run_view import View
+from pumice.cli.run_view import View, policy_text
 from pumice.engines.local.addresses import Addresses
+from pumice.engines.local.capacity import GpuPool
 from pumice.engines.local.containers import Container
 from pumice.engines.local.engine import LocalEngine
+from pumice.engines.local.images.names import normalised
+from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.logs import LogPump, open_log
+from pumice.engines.local.machine import Machine, read_machine
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.pods import LocalPod
+from pumice.engines.local.preflight import (
+    RefusedError,
+    check_fit,
+    check_problems,
+    claim_directories,
+    every_container,
+)
+from pumice.engines.local.runs import KEPT, SCRATCH, claimed
 from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.problems import SandboxError
+from pumice.engines.local.trees import remove_tree
 from pumice.engines.local.unsupported import not_honoured
 from pumice.engines.local.verdicts import Failure, failures_among, last_words
+from pumice.model.claims import claim_names
 from pumice.model.job import Job, Manifest
 from pumice.model.slot import slots
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Phase
+from pumice.plugins.companions import companions
+from pumice.plugins.shaping import pods
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.phases import FINAL
 from pumice.runtime.key_pairs import make_key_pair
@@ -49,6 +67,7 @@ class LocalRun:
     documents: Sequence[object]
     view: View
     file: str
+    locate: Callable[[str], str] = lambda path: path
     job: Job = field(init=False)
     _engine: LocalEngine = field(init=False)
     _sandbox: Sandbox = field(init=False)
@@ -58,44 +77,106 @@ class LocalRun:
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: list[Failure] = field(default_factory=list)
     _policy: str = ""
+    _stopped: bool = False
+    _images: dict[str, Image | None] = field(default_factory=dict)
+    _machine: Machine = field(init=False)
     _killers: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.job = _placed(self.admitted.written, self.options)
+        # With other replicas there are other pods, names and ranks.
+        self.admitted = admit(msgspec.to_builtins(self.job), offline_context())
         self._directory = self.options.settings.state / "runs" / f"{self.job.name}-{self.job.uid[:8]}"
         self._addresses = Addresses(slot.short_name for slot in slots(self.admitted.job))
 
     async def run(self) -> int:
-        self.view.plan(self.admitted.job, "host (no registry)")
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._sandbox = await Sandbox.start(self.job.name, self.options.settings.state / "stage")
-        try:
-            self._prepare()
-            return await self._watch()
-        finally:
-            for killer in self._killers:
-                killer.cancel()
-            await self._sandbox.close()
+        """To its end; the exit code. Raises RefusedError, before anything starts, if it cannot be run."""
+        with ExitStack() as held:
+            self._prepare(held)
+            manifests = self._check()
+            self.view.plan(self.admitted.job, self._images_text(manifests))
+            held.enter_context(claimed(self._directory))
+            self._keep_spec()
+            self._sandbox = await _sandbox(self.job.name, self.options.settings.state / "stage")
+            self._outfitter.all_users = self._sandbox.all_users
+            try:
+                return await self._watch()
+            finally:
+                for killer in self._killers:
+                    killer.cancel()
+                await self._sandbox.close()
+                if not self.options.settings.keep:
+                    await asyncio.to_thread(remove_tree, self._directory / SCRATCH)
 
     def stop_gracefully(self) -> None:
+        self._stopped = True
         self._engine.send(Action.TERMINATE_JOB)
 
-    def _prepare(self) -> None:
+    def _check(self) -> list[Manifest]:
+        """All that can be known before anything starts; the pods' manifests."""
+        job, plugins = self.admitted.job, self.admitted.plugins
+        manifests = [pod.manifest for pod in pods(job, plugins)]
+        problems = {}
+        for companion in companions(job, plugins):
+            self._engine.foresee(companion)
+        for manifest in manifests:
+            for container in every_container(manifest):
+                place = f"{manifest['metadata']['name']}: container {container['name']}"
+                problems[place] = self._outfitter.problems(manifest, container)
+        check_problems(problems, self.file)
+        self._engine.objects.clear()
+        check_fit(job, manifests, self._machine.free(), self.file)
+        return manifests
+
+    def _keep_spec(self) -> None:
+        (self._directory / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(self.job), indent=1))
+
+    def _images_text(self, manifests: Sequence[Manifest]) -> str:
+        names = {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)}
+        mapped = sorted(name for name in names if self._images.get(name) is not None)
+        if not mapped:
+            return "host (no registry)"
+        return ", ".join(mapped) + ("" if len(mapped) == len(names) else "; the others: host (no registry)")
+
+    def _image_of(self, held: ExitStack) -> Callable[[str], Image | None]:
+        """The user's mapping, then the store; None where the host serves. Each is held for as long as the job runs."""
+        store = ImageStore(self.options.settings.state / "images")
+        given = {normalised(name): path for name, path in self.options.settings.images.items()}
+
+        def image_of(name: str) -> Image | None:
+            if not name:
+                return None
+            if name not in self._images:
+                path = given.get(normalised(name))
+                image = store.find(name) if path is None else store.obtain(name, path, self.view.warn)
+                if image is not None:
+                    held.enter_context(store.held(image))
+                self._images[name] = image
+            return self._images[name]
+
+        return image_of
+
+    def _prepare(self, held: ExitStack) -> None:
+        self._machine = read_machine()
+        asked = [document for document in self.documents if isinstance(document, dict)]
+        named = [str(each["metadata"]["name"]) for each in asked if each.get("kind") == "PersistentVolumeClaim"]
+        directories = claim_directories([*named, *claim_names(self.job)], self.options.settings.state)
         self._engine = LocalEngine(
-            self.job, self._make_pod, now, self._told, self._written, address_of=self._addresses.of
+            self.job, self._make_pod, now, self._told, self._written, self._addresses.of, frozenset(directories)
         )
         self._outfitter = Outfitter(
             job=self.admitted.job,
             settings=self.options.settings,
-            scratch=self._directory / "volumes",
-            documents=[document for document in self.documents if isinstance(document, dict)],
+            scratch=self._directory / (KEPT if self.options.settings.keep else SCRATCH) / "volumes",
+            documents=asked,
             objects=lambda: list(self._engine.objects.values()),
-            claims={},
+            claims=directories,
             address_of=self._addresses.of,
-            image_of=lambda _name: None,
+            image_of=self._image_of(held),
             host_key=make_key_pair("ed25519"),
             warn=self.view.warn,
-            all_users=self._sandbox.all_users,
+            allocatable=self._machine.free(),
+            gpus=GpuPool(self._machine.gpus),
         )
 
     async def _watch(self) -> int:
@@ -109,6 +190,8 @@ class LocalRun:
         with suppress(asyncio.CancelledError):
             await runner
         await self._engine.end_all()
+        if self.options.settings.keep:
+            self.view.note(f"kept: {self._directory / KEPT}")
         return self._end()
 
     def _end(self) -> int:
@@ -123,22 +206,24 @@ class LocalRun:
         return words.code or 1
 
     def _told(self, events: Sequence[JobEvent]) -> None:
-        self.view.events(events)
+        self.view.status(self._engine.job, self._engine.job.status, events)
         for event in events:
             if event.policy:
-                self._policy = f"{event.policy.partition(' ')[2]} -> {event.action} ({event.policy.partition(' ')[0]})"
+                self._policy = policy_text(event, self.locate, who=False)
+        self._look_for_end()
 
     def _written(self, status: JobStatus) -> None:
-        self.view.status(self._engine.job, status)
-        pods = [pod.observed() for pod in self._engine.pods.values()]
-        found = failures_among(pods, status.retry_count + 1)
+        found = failures_among([pod.observed() for pod in self._engine.pods.values()])
         known = {failure.pod.uid for failure in self._failures}
-        if any(failure.pod.uid not in known for failure in found):
-            self._failures = [failure for failure in self._failures if failure.attempt == status.retry_count + 1]
-            self._failures += [failure for failure in found if failure.pod.uid not in known]
+        self._failures += [failure for failure in found if failure.pod.uid not in known]
+        newest = max((failure.attempt for failure in self._failures), default=0)
+        self._failures = [failure for failure in self._failures if failure.attempt == newest]
         if status.state.phase == Phase.RUNNING and not self._killers:
             self._killers = [asyncio.create_task(self._kill(kill.pod, kill.after)) for kill in self.options.kills]
-        if status.state.phase in _OVER and not any(not pod.is_finished for pod in pods):
+
+    def _look_for_end(self) -> None:
+        pods = [pod.observed() for pod in self._engine.pods.values()]
+        if self._engine.job.status.state.phase in _OVER and all(pod.is_finished for pod in pods):
             self._over.set()
 
     async def _kill(self, pod: str, after: float) -> None:
@@ -151,14 +236,14 @@ class LocalRun:
         for warning in not_honoured(manifest):
             self.view.warn(warning)
 
-        def make_container(container: Manifest, init: bool) -> Container:
-            del init
+        def make_container(container: Manifest) -> Container:
             return Container(
                 manifest=container,
                 sandbox=self._sandbox,
                 make_spec=lambda attempt: self._outfitter.spec(manifest, uid, address, container, attempt),
                 open_logs=lambda attempt: self._open_logs(pod, str(container["name"]), attempt),
                 changed=self._engine.touch,
+                restarted=lambda end, count: self.view.restarted(pod.short_name, end, count),
                 now=now,
             )
 
@@ -180,6 +265,18 @@ class LocalRun:
             LogPump(pod.short_name, container, "stdout", file, self.view.log),
             LogPump(pod.short_name, container, "stderr", file, self.view.log),
         )
+
+
+async def _sandbox(name: str, place: Path) -> Sandbox:
+    try:
+        return await Sandbox.start(name, place)
+    except SandboxError as error:
+        permits = await asyncio.to_thread(probe)
+        lines = [f"this machine refuses what pods are made of: {error}"]
+        for missing in permits.missing:
+            lines.append(f"  {missing.what}: {missing.why}")
+            lines += [f"  hint: {missing.command}"] if missing.command else []
+        raise RefusedError("\n".join(lines)) from error
 
 
 def _placed(job: Job, options: RunOptions) -> Job:

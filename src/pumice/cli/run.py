@@ -16,6 +16,8 @@ from pumice.cli.local_run import LocalRun
 from pumice.cli.render import load_good
 from pumice.cli.run_settings import RunOptions, SettingsError
 from pumice.cli.run_view import JsonView, TextView, View
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.preflight import RefusedError
 from pumice.model.findings import Path as FindingPath
 
 add_arguments = run_settings.add_arguments
@@ -40,11 +42,16 @@ def run(args: argparse.Namespace) -> int:
     entry = loaded.jobs[0]
     view: View = JsonView() if args.json else TextView(prefix=not args.no_prefix, locate=_locator(entry, args.file))
     documents = [document.value for document in loaded.companions] + extra
-    return asyncio.run(_run(LocalRun(entry.admitted, options, documents, view, args.file), options))
+    locate = _locator(entry, args.file)
+    try:
+        return asyncio.run(_run(LocalRun(entry.admitted, options, documents, view, args.file, locate), options))
+    except (RefusedError, ImageError) as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 def load_companions(file: str) -> list[object]:
-    from pumice.cli.jobfile import load, offline_context  # noqa: PLC0415
+    from pumice.cli.jobfile import load, offline_context
 
     found: JobFile = load(file, offline_context())
     return [document.value for document in found.companions]

@@ -13,7 +13,9 @@ from typing import Final, Protocol
 from pumice.cli.output import Style, style_for
 from pumice.engines.local.logs import LogLine
 from pumice.model.job import Job
+from pumice.model.snapshot import ContainerEnd
 from pumice.model.status import JobStatus
+from pumice.model.vocabulary import Event
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.phases import FINAL
 
@@ -25,11 +27,11 @@ class View(Protocol):
 
     def log(self, line: LogLine) -> None: ...
 
-    def status(self, job: Job, status: JobStatus) -> None: ...
+    def status(self, job: Job, status: JobStatus, events: Sequence[JobEvent]) -> None: ...
 
-    def events(self, events: Sequence[JobEvent]) -> None: ...
+    def restarted(self, pod: str, end: ContainerEnd, count: int) -> None: ...
 
-    def restarted(self, pod: str, container: str, code: int, count: int, last_line: str) -> None: ...
+    def note(self, message: str) -> None: ...
 
     def warn(self, message: str) -> None: ...
 
@@ -70,24 +72,24 @@ class TextView:
         text = f"{self._painted(task, name.ljust(self._width))}  {line.text}" if self.prefix else line.text
         print(text, end="\r" if line.unfinished else "\n", flush=True)
 
-    def status(self, job: Job, status: JobStatus) -> None:
+    def status(self, job: Job, status: JobStatus, events: Sequence[JobEvent]) -> None:
+        """One line for what has changed: the policy that acted says more than the phase that it led to."""
         phase = status.state.phase
-        if phase == self._phase:
-            return
+        acted = [event for event in events if event.policy]
+        for event in acted:
+            self._say(f"{self._elapsed()}  {phase:<10} {policy_text(event, self.locate)}")
+        if phase != self._phase and not acted:
+            self._say(f"{self._elapsed()}  {phase:<10} {_about(job, status, self._elapsed())}".rstrip())
         self._phase = phase
-        self._say(f"{self._elapsed()}  {phase:<10} {_about(job, status, self._elapsed())}".rstrip())
 
-    def events(self, events: Sequence[JobEvent]) -> None:
-        for event in events:
-            if event.policy:
-                path, _, name = event.policy.partition(" ")
-                self._say(f"{self._elapsed()}  {'':<10} {event.pod}: {name} -> {event.action} ({self.locate(path)})")
-
-    def restarted(self, pod: str, container: str, code: int, count: int, last_line: str) -> None:
-        again = f"{pod}: container {container} ended with {code} and is started again (restart {count})"
-        self._say(f"{self._elapsed()}  {again}: {last_line}" if last_line else f"{self._elapsed()}  {again}")
+    def restarted(self, pod: str, end: ContainerEnd, count: int) -> None:
+        again = f"{pod}: container {end.container} ended with {end.exit_code} and is started again (restart {count})"
+        self._say(f"{self._elapsed()}  {again}: {end.last_line}" if end.last_line else f"{self._elapsed()}  {again}")
         if count == 3:  # noqa: PLR2004 - as the contract says, after three
             self._say("  hint: a policy {event: TaskFailed, action: TerminateJob} ends the job when this goes on")
+
+    def note(self, message: str) -> None:
+        self._say(message)
 
     def warn(self, message: str) -> None:
         if message not in self._warned:
@@ -125,18 +127,20 @@ class JsonView:
         if not line.unfinished:
             self._tell("log", pod=line.pod, container=line.container, stream=line.stream, line=line.text)
 
-    def status(self, job: Job, status: JobStatus) -> None:  # noqa: ARG002 - the same for every view
+    def status(self, job: Job, status: JobStatus, events: Sequence[JobEvent]) -> None:  # noqa: ARG002 - as every view
+        acted = next((event for event in events if event.policy), None)
         if status.state.phase != self._phase:
             self._phase = status.state.phase
             self._tell("phase", phase=self._phase, reason=status.state.reason, message=status.state.message)
+        if acted is not None:
+            self._tell("phase", phase=self._phase, pod=acted.pod, policy=acted.policy, action=acted.action)
 
-    def events(self, events: Sequence[JobEvent]) -> None:
-        for event in events:
-            if event.policy:
-                self._tell("policy", pod=event.pod, policy=event.policy, action=event.action, message=event.message)
+    def restarted(self, pod: str, end: ContainerEnd, count: int) -> None:
+        told: dict[str, object] = {"container": end.container, "code": end.exit_code, "line": end.last_line}
+        self._tell("pod", pod=pod, attempt=count, reason="Restarted", **told)
 
-    def restarted(self, pod: str, container: str, code: int, count: int, last_line: str) -> None:
-        self._tell("pod", pod=pod, container=container, code=code, attempt=count, reason="Restarted", line=last_line)
+    def note(self, message: str) -> None:
+        self._tell("note", message=message)
 
     def warn(self, message: str) -> None:
         if message not in self._warned:
@@ -150,6 +154,14 @@ class JsonView:
         moment = dt.datetime.now(dt.UTC).isoformat()
         shown = {name: value for name, value in fields.items() if value not in ("", None)}
         print(json.dumps({"time": moment, "type": kind, **shown}, ensure_ascii=False), flush=True)
+
+
+def policy_text(event: JobEvent, locate: Callable[[str], str], *, who: bool = True) -> str:
+    """`master-0 succeeded: TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:21)`."""
+    path, _, name = event.policy.partition(" ")
+    how = "succeeded: " if name == Event.TASK_COMPLETED else "failed: " if "Failed" in name else ""
+    text = f"{name} -> {event.action} ({locate(path)})"
+    return f"{event.pod} {how}{text}".lstrip() if who else text
 
 
 def _about(job: Job, status: JobStatus, elapsed: str) -> str:

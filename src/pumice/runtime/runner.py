@@ -31,7 +31,7 @@ class Runner:
     async def _serve(self) -> None:
         while True:
             self._awake.clear()
-            while await self.loop.serve_next():
+            while await self.loop.serve_next():  # noqa: ASYNC110 - it serves, it does not wait
                 # Let others have their turn: pods report, users press keys.
                 await asyncio.sleep(0)
             due = self.loop.queue.next_due()

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from pumice.engines.local.logs import LogPump
 from pumice.engines.local.probes import Probe
+from pumice.engines.local.sandbox import problems
+from pumice.engines.local.sandbox.problems import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
@@ -23,10 +25,9 @@ LONGEST_BACK_OFF = 300.0
 RECOVERED_AFTER = 600.0
 _SIGNAL_BASE = 128
 CANNOT_START = 128
-
-
-class StartError(Exception):
-    """A container could not be started; the message says what to do about it."""
+TERMINATED = 143
+# What a shell would say for the same mistake; everything else is the runtime's own code.
+_START_CODES = {problems.COMMAND_NOT_FOUND: 127, problems.NOT_EXECUTABLE: 126, problems.BAD_INTERPRETER: 126}
 
 
 class Sandboxed(Protocol):
@@ -38,7 +39,7 @@ class Sandboxed(Protocol):
 
     async def ended(self, container: str) -> Any: ...
 
-    async def exec(self, container: str, argv: Any, env: Any, timeout: float) -> tuple[int, bytes]: ...
+    async def exec(self, container: str, argv: Any, env: Any, timeout: float) -> tuple[int, bytes]: ...  # noqa: ASYNC109 - it is killed then
 
     async def connect(self, pod: str, port: int) -> Any: ...
 
@@ -55,6 +56,7 @@ class Container:
     make_spec: Callable[[int], ContainerSpec]  # attempt -> what to start
     open_logs: Callable[[int], tuple[LogPump, LogPump]]
     changed: Callable[[], None]
+    restarted: Callable[[ContainerEnd, int], None]  # how it ended, and how often it has been started again
     now: Now
     restarts: int = 0
     running: bool = False
@@ -64,6 +66,7 @@ class Container:
     waiting_for: str = ""  # CrashLoopBackOff, and the like
     _id: str = ""
     _stopping: bool = False
+    _starting: bool = False
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _env: dict[str, str] = field(default_factory=dict)
 
@@ -89,31 +92,41 @@ class Container:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stopped.wait()
-            if self._stopping:
+            if self._is_stopping():
                 return end
             delay = min(delay * 2, LONGEST_BACK_OFF)
             self.restarts += 1
             self.waiting_for = ""
+            self.restarted(end, self.restarts)
 
     async def stop(self, grace: float) -> None:
         """End it: the preStop hook, then SIGTERM, and SIGKILL for who is still there when the grace is over."""
         self._stopping = True
         self._stopped.set()
+        while self._starting:  # noqa: ASYNC110 - for an instant
+            await asyncio.sleep(0.01)
         if not self.running:
             return
         deadline = asyncio.get_running_loop().time() + grace
         await self._hook("preStop", grace)
         await self._signal(int(signal.SIGTERM))
-        while self.running and asyncio.get_running_loop().time() < deadline:
+        while self._is_running() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - with a deadline
             await asyncio.sleep(min(0.02, grace))
-        if self.running:
+        if self._is_running():
             await self._signal(int(signal.SIGKILL))
+
+    # Asked for as methods because other tasks change them while this one sleeps, which a type checker cannot know.
+    def _is_stopping(self) -> bool:
+        return self._stopping
+
+    def _is_running(self) -> bool:
+        return self.running
 
     async def kill(self, number: int = int(signal.SIGKILL)) -> None:
         if self.running:
             await self._signal(number)
 
-    async def exec(self, argv: list[str], timeout: float) -> int:
+    async def exec(self, argv: list[str], timeout: float) -> int:  # noqa: ASYNC109 - it is killed then
         code, _ = await self.sandbox.exec(self._id, argv, self._env, timeout)
         return code
 
@@ -121,14 +134,21 @@ class Container:
         return await self.sandbox.connect(self._id.rpartition("/")[0], port)
 
     async def _run_once(self) -> ContainerEnd:
-        logs = self.open_logs(self.restarts)
+        if self._stopping:
+            return ContainerEnd(self.name, TERMINATED, "", int(signal.SIGTERM), self.now())
+        self._starting = True
         try:
+            logs = self.open_logs(self.restarts)
             await self._start(logs)
         except StartError as error:
-            for log in logs:
-                log.file.close()
-            reason = "StartError"
-            return ContainerEnd(self.name, CANNOT_START, reason, 0, self.now(), str(error))
+            code = _START_CODES.get(error.kind, CANNOT_START)
+            return ContainerEnd(self.name, code, "StartError", 0, self.now(), f"{self.name}: {error}")
+        except OSError as error:
+            told = f"{self.name}: cannot be started: {error}"
+            return ContainerEnd(self.name, CANNOT_START, "StartError", 0, self.now(), told)
+        finally:
+            self._starting = False
+        await self._hook("postStart", 30.0)
         probes = asyncio.create_task(self._probe())
         ended = await self.sandbox.ended(self._id)
         probes.cancel()
@@ -155,7 +175,6 @@ class Container:
         self.started = not self.manifest.get("startupProbe")
         self.ready = self.started and not self.manifest.get("readinessProbe")
         self.changed()
-        await self._hook("postStart", 30.0)
 
     async def _probe(self) -> None:
         """First whether it has started, then whether it is ready and alive, side by side."""
@@ -163,7 +182,7 @@ class Container:
         if startup is not None:
             begun = asyncio.Event()
 
-            async def has_started(good: bool) -> None:
+            async def has_started(good: bool) -> None:  # noqa: FBT001 - the answer of a probe
                 if good:
                     begun.set()
                 else:
@@ -183,17 +202,17 @@ class Container:
                 if probe is not None:
                     tasks.create_task(probe.watch(self.manifest, self, tell))
 
-    async def _is_ready(self, good: bool) -> None:
+    async def _is_ready(self, good: bool) -> None:  # noqa: FBT001 - the answer of a probe
         self.ready = good
         self.changed()
 
-    async def _is_alive(self, good: bool) -> None:
+    async def _is_alive(self, good: bool) -> None:  # noqa: FBT001 - the answer of a probe
         if not good:
             await self._signal(int(signal.SIGTERM))
             await asyncio.sleep(1)
             await self._signal(int(signal.SIGKILL))
 
-    async def _hook(self, name: str, timeout: float) -> None:
+    async def _hook(self, name: str, timeout: float) -> None:  # noqa: ASYNC109 - passed on
         """A lifecycle hook; one that fails does not stop what it accompanies."""
         handler = (self.manifest.get("lifecycle") or {}).get(name)
         if not handler:

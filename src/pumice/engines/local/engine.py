@@ -108,8 +108,7 @@ class LocalEngine:
                 self.deleted = True
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:  # noqa: ARG002 - likewise
-        if events:
-            self.told(events)
+        self.told(events)
 
     def send(self, action: str) -> None:
         """Ask for an action, as a Command object would."""
@@ -149,6 +148,10 @@ class LocalEngine:
         going = asyncio.create_task(go(), name=f"delete {name}")
         self._goings.add(going)
         going.add_done_callback(self._goings.discard)
+
+    def foresee(self, companion: Manifest | Once) -> None:
+        """Have an object before the loop makes it, for looking at what the pods will find."""
+        self._ensure(companion)
 
     def _ensure(self, companion: Manifest | Once) -> None:
         manifest = manifest_of(companion)

@@ -1,6 +1,7 @@
 """What containers print: taken line by line, kept in a file, and handed on to whoever watches.
 
-A progress bar that rewrites its line with carriage returns is handed on as updates of one line, and kept as its last state.
+A progress bar that rewrites its line with carriage returns is handed on as updates of one line, and kept as its last
+state.
 """
 
 from __future__ import annotations

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pumice.engines.local.companions import read_companions
-from pumice.engines.local.containers import StartError
+from pumice.engines.local.capacity import GPU, GpuPool, container_gpus, gpu_env
+from pumice.engines.local.companions import Companions, read_companions
 from pumice.engines.local.environment import complete_env, container_env
 from pumice.engines.local.expansion import expand_all
 from pumice.engines.local.facts import PodFacts
 from pumice.engines.local.hosts import hosts_text, name_files, named_pod, pod_hostname
+from pumice.engines.local.images.reading import read_inside
 from pumice.engines.local.logins import account_files, find_group, find_user, host_key_files
+from pumice.engines.local.machine import gpu_devices
 from pumice.engines.local.network_env import interface_env
-from pumice.engines.local.problems import Problem
+from pumice.engines.local.problems import Problem, fatal
+from pumice.engines.local.sandbox.problems import DEVICE, IMAGE, INTERNAL, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from pumice.engines.local.settings import Settings
 from pumice.engines.local.volume_files import VolumeFiles
@@ -65,8 +68,12 @@ class Outfitter:
     warn: Callable[[str], None]
     all_users: bool = True
     nameservers: Sequence[str] = ()
+    allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     extra_env: Mapping[str, str] = field(default_factory=dict)
+    gpus: GpuPool = field(default_factory=lambda: GpuPool(()))
     files: VolumeFiles = field(init=False)
+    _known: tuple[list[Manifest], Companions, list[Problem]] | None = None
+    _hosts: str = ""
 
     def __post_init__(self) -> None:
         self.files = VolumeFiles(self.scratch)
@@ -75,16 +82,21 @@ class Outfitter:
         """Everything about one start of one container. Raises StartError with what keeps it from starting."""
         image = self.image_of(str(container.get("image") or ""))
         facts = self._facts(manifest, uid, address)
-        companions, problems = read_companions([*self.documents, *self.objects()], self.claims)
+        companions, problems = self._read_companions()
         declared, missing = container_env(container, manifest, facts, companions)
         volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
-        self._settle(container, [*problems, *missing, *volumes.problems])
-        self._settle(container, self.files.prepare(volumes.steps))
+        self._settle([*problems, *missing, *volumes.problems])
+        self._settle(self.files.prepare(volumes.steps))
         env = complete_env(
             declared,
             facts.hostname,
             image.env if image is not None else {},
-            defaults={**self._host_env(image), **interface_env(), **self.extra_env},
+            defaults={
+                **self._host_env(image),
+                **interface_env(),
+                **self.extra_env,
+                **self._gpu_env(manifest, container),
+            },
             given=self.settings.env,
         )
         user, group = self._user(manifest, container, image)
@@ -92,7 +104,7 @@ class Outfitter:
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
-            argv=self._argv(container, image, env),
+            argv=self._argv(container, image, declared),
             env=env,
             cwd=str(container.get("workingDir") or (image.workdir if image is not None else "") or self._cwd(image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
@@ -102,11 +114,39 @@ class Outfitter:
             gid=group,
             memory=_bytes(container),
             cpu_quota=_cpus(container),
+            devices=gpu_devices() if container_gpus(container) else (),
             hidden=HOMES if image is None else (),
         )
 
+    def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
+        """What would keep the container from starting, as far as it can be known beforehand."""
+        facts = self._facts(manifest, "", "")
+        companions, problems = self._read_companions()
+        _, missing = container_env(container, manifest, facts, companions)
+        volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
+        found = [*problems, *missing, *volumes.problems]
+        try:
+            self._argv(container, self.image_of(str(container.get("image") or "")), {})
+        except StartError as error:
+            found.append(fatal(error.message))
+        return found
+
+    def _read_companions(self) -> tuple[Companions, list[Problem]]:
+        """Read anew only when the plugins have made something else: a large job asks for every container."""
+        objects = list(self.objects())
+        if self._known is None or self._known[0] != objects:
+            self._known = (objects, *read_companions([*self.documents, *objects], self.claims))
+            self._hosts = ""
+        return self._known[1], self._known[2]
+
     def hosts(self) -> str:
         """/etc/hosts, as all pods of the job have it."""
+        self._read_companions()
+        if not self._hosts:
+            self._hosts = self._hosts_text()
+        return self._hosts
+
+    def _hosts_text(self) -> str:
         named = []
         for slot in slots(self.job):
             spec = {"hostname": slot.hostname, "subdomain": slot.subdomain}
@@ -126,13 +166,14 @@ class Outfitter:
             hostname=pod_hostname(manifest),
             node_name="localhost",
             host_ip="127.0.0.1",
+            allocatable=self.allocatable,
         )
 
-    def _settle(self, container: Manifest, problems: Sequence[Problem]) -> None:
+    def _settle(self, problems: Sequence[Problem]) -> None:
         """Tell what does not matter much; stop at what does."""
         for problem in problems:
             if problem.fatal:
-                raise StartError(f"container {container['name']}: {problem}")
+                raise StartError(INTERNAL, str(problem))
             self.warn(str(problem))
 
     def _argv(self, container: Manifest, image: ImageConfig | None, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -146,10 +187,21 @@ class Outfitter:
             command, args = tuple(image.entrypoint), args or tuple(image.command)
         if not (command or args):
             raise StartError(
+                IMAGE,
                 f"container {container['name']} has no command, and this machine has no image {name}\n"
-                f'  hint: --image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"'
+                f'  hint: --image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
             )
         return (*command, *args)
+
+    def _gpu_env(self, manifest: Manifest, container: Manifest) -> dict[str, str]:
+        """A pod that is made anew has the same name, and so gets the same GPUs."""
+        count = container_gpus(container)
+        if not count:
+            return {}
+        taken = self.gpus.take(f"{manifest['metadata']['name']}/{container['name']}", count)
+        if taken is None:
+            raise StartError(DEVICE, f"{GPU}: {count}: {len(self.gpus.free)} are free")
+        return gpu_env(taken)
 
     def _host_env(self, image: ImageConfig | None) -> dict[str, str]:
         if image is not None or not self.settings.path:
@@ -172,11 +224,11 @@ class Outfitter:
         if not self.settings.keep:
             return None
         name = f"{manifest['metadata']['name']}.{container['name']}.{attempt}"
-        return str(self.scratch.parent / "kept" / name)
+        return str(self.scratch.parent / name)
 
     def _files(self, manifest: Manifest, image: ImageConfig | None) -> list[File]:
         root = image.root if image is not None else Path("/")
-        passwd, group = (_read(root / "etc" / name) for name in ("passwd", "group"))
+        passwd, group = (read_inside(root, f"etc/{name}") for name in ("passwd", "group"))
         return [
             *name_files(self.hosts(), manifest, self.nameservers),
             *account_files(passwd, group, single_id=not self.all_users),
@@ -191,7 +243,7 @@ class Outfitter:
         group = next((context["runAsGroup"] for context in contexts if context.get("runAsGroup") is not None), None)
         if user is None and image is not None and image.user:
             named, _, named_group = image.user.partition(":")
-            user, found = _image_user(named, _read(image.root / "etc" / "passwd"))
+            user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
             group = group if group is not None else _image_group(named_group, image.root) or found
         if user not in (None, 0) and not self.all_users:
             self.warn(f"runAsUser {user} is not honoured: without root all containers run as one user (root inside)")
@@ -207,14 +259,7 @@ def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
 
 
 def _image_group(name: str, root: Path) -> int | None:
-    return find_group(_read(root / "etc" / "group"), name) if name else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return find_group(read_inside(root, "etc/group"), name) if name else None
 
 
 def _limit(container: Manifest, name: str) -> Quantity | None:

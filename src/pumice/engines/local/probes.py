@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pumice.engines.local.sandbox.problems import SandboxError, StartError
 from pumice.model.job import Manifest
 
 OK_STATUS = range(200, 400)
@@ -16,7 +17,7 @@ OK_STATUS = range(200, 400)
 class Reach(Protocol):
     """How a probe gets at a container."""
 
-    async def exec(self, argv: list[str], timeout: float) -> int: ...
+    async def exec(self, argv: list[str], timeout: float) -> int: ...  # noqa: ASYNC109 - the command must be killed when the time is up
 
     async def connect(self, port: int) -> Any: ...
 
@@ -50,7 +51,7 @@ class Probe:
         try:
             async with asyncio.timeout(self.timeout):
                 return await self._ask(container, reach)
-        except (TimeoutError, OSError):
+        except (TimeoutError, OSError, StartError, SandboxError):
             return False
 
     async def _ask(self, container: Manifest, reach: Reach) -> bool:

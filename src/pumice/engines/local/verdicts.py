@@ -45,7 +45,7 @@ def last_words(job: Job, failures: Sequence[Failure], policy: str, next_command:
     tries = f" (attempt {first.attempt} of {job.spec.max_retry})"
     lines = [f"{first.pod.short_name} failed first: {how_it_ended(first.end)}{took}{tries}"]
     if first.end.last_line:
-        lines.append(f"  last line     {first.end.last_line}")
+        lines.append(f"  last line     {_one_line(first.end.last_line)}")
     if others:
         lines.append(f"  then          {_followers(first, others)}")
     if policy:
@@ -54,12 +54,17 @@ def last_words(job: Job, failures: Sequence[Failure], policy: str, next_command:
     return LastWords(tuple(lines), first.pod.short_name, first.end.exit_code, first.end.signal, state.reason)
 
 
-def failures_among(pods: Sequence[ObservedPod], attempt: int) -> list[Failure]:
+def _one_line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines())
+
+
+def failures_among(pods: Sequence[ObservedPod]) -> list[Failure]:
     found = []
     for pod in pods:
         end = pod.first_failure
-        if pod.phase is PodPhase.FAILED and end is not None:
-            found.append(Failure(pod, end, attempt))
+        # One that is being deleted was told to end: it is no culprit.
+        if pod.phase is PodPhase.FAILED and end is not None and not pod.is_deleting:
+            found.append(Failure(pod, end, pod.retry + 1))
     return found
 
 
