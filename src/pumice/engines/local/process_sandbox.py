@@ -1,0 +1,231 @@
+"""The sandbox where namespaces are refused (`--isolation process`): plain processes that share this machine.
+
+It answers to the same calls as `sandbox.client.Sandbox`. Pods find each other at 127.0.0.1; nothing is kept apart, no
+limit is enforced, and a process that leaves its group is not found again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pumice.engines.local.network_env import LOOPBACK as LOOPBACK_INTERFACE
+from pumice.engines.local.network_env import interface_env
+from pumice.engines.local.process_files import VARIABLE, PlacedFiles
+from pumice.engines.local.process_group import Reaper, kill_group
+from pumice.engines.local.sandbox.client import Ended
+from pumice.engines.local.sandbox.problems import (
+    COMMAND_NOT_FOUND,
+    GONE,
+    IMAGE,
+    NOT_EXECUTABLE,
+    WORKING_DIRECTORY,
+    SandboxError,
+    StartError,
+)
+from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.translation import LOOPBACK, Translation
+
+Warn = Callable[[str], None]
+_SIGNAL_BASE = 128
+
+
+@dataclass(slots=True)
+class _Running:
+    process: asyncio.subprocess.Process
+    files: PlacedFiles
+    env: dict[str, str]
+    cwd: str
+    end: asyncio.Task[Ended]
+
+
+class ProcessSandbox:
+    """Made by `start`."""
+
+    def __init__(self, directory: Path, warn: Warn) -> None:
+        self._directory = directory
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._reaper = Reaper()
+        self._translation = Translation()
+        self._addresses: dict[str, str] = {}
+        self._containers: dict[str, _Running] = {}
+        self._closed = False
+
+    @classmethod
+    async def start(cls, name: str, place: Path, *, warn: Warn) -> Self:
+        directory = place / f"{name}-{os.getpid()}"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return cls(directory, warn)
+
+    @property
+    def pid(self) -> int:
+        return self._reaper.pid
+
+    @property
+    def all_users(self) -> bool:
+        return False
+
+    @property
+    def limits(self) -> frozenset[str]:
+        return frozenset()
+
+    async def create_pod(self, pod: str, address: str, hostname: str) -> None:
+        self._addresses[pod] = address
+        self._translation.learn(f"{address} {hostname}")
+
+    async def remove_pod(self, pod: str) -> None:
+        mine = [running for name, running in self._containers.items() if name.rpartition("/")[0] == pod]
+        await self._end(mine)
+        self._addresses.pop(pod, None)
+
+    async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None:
+        if self._closed:
+            raise SandboxError("the sandbox is closed")
+        if spec.pod not in self._addresses:
+            raise StartError(GONE, f"{spec.pod}: no such pod")
+        if spec.root.image is not None:
+            raise StartError(IMAGE, "an image needs namespaces; with --isolation process the host serves as image")
+        for file in spec.files:
+            if file.path == "/etc/hosts":
+                self._translation.learn(file.data.decode(errors="replace"))
+        files = PlacedFiles(self._directory / spec.id.replace("/", "."), self._translation.text)
+        await asyncio.to_thread(files.place, spec)
+        self._tell_placed(files)
+        env = self._env(spec.env, files)
+        argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
+        process = await self._spawn(argv, env, files.redirect(spec.cwd), stdout, stderr)
+        end = asyncio.create_task(self._watch(process))
+        self._containers[spec.id] = _Running(process, files, env, files.redirect(spec.cwd), end)
+
+    async def signal(self, container: str, number: int) -> None:
+        running = self._containers.get(container)
+        if running is None or running.end.done():
+            return
+        if number == signal.SIGKILL:
+            kill_group(running.process.pid)
+        else:
+            running.process.send_signal(number)
+
+    async def ended(self, container: str) -> Ended:
+        return await asyncio.shield(self._containers[container].end)
+
+    async def exec(
+        self,
+        container: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        timeout: float | None = None,  # noqa: ASYNC109 - the command must be killed when the time is up
+    ) -> tuple[int, bytes]:
+        running = self._containers.get(container)
+        if running is None or running.end.done():
+            raise StartError(GONE, f"{container}: does not run")
+        words = [running.files.redirect(self._translation.text(word)) for word in argv]
+        variables = {**running.env, **self._env(env, running.files)}
+        process = await self._spawn(words, variables, running.cwd, subprocess.PIPE, subprocess.STDOUT)
+        try:
+            async with asyncio.timeout(timeout):
+                output, _ = await process.communicate()
+        finally:
+            kill_group(process.pid)
+            self._reaper.remove(process.pid)
+        return _ended(await process.wait()).code, output
+
+    async def connect(self, pod: str, port: int) -> socket.socket:
+        if pod not in self._addresses:
+            raise StartError(GONE, f"{pod}: no such pod")
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            there = (LOOPBACK, self._translation.known_port(self._addresses[pod], port))
+            await asyncio.get_running_loop().sock_connect(connection, there)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def listen(self, address: str, port: int) -> socket.socket:
+        raise SandboxError(f"{address}:{port}: there is no network of the job to listen in")
+
+    async def update_file(self, container: str, path: str, data: bytes) -> None:
+        if path == "/etc/hosts":
+            self._translation.learn(data.decode(errors="replace"))
+        running = self._containers.get(container)
+        if running is not None:
+            running.files.update(path, data)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._end(list(self._containers.values()))
+        self._reaper.close()
+        await asyncio.to_thread(shutil.rmtree, self._directory, True)
+
+    async def _end(self, containers: list[_Running]) -> None:
+        for running in containers:
+            if not running.end.done():
+                kill_group(running.process.pid)
+        await asyncio.gather(*(running.end for running in containers))
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> Ended:
+        """What a container's first process leaves behind ends with it, as in a pid namespace."""
+        code = await process.wait()
+        kill_group(process.pid)
+        self._reaper.remove(process.pid)
+        return _ended(code)
+
+    async def _spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: Any, stderr: Any
+    ) -> asyncio.subprocess.Process:
+        directory = await asyncio.to_thread(self._working_directory, cwd)
+        command = shutil.which(argv[0], path=env.get("PATH", os.defpath))
+        if command is None:
+            raise StartError(COMMAND_NOT_FOUND, f"{argv[0]}: there is no such command in PATH")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                executable=command,
+                env=dict(env),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=self._reaper.add_self,  # one system call, and no lock that a thread may hold
+            )
+        except PermissionError as error:
+            raise StartError(
+                WORKING_DIRECTORY if error.filename == directory else NOT_EXECUTABLE, str(error)
+            ) from error
+        except OSError as error:
+            raise StartError(NOT_EXECUTABLE, f"{argv[0]}: {error.strerror}") from error
+        return process
+
+    def _working_directory(self, wanted: str) -> str:
+        """A pod would get one that is missing made for it; here that could be anywhere on the user's machine."""
+        return wanted if Path(wanted).is_dir() else str(self._directory)
+
+    def _env(self, env: Mapping[str, str], files: PlacedFiles) -> dict[str, str]:
+        translated = {name: files.redirect(value) for name, value in self._translation.env(env).items()}
+        if not os.access(translated.get("HOME", ""), os.W_OK):
+            translated["HOME"] = str(Path.home())
+        return {**translated, **interface_env(LOOPBACK_INTERFACE), VARIABLE: str(files.root)}
+
+    def _tell_placed(self, files: PlacedFiles) -> None:
+        for target in files.targets:
+            if target not in self._warned:
+                self._warned.add(target)
+                self._warn(f"{target} is not in place without namespaces: it lies at ${VARIABLE}{target}")
+
+
+def _ended(code: int) -> Ended:
+    return Ended(_SIGNAL_BASE - code, -code, oom=False) if code < 0 else Ended(code, 0, oom=False)

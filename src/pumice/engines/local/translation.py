@@ -1,0 +1,71 @@
+"""Names of pods turned into addresses of this one machine, for jobs that run without networks of their own.
+
+Every pod is 127.0.0.1, so what tells two pods apart is the port: each (pod, port) that a job mentions becomes one free
+port, the same wherever it is mentioned.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+_PORT_AFTER: Final = r"(?P<between>:|\s+port=| )(?P<port>[0-9]{2,5})(?![0-9])"
+
+
+class Translation:
+    def __init__(self) -> None:
+        self._pods: dict[str, str] = {}
+        self._ports: dict[tuple[str, int], int] = {}
+        self._pattern = re.compile(r"(?!)")
+
+    def learn(self, hosts: str) -> None:
+        """Take the names from the text of an /etc/hosts, in which each pod has its line."""
+        before = len(self._pods)
+        for line in hosts.splitlines():
+            address, *names = line.partition("#")[0].split() or [""]
+            if "." in address and not address.startswith("127."):
+                self._pods |= dict.fromkeys([address, *names], address)
+        if len(self._pods) > before:
+            # The longest first: one name may begin as another does.
+            every = "|".join(re.escape(name) for name in sorted(self._pods, key=len, reverse=True))
+            self._pattern = re.compile(rf"(?<![\w.-])(?P<name>{every})(?![\w-]|\.\w)(?:{_PORT_AFTER})?")
+
+    def text(self, text: str) -> str:
+        return self._pattern.sub(self._replaced, text)
+
+    def env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """MASTER_PORT stands alone, but belongs to the pod of MASTER_ADDR."""
+        translated = {name: self.text(value) for name, value in env.items()}
+        master = self._pods.get(env.get("MASTER_ADDR", ""))
+        port = env.get("MASTER_PORT", "")
+        if master is not None and port.isdecimal():
+            translated["MASTER_PORT"] = str(self.port(master, int(port)))
+        return translated
+
+    def port(self, address: str, port: int) -> int:
+        """The port of this machine that stands for a pod's; it is chosen at its first mention."""
+        key = (address, port)
+        if key not in self._ports:
+            self._ports[key] = self._free_port()
+        return self._ports[key]
+
+    def known_port(self, address: str, port: int) -> int:
+        """Of one that was never mentioned, the pod's programs know nothing else than its own number."""
+        return self._ports.get((address, port), port)
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        if match["port"] is None:
+            return LOOPBACK
+        return f"{LOOPBACK}{match['between']}{self.port(self._pods[match['name']], int(match['port']))}"
+
+    def _free_port(self) -> int:
+        """Not one that another pod of this job got and has not opened yet."""
+        while True:
+            with socket.socket() as probe:
+                probe.bind((LOOPBACK, 0))
+                port: int = probe.getsockname()[1]
+            if port not in self._ports.values():
+                return port
