@@ -199,7 +199,10 @@ class LocalRun:
         if status.state.phase == Phase.COMPLETED:
             return 0
         words = last_words(
-            self._engine.job, self._failures, self._policy, f"pumice run {self.file} --keep     keeps the pods' files"
+            msgspec.structs.replace(self.admitted.job, status=status),
+            self._failures,
+            self._policy,
+            f"pumice run {self.file} --keep     keeps the pods' files",
         )
         fields: dict[str, object] = {"pod": words.pod, "code": words.code, "signal": words.signal or None}
         self.view.verdict(words.lines, {**fields, "reason": words.reason})

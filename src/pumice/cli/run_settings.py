@@ -18,7 +18,7 @@ from pumice.engines.local.settings import ExtraMount, Settings, state_directory
 from pumice.model.duration import Duration
 
 TOML: Final = "pumice.toml"
-_TABLES: Final = ("images", "entrypoints", "mounts")
+_TABLES: Final = ("images", "entrypoints", "programs", "mounts")
 
 
 class SettingsError(Exception):
@@ -118,6 +118,7 @@ def read_options(args: argparse.Namespace) -> RunOptions:
         path=python.bin,
         images=images,
         entrypoints=entrypoints,
+        programs={name: _programs(name, paths, beside) for name, paths in table["programs"].items()},
         env=dict(_pairs(args.env, "--env", "K=V")),
         mounts=tuple(mounts),
         keep=args.keep,
@@ -173,6 +174,15 @@ def _read_toml(path: Path) -> dict[str, dict[str, Any]]:
 def _command(text: str, beside: Path) -> tuple[str, ...]:
     """A command of pumice.toml; containers run elsewhere, so files beside it are named in full."""
     return tuple(str(beside / word) if word.startswith("./") else word for word in shlex.split(text))
+
+
+def _programs(name: str, paths: object, beside: Path) -> tuple[Path, ...]:
+    if not isinstance(paths, list):
+        raise SettingsError(f"{TOML}: programs: {name}: {paths}: must be a list of files")
+    for path in paths:
+        if not (beside / str(path)).is_file():
+            raise SettingsError(f"{TOML}: programs: {name}: {path}: no such file")
+    return tuple(beside / str(path) for path in paths)
 
 
 def _pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:

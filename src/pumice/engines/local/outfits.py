@@ -109,7 +109,7 @@ class Outfitter:
             cwd=str(container.get("workingDir") or (image.workdir if image is not None else "") or self._cwd(image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
             mounts=(*self._own_mounts(image), *volumes.mounts),
-            files=(*self._files(manifest, image),),
+            files=(*self._files(manifest, image), *self._programs(container)),
             uid=user,
             gid=group,
             memory=_bytes(container),
@@ -234,6 +234,11 @@ class Outfitter:
             *account_files(passwd, group, single_id=not self.all_users),
             *host_key_files(self.host_key),
         ]
+
+    def _programs(self, container: Manifest) -> list[File]:
+        """What stands in for programs of an image. Logins by ssh have a PATH of their own, so a usual place it is."""
+        programs = self.settings.programs.get(str(container.get("image") or ""), ())
+        return [File(f"/usr/local/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
 
     def _user(
         self, manifest: Manifest, container: Manifest, image: ImageConfig | None

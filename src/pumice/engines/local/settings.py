@@ -21,6 +21,7 @@ class Settings:
     path: str = ""  # put in front of PATH where the host serves as image
     images: Mapping[str, Path] = field(default_factory=dict)
     entrypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    programs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # put on the PATH of an image's containers
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False

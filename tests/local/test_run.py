@@ -1,0 +1,336 @@
+"""`pumice run` for real: jobs in namespaces on this machine, as whatever user runs the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pumice.engines.local.sandbox.probing import probe
+
+_SOURCES = str(Path(__file__).resolve().parents[2] / "src")
+_MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    missing = [each.what for each in probe().missing if each.fatal]
+    if missing:
+        pytest.skip(f"this machine refuses {', '.join(missing)}")
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Place:
+    directory: Path
+
+    def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
+        file = self.directory / "job.yaml"
+        file.write_text(yaml.safe_dump_all(documents))
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.directory),
+            "XDG_STATE_HOME": str(self.directory / "state"),
+            "PYTHONPATH": _SOURCES,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-c", _MAIN, "run", file.name, *flags],
+            cwd=self.directory,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
+        process = self.start(*documents, flags=["--timeout=25s", *flags])
+        try:
+            out, err = process.communicate(timeout=40)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return Result(process.returncode, out, err)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def job(*tasks: Manifest, **spec: Any) -> Manifest:
+    metadata = {"name": "trial"}
+    body = {"schedulerName": "volcano", "tasks": list(tasks), **spec}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+def task(name: str, script: str, replicas: int = 1, **extra: Any) -> Manifest:
+    container: Manifest = {"name": name, "image": "nowhere", "command": ["sh", "-c", script]}
+    container |= extra.pop("container", {})
+    pod: Manifest = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    pod |= extra.pop("pod", {})
+    return {"name": name, "replicas": replicas, "template": {"spec": pod}, **extra}
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        pytest.param("exit 0", 0, id="completes"),
+        pytest.param("echo oh no; exit 7", 7, id="fails"),
+        pytest.param("kill -9 $$$$; sleep 5", 137, id="signal"),
+        pytest.param("kill -15 $$$$; sleep 5", 143, id="terminated"),
+    ],
+)
+def test_exit_code_is_that_of_the_container(place: Place, script: str, code: int) -> None:
+    # The shell is not pid 1 here, because signals that it sends to itself would not reach it; $$ is one $ in a command.
+    result = place.run(job(task("only", f"sh -c '{script}'; exit $?"), maxRetry=1))
+    assert result.code == code, result.err
+
+
+def test_verdict_names_the_culprit_in_six_lines(place: Place) -> None:
+    policies = [{"event": "PodFailed", "action": "TerminateJob"}]
+    bad, good = task("bad", "echo 'it broke'; exit 3"), task("good", "sleep 20")
+    result = place.run(job(bad, good, policies=policies))
+    verdict = result.err.rpartition("\n\n")[2].strip().splitlines()
+    assert result.code == 3
+    assert len(verdict) <= 6
+    assert verdict[0].startswith("bad-0 failed first: exit code 3 after ")
+    assert verdict[0].endswith("(attempt 1 of 3)")
+    assert verdict[1].split(maxsplit=2)[2] == "it broke"
+    assert any("PodFailed -> TerminateJob (policies[0], job.yaml:" in line for line in verdict)
+
+
+def test_restart_policy_restarts_until_the_retries_are_spent(place: Place) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    result = place.run(job(task("only", "echo once; exit 4"), policies=policies, maxRetry=2))
+    assert result.code == 4
+    assert result.out.count("once") == 2, result.err
+    assert "(attempt 2 of 2)" in result.err
+
+
+def test_completed_task_completes_the_job(place: Place) -> None:
+    policies = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    result = place.run(job(task("master", "true", policies=policies), task("worker", "sleep 20")))
+    assert result.code == 0, result.err
+    assert "Completing master-0 succeeded: TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:" in result.err
+
+
+def test_exit_code_policy(place: Place) -> None:
+    policies = [{"exitCode": 5, "action": "CompleteJob"}]
+    result = place.run(job(task("only", "exit 5"), task("other", "sleep 20"), policies=policies))
+    assert result.code == 0, result.err
+
+
+def test_killed_worker_restarts_the_job(place: Place) -> None:
+    script = "if [ -e seen ]; then exit 0; fi; touch seen; sleep 20"
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    result = place.run(job(task("worker", script), policies=policies), flags=["--kill", "worker-0@0.2s"])
+    assert result.code == 0, result.err
+    assert "PodFailed -> RestartJob" in result.err
+
+
+def test_pods_reach_each_other_by_name_and_share_no_port(place: Place) -> None:
+    listen = "import socket; s = socket.create_server(('', 22)); c, _ = s.accept(); c.sendall(b'hello'); c.close()"
+    ask = """
+import socket, time
+for name in ("trial-server-0.trial", "trial-server-1.trial.default.svc.cluster.local"):
+    for _ in range(100):
+        try:
+            print(name, socket.create_connection((name, 22), 5).recv(9).decode())
+            break
+        except OSError:
+            time.sleep(0.1)
+"""
+    server = task("server", "", 2, container={"command": ["python3", "-c", listen]})
+    client = task("client", "", container={"command": ["python3", "-c", ask]})
+    result = place.run(job(server, client, plugins={"svc": []}))
+    assert result.code == 0, result.err
+    assert result.out.count("hello") == 2, result.out
+
+
+def test_companions_serve_variables_and_volumes(place: Place) -> None:
+    config: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"A": "1"}}
+    secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hush"}, "stringData": {"B": "2"}}
+    container = {
+        "envFrom": [{"configMapRef": {"name": "conf"}}],
+        "env": [
+            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "hush", "key": "B"}}},
+            {"name": "C", "value": "$(A)3"},
+        ],
+        "volumeMounts": [{"name": "v", "mountPath": "/conf"}],
+        "args": ["$(C)$(HOME)"],
+    }
+    pod = {"volumes": [{"name": "v", "configMap": {"name": "conf"}}]}
+    only = task("only", 'echo $A $B $C $(cat /conf/A) "$0"', container=container, pod={})
+    only["template"]["spec"] |= pod
+    result = place.run(job(only), config, secret)
+    assert result.code == 0, result.err
+    # HOME is nobody's declared variable, so it stays as it is written.
+    assert "1 2 13 1 13$(HOME)" in result.out
+
+
+def test_claims_are_kept_by_name(place: Place) -> None:
+    claim: Manifest = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {}}
+    claim["spec"] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    volumes = [{"mountPath": "/data", "volumeClaimName": "data"}]
+    for expected in ("1", "2"):
+        result = place.run(job(task("only", "echo x >> /data/f; wc -l < /data/f"), volumes=volumes), claim)
+        assert result.code == 0, result.err
+        assert result.out.split()[-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("container", "flags", "told"),
+    [
+        pytest.param({"command": []}, [], "no command, and this machine has no image nowhere", id="no command"),
+        pytest.param({"envFrom": [{"configMapRef": {"name": "gone"}}]}, [], "gone", id="missing ConfigMap"),
+        pytest.param({"resources": {"requests": {"cpu": "4000"}}}, [], "1 pods at once", id="too large"),
+        pytest.param({}, ["--image", "nowhere=job.yaml"], "job.yaml", id="image that is no archive"),
+        pytest.param({}, ["--scale", "only"], "must be TASK=N", id="bad flag"),
+    ],
+)
+def test_bad_input_is_told_before_anything_starts(
+    place: Place, container: Manifest, flags: list[str], told: str
+) -> None:
+    result = place.run(job(task("only", "echo started", container=container)), flags=flags)
+    assert result.code == 2, result.err
+    assert told in result.err
+    assert "started" not in result.out
+    assert "Traceback" not in result.err
+
+
+def test_missing_command_fails_its_pod_with_a_reason(place: Place) -> None:
+    result = place.run(job(task("only", "", container={"command": ["no-such-program"]}), maxRetry=1))
+    assert result.code == 127, result.err
+    assert "no-such-program" in result.err
+
+
+def test_init_containers_come_first_and_restarts_are_told(place: Place) -> None:
+    first = {"name": "first", "image": "nowhere", "command": ["sh", "-c", "echo begun"]}
+    script = "echo broken; [ -e seen ] && exit 0; touch seen; exit 9"
+    pod = {"initContainers": [first], "restartPolicy": "OnFailure"}
+    only = task("only", script)
+    only["template"]["spec"] |= pod
+    result = place.run(job(only))
+    assert result.code == 0, result.err
+    assert result.out.index("begun") < result.out.index("broken")
+    assert "container only ended with 9 and is started again (restart 1): broken" in result.err
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
+)
+def test_signals_end_the_job_gracefully(place: Place, number: int, code: int) -> None:
+    script = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    process = place.start(job(task("only", script)))
+    assert process.stdout is not None
+    assert "up" in process.stdout.readline()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == code, err
+    assert "farewell" in out
+
+
+def test_two_jobs_at_once(place: Place, tmp_path_factory: pytest.TempPathFactory) -> None:
+    listen = "import socket, time; s = socket.create_server(('', 22)); print('open', flush=True); time.sleep(1)"
+    only = task("only", "", container={"command": ["python3", "-c", listen]})
+    places = [place, Place(tmp_path_factory.mktemp("other"))]
+    processes = [each.start(job(only)) for each in places]
+    for process in processes:
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert "open" in out
+
+
+def test_out_of_memory(place: Place) -> None:
+    container = {"command": ["python3", "-c", "x = b'x' * (1 << 29)"], "resources": {"limits": {"memory": "64Mi"}}}
+    result = place.run(job(task("only", "", container=container), maxRetry=1))
+    assert result.code == 137, result.err
+    assert "OOMKilled" in result.err
+
+
+def test_flags_scale_env_and_prefix(place: Place) -> None:
+    only = task("only", "echo $WORD $OWN", 3, container={"env": [{"name": "OWN", "value": "own"}]})
+    flags = ["--scale", "only=2", "--env", "WORD=word", "--env", "OWN=other", "--no-prefix"]
+    result = place.run(job(only, minAvailable=3), flags=flags)
+    assert result.code == 0, result.err
+    assert result.out.splitlines() == ["word own"] * 2
+
+
+def test_keep_says_where_the_layers_are(place: Place) -> None:
+    result = place.run(job(task("only", "echo treasure > /opt/found")), flags=["--keep"])
+    assert result.code == 0, result.err
+    kept = Path(result.err.partition("kept: ")[2].splitlines()[0])
+    assert [path.read_text() for path in kept.rglob("opt/found")] == ["treasure\n"]
+
+
+def test_logs_and_spec_are_kept_but_no_scratch(place: Place) -> None:
+    place.run(job(task("only", "echo words")))
+    (directory,) = (place.directory / "state/pumice/runs").iterdir()
+    assert sorted(path.name for path in directory.iterdir()) == ["job.json", "logs"]
+    assert [path.read_text() for path in (directory / "logs").iterdir()] == ["words\n"]
+
+
+def test_timeout(place: Place) -> None:
+    result = place.run(job(task("only", "sleep 20")), flags=["--timeout", "1s"])
+    assert result.code == 124
+
+
+def test_json_events(place: Place) -> None:
+    result = place.run(job(task("only", "echo hi; exit 2"), maxRetry=1), flags=["--json"])
+    events = [json.loads(line) for line in result.out.splitlines()]
+    assert {"plan", "phase", "log", "verdict"} <= {event["type"] for event in events}
+    assert all("time" in event for event in events)
+    assert [event["line"] for event in events if event["type"] == "log"] == ["hi"]
+    assert next(event for event in events if event["type"] == "verdict")["code"] == 2
+
+
+def test_kill_of_pumice_leaves_nothing(place: Place, wait: Callable[[Callable[[], bool]], None]) -> None:
+    for turn in range(5):
+        mark = f"{os.getpid()}{turn}.25"
+        process = place.start(job(task("only", f"echo up; sleep {mark}; true", 2)))
+        assert process.stdout is not None
+        if turn:
+            process.stdout.readline()
+        process.kill()
+        process.communicate(timeout=20)
+        wait(lambda mark=mark: not _running(mark))  # type: ignore[misc] # mypy does not infer a default's type
+
+
+@pytest.fixture
+def wait() -> Callable[[Callable[[], bool]], None]:
+    def until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    return until
+
+
+def _running(mark: str) -> bool:
+    """Whether a process sleeps for this long."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]:
+                return True
+        except OSError:
+            continue
+    return False
