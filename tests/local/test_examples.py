@@ -1,4 +1,4 @@
-"""The documented jobs run on this machine as they stand, with real torch, and print what they must."""
+"""The documented jobs run on this machine as they stand, with real torch and Open MPI, and print what they must."""
 
 from __future__ import annotations
 
@@ -83,3 +83,14 @@ def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "master-0  seen [1, 2]" in done.stdout.splitlines()
+
+
+@pytest.mark.needs("mpiexec", "sshd")
+def test_the_mpi_job_says_hello_from_every_worker(tmp_path: Path) -> None:
+    # The workers' first process is a shell, which ignores SIGTERM: the job ends after their grace period, as anywhere.
+    done = _run(["examples/lm-mpi-job.yaml", "--keep"], _environ(), tmp_path)
+    assert done.returncode == 0, done.stderr
+    [result] = tmp_path.rglob("home/re")
+    assert sorted(result.read_text(encoding="utf-8").splitlines()) == [
+        f"Hello world from processor lm-mpi-job-mpiworker-{rank}, rank {rank} out of 2 processors" for rank in (0, 1)
+    ]
