@@ -27,16 +27,13 @@ from pumice.engines.local.machine import Machine, read_machine
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.pods import LocalPod
 from pumice.engines.local.preflight import (
-    RefusedError,
     check_fit,
     check_problems,
     claim_directories,
     every_container,
 )
 from pumice.engines.local.runs import KEPT, SCRATCH, claimed
-from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.sandbox.probing import probe
-from pumice.engines.local.sandbox.problems import SandboxError
+from pumice.engines.local.surroundings import AnySandbox, open_sandbox, published, way_out
 from pumice.engines.local.trees import remove_tree
 from pumice.engines.local.unsupported import not_honoured
 from pumice.engines.local.verdicts import Failure, failures_among, last_words
@@ -70,7 +67,7 @@ class LocalRun:
     locate: Callable[[str], str] = lambda path: path
     job: Job = field(init=False)
     _engine: LocalEngine = field(init=False)
-    _sandbox: Sandbox = field(init=False)
+    _sandbox: AnySandbox = field(init=False)
     _outfitter: Outfitter = field(init=False)
     _addresses: Addresses = field(init=False)
     _directory: Path = field(init=False)
@@ -97,10 +94,12 @@ class LocalRun:
             self.view.plan(self.admitted.job, self._images_text(manifests))
             held.enter_context(claimed(self._directory))
             self._keep_spec()
-            self._sandbox = await _sandbox(self.job.name, self.options.settings.state / "stage")
+            self._sandbox = await open_sandbox(
+                self.job.name, self.options.settings.state / "stage", self.options.isolation, self.view.warn
+            )
             self._outfitter.all_users = self._sandbox.all_users
             try:
-                return await self._watch()
+                return await self._surrounded()
             finally:
                 for killer in self._killers:
                     killer.cancel()
@@ -178,6 +177,16 @@ class LocalRun:
             allocatable=self._machine.free(),
             gpus=GpuPool(self._machine.gpus),
         )
+
+    async def _surrounded(self) -> int:
+        ports = [(f"{self.job.name}-{each.pod}", each.port) for each in self.options.publish]
+        hosts = self._outfitter.hosts()
+        async with (
+            published(self._sandbox, ports, self.view.note),
+            way_out(self._sandbox, self.options.network, hosts, self.view.warn) as env,
+        ):
+            self._outfitter.extra_env = {**self._outfitter.extra_env, **env}
+            return await self._watch()
 
     async def _watch(self) -> int:
         runner = asyncio.create_task(Runner(Loop(self._engine, offline_context(), now)).run())
@@ -268,18 +277,6 @@ class LocalRun:
             LogPump(pod.short_name, container, "stdout", file, self.view.log),
             LogPump(pod.short_name, container, "stderr", file, self.view.log),
         )
-
-
-async def _sandbox(name: str, place: Path) -> Sandbox:
-    try:
-        return await Sandbox.start(name, place)
-    except SandboxError as error:
-        permits = await asyncio.to_thread(probe)
-        lines = [f"this machine refuses what pods are made of: {error}"]
-        for missing in permits.missing:
-            lines.append(f"  {missing.what}: {missing.why}")
-            lines += [f"  hint: {missing.command}"] if missing.command else []
-        raise RefusedError("\n".join(lines)) from error
 
 
 def _placed(job: Job, options: RunOptions) -> Job:

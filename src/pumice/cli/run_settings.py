@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.engines.local.settings import ExtraMount, Settings, state_directory
+from pumice.engines.local.surroundings import Isolation, Network
 from pumice.model.duration import Duration
 
 TOML: Final = "pumice.toml"
+_LAST_PORT: Final = 65535
 _TABLES: Final = ("images", "entrypoints", "programs", "mounts")
 
 
@@ -46,6 +48,8 @@ class RunOptions:
     kills: tuple[Kill, ...] = ()
     publish: tuple[Publish, ...] = ()
     timeout: float | None = None
+    network: Network = Network.OUTBOUND
+    isolation: Isolation = Isolation.AUTO
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +95,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TASK-INDEX@30s",
         help="kill a pod so long after the job first ran",
     )
+    parser.add_argument(
+        "--network",
+        choices=[*Network],
+        type=Network,
+        default=Network.OUTBOUND,
+        help="job: the pods reach each other only; outbound: also what this machine reaches",
+    )
+    parser.add_argument(
+        "--isolation",
+        choices=[*Isolation],
+        type=Isolation,
+        default=Isolation.AUTO,
+        help="namespaces keep pods apart; process: plain processes, where namespaces are refused",
+    )
     parser.add_argument("--timeout", metavar="10m", default="", help="end the job after this long (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep what the pods wrote, and say where")
     parser.add_argument("--json", action="store_true", help="one JSON object an event")
@@ -129,6 +147,8 @@ def read_options(args: argparse.Namespace) -> RunOptions:
         kills=tuple(_kill(text) for text in args.kill),
         publish=tuple(_publish(text) for text in args.publish),
         timeout=_seconds(args.timeout, "--timeout") if args.timeout else None,
+        network=args.network,
+        isolation=args.isolation,
     )
 
 
@@ -212,8 +232,8 @@ def _kill(text: str) -> Kill:
 
 def _publish(text: str) -> Publish:
     match = re.fullmatch(r"(.+):([0-9]{1,5})", text)
-    if match is None:
-        raise SettingsError(f"--publish: {text}: must be TASK-INDEX:PORT")
+    if match is None or not 0 < int(match[2]) <= _LAST_PORT:
+        raise SettingsError(f"--publish: {text}: must be TASK-INDEX:PORT, with a port from 1 to {_LAST_PORT}")
     return Publish(match[1], int(match[2]))
 
 

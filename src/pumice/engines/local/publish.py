@@ -19,13 +19,13 @@ class Reaching(Protocol):
 
 
 class Publication:
-    """One published port. `local_port` is the pod's own where that is free on the host, else another."""
+    """One published port. `local_port` is the one that was wanted where that is free on the host, else another."""
 
-    def __init__(self, sandbox: Reaching, pod: str, port: int) -> None:
+    def __init__(self, sandbox: Reaching, pod: str, port: int, wanted: int) -> None:
         self.pod = pod
         self.port = port
         self._sandbox = sandbox
-        listener = _listener(port)
+        listener = _listener(wanted)
         self.local_port: int = listener.getsockname()[1]
         self._server = Server(listener, self._serve)
 
@@ -49,9 +49,9 @@ class Publication:
         await relay(client, await opened(connection))
 
 
-async def publish(sandbox: Reaching, pod: str, port: int) -> Publication:
-    """`pod` is the pod's full name. It need not exist yet."""
-    publication = Publication(sandbox, pod, port)
+async def publish(sandbox: Reaching, pod: str, port: int, wanted: int | None = None) -> Publication:
+    """`pod` is the pod's full name. It need not exist yet. The port of the host is the same unless told otherwise."""
+    publication = Publication(sandbox, pod, port, port if wanted is None else wanted)
     await publication.start()
     return publication
 

@@ -1,0 +1,88 @@
+"""What a job lives in: a sandbox of the kind that the user wants and the machine permits, and its ways in and out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+
+from pumice.engines.local.outbound import NOTE, open_outbound, outbound_env
+from pumice.engines.local.preflight import RefusedError
+from pumice.engines.local.process_sandbox import ProcessSandbox
+from pumice.engines.local.publish import publish
+from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.problems import SandboxError
+
+AnySandbox = Sandbox | ProcessSandbox
+Tell = Callable[[str], None]
+
+
+class Isolation(StrEnum):
+    AUTO = "auto"
+    NAMESPACES = "namespaces"
+    PROCESS = "process"
+
+
+class Network(StrEnum):
+    JOB = "job"
+    OUTBOUND = "outbound"
+
+
+async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell) -> AnySandbox:
+    """Raises RefusedError with the commands that grant what is missing."""
+    if isolation == Isolation.PROCESS:
+        return await ProcessSandbox.start(name, place, warn=warn)
+    try:
+        return await Sandbox.start(name, place)
+    except SandboxError as error:
+        permits = await asyncio.to_thread(probe)
+        lines = [f"this machine refuses what pods are made of: {error}"]
+        for missing in permits.missing:
+            lines.append(f"  {missing.what}: {missing.why}")
+            lines += [f"  hint: {missing.command}"] if missing.command else []
+        if isolation == Isolation.NAMESPACES:
+            raise RefusedError("\n".join(lines)) from error
+    lines.append("  the pods run as plain processes (--isolation process), with nothing between them and this machine")
+    warn("\n".join(lines))
+    return await ProcessSandbox.start(name, place, warn=warn)
+
+
+@asynccontextmanager
+async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[dict[str, str]]:
+    """The variables by which pods find it. Plain processes have the machine's own network, whatever is asked for."""
+    if isinstance(sandbox, ProcessSandbox):
+        if network == Network.JOB:
+            warn("--network job is not honoured: plain processes have the network of this machine")
+        yield {}
+    elif network == Network.JOB:
+        yield {}
+    else:
+        proxy = await open_outbound(sandbox)
+        warn(NOTE)
+        try:
+            yield outbound_env(_names(hosts))
+        finally:
+            await proxy.close()
+
+
+@asynccontextmanager
+async def published(sandbox: AnySandbox, ports: Sequence[tuple[str, int]], tell: Tell) -> AsyncIterator[None]:
+    """`ports` are pairs of a pod's full name and a port in it."""
+    async with AsyncExitStack() as stack:
+        for pod, port in ports:
+            # Plain processes share the machine's ports: on its own number the listener would be in the pod's way.
+            publication = await publish(sandbox, pod, port, 0 if isinstance(sandbox, ProcessSandbox) else port)
+            stack.push_async_callback(publication.close)
+            tell(f"{pod}:{port} is published on {publication.address}")
+        yield
+
+
+def _names(hosts: str) -> Iterator[str]:
+    for line in hosts.splitlines():
+        words = line.partition("#")[0].split()
+        if words and words[0].startswith("10."):
+            # The address comes last: names are what programs use.
+            yield from (*words[1:], words[0])

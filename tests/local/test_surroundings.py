@@ -1,0 +1,73 @@
+"""Sandboxes of both kinds with their ways in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.preflight import RefusedError
+from pumice.engines.local.process_sandbox import ProcessSandbox
+from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.problems import SandboxError
+from pumice.engines.local.surroundings import Isolation, Network, open_sandbox, published, way_out
+from tests.local.sandbox.boxes import need_namespaces, run
+
+HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
+
+
+@pytest.mark.parametrize(
+    ("isolation", "network", "kind", "proxied", "warnings"),
+    [
+        pytest.param(Isolation.AUTO, Network.OUTBOUND, Sandbox, True, 1, id="namespaces, outbound"),
+        pytest.param(Isolation.NAMESPACES, Network.JOB, Sandbox, False, 0, id="namespaces, job"),
+        pytest.param(Isolation.PROCESS, Network.OUTBOUND, ProcessSandbox, False, 0, id="process, outbound"),
+        pytest.param(Isolation.PROCESS, Network.JOB, ProcessSandbox, False, 1, id="process, job"),
+    ],
+)
+def test_ways(tmp_path: Path, isolation: Isolation, network: Network, kind: type, proxied: bool, warnings: int) -> None:
+    need_namespaces()
+
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", isolation, told.append)
+        assert type(sandbox) is kind
+        async with way_out(sandbox, network, HOSTS, told.append) as env:
+            assert ("https_proxy" in env) is proxied
+            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(env["no_proxy"].split(","))
+        await sandbox.close()
+        assert len(told) == warnings
+
+    run(story())
+
+
+async def _refuse(_name: str, _place: Path) -> Sandbox:
+    raise SandboxError("namespaces are refused")
+
+
+def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default the job runs all the same, and the user is told what it lacks."""
+    monkeypatch.setattr(Sandbox, "start", _refuse)
+
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        await sandbox.close()
+        assert type(sandbox) is ProcessSandbox
+        assert told[0].startswith("this machine refuses what pods are made of: namespaces are refused")
+        with pytest.raises(RefusedError, match="refuses"):
+            await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, told.append)
+
+    run(story())
+
+
+def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=told.append)
+        async with published(sandbox, [("job-a-0", 34567)], told.append):
+            assert told[0].startswith("job-a-0:34567 is published on 127.0.0.1:")
+            assert not told[0].endswith(":34567")
+        await sandbox.close()
+
+    run(story())
