@@ -288,6 +288,63 @@ def test_logs_and_spec_are_kept_but_no_scratch(place: Place) -> None:
     assert [path.read_text() for path in (directory / "logs").iterdir()] == ["words\n"]
 
 
+_SERVER = ["python3", "-m", "http.server", "80"]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        pytest.param({"exec": {"command": ["false"]}}, id="exec"),
+        pytest.param({"tcpSocket": {"port": 81}}, id="tcp"),
+        pytest.param({"httpGet": {"port": 80, "path": "/missing"}}, id="http"),
+    ],
+)
+def test_container_that_is_not_alive_is_ended(place: Place, handler: Manifest) -> None:
+    probe = {**handler, "periodSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 1}
+    result = place.run(job(task("only", "", container={"command": _SERVER, "livenessProbe": probe}), maxRetry=1))
+    assert result.code in (137, 143), result.err
+
+
+def test_good_probes_leave_a_container_alone(place: Place) -> None:
+    probe = {"httpGet": {"port": 80, "path": "/"}, "periodSeconds": 1}
+    served = {"command": ["timeout", "3", *_SERVER], "startupProbe": probe, "livenessProbe": probe}
+    result = place.run(job(task("only", "", container=served), maxRetry=1))
+    assert result.code == 124, result.err
+    assert "GET /" in result.out
+    assert "the job took longer" not in result.err
+
+
+def test_sidecar_goes_with_the_pod_and_hooks_run(place: Place) -> None:
+    helper: Manifest = {"name": "helper", "image": "nowhere", "restartPolicy": "Always"}
+    helper |= {"command": ["sh", "-c", "trap 'echo closing; exit 0' TERM; while :; do sleep 0.1; done"]}
+    hook = {"postStart": {"exec": {"command": ["touch", "/tmp/hooked"]}}}
+    only = task("only", "while ! [ -e /tmp/hooked ]; do sleep 0.1; done; echo hooked", container={"lifecycle": hook})
+    only["template"]["spec"]["initContainers"] = [helper]
+    result = place.run(job(only))
+    assert result.code == 0, result.err
+    assert "hooked" in result.out
+    assert "closing" in result.out
+
+
+def test_directory_serves_as_image(place: Place) -> None:
+    root = place.directory / "image"
+    for name in ("bin", "usr", "lib", "lib64", "sbin", "etc", "tmp", "proc", "dev", "sys"):
+        (root / name).mkdir(parents=True)
+    (root / "etc/motto").write_text("from the image\n")
+    listed = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout.split()
+    for file in [Path("/bin/sh"), *(Path(word) for word in listed if word.startswith("/"))]:
+        copy = root / str(file).lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+        copy.chmod(0o755)
+    result = place.run(
+        job(task("only", "while read l; do echo $l; done < /etc/motto")), flags=["--image", "nowhere=image"]
+    )
+    assert result.code == 0, result.err
+    assert "from the image" in result.out
+    assert "images: nowhere" in result.err
+
+
 def test_timeout(place: Place) -> None:
     result = place.run(job(task("only", "sleep 20")), flags=["--timeout", "1s"])
     assert result.code == 124
