@@ -25,7 +25,9 @@ HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
         pytest.param(Isolation.PROCESS, Network.JOB, ProcessSandbox, False, 1, id="process, job"),
     ],
 )
-def test_ways(tmp_path: Path, isolation: Isolation, network: Network, kind: type, proxied: bool, warnings: int) -> None:
+def test_ways(
+    tmp_path: Path, *, isolation: Isolation, network: Network, kind: type, proxied: bool, warnings: int
+) -> None:
     need_namespaces()
 
     async def story() -> None:
