@@ -89,11 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--publish", action="append", default=[], metavar="TASK-INDEX:PORT", help="reach a pod's port on 127.0.0.1"
     )
     parser.add_argument(
-        "--kill",
-        action="append",
-        default=[],
-        metavar="TASK-INDEX@30s",
-        help="kill a pod so long after the job first ran",
+        "--kill", action="append", default=[], metavar="TASK-INDEX@30s", help="kill a pod so long after the first start"
     )
     parser.add_argument(
         "--network",
