@@ -1,6 +1,6 @@
 """Stands in for the image of Volcano's PyTorch example: a number goes once around all ranks.
 
-Each rank receives a tensor from the rank before and sends it on to the next; rank 0 begins, and ends when it comes back.
+Each rank receives a tensor from the rank before and sends it on to the next; rank 0 begins, and ends when it is back.
 """
 
 import os
