@@ -96,7 +96,12 @@ def test_decompressed(packed: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "packed", [gzip.compress(DATA)[:-20], gzip.compress(DATA)[:50] + b"\xff" * 50, lzma.compress(DATA)[:40] + b"x" * 99]
+    "packed",
+    [
+        pytest.param(gzip.compress(DATA)[:-20], id="gzip cut short"),
+        pytest.param(gzip.compress(DATA)[:50] + b"\xff" * 50, id="gzip overwritten"),
+        pytest.param(lzma.compress(DATA)[:40] + b"x" * 99, id="xz overwritten"),
+    ],
 )
 def test_damaged(packed: bytes) -> None:
     with pytest.raises(COMPRESSION_ERRORS):
