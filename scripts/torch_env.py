@@ -184,6 +184,9 @@ def main(command: Sequence[str]) -> int:
     except KeyboardInterrupt:
         _say("interrupted; the next make goes on from here")
         return 130
+    if not command:
+        print(chosen.python)
+        return 0
     # Ctrl-C is for the command, which ends its pods first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return subprocess.call(command, env=environment(chosen, os.environ))
