@@ -74,7 +74,7 @@ PLUGINS: dict[str, st.SearchStrategy[list[str]]] = {
         ),
         unique=True,
     ),
-    "ssh": st.sampled_from([[], ["--ssh-key-type=ed25519"], ["--ssh-key-file-path=/home/user/.ssh --ssh-port=2222"]]),
+    "ssh": st.sampled_from([[], ["--ssh-key-type=ed25519"], ["--ssh-key-file-path=/home/mpi/.ssh --ssh-port=2222"]]),
     "pytorch": st.sampled_from(
         [["--wait-master-enabled"], ["--nproc-per-node=2", "-port", "29500"], ["--master=worker", "--worker=worker"]]
     ),
