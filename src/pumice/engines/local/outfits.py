@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pumice.engines.local.capacity import GPU, GpuPool, container_gpus, gpu_env
 from pumice.engines.local.companions import Companions, read_companions
-from pumice.engines.local.environment import complete_env, container_env
+from pumice.engines.local.environment import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.expansion import expand_all
 from pumice.engines.local.facts import PodFacts
 from pumice.engines.local.hosts import hosts_text, name_files, named_pod, pod_hostname
@@ -206,8 +206,6 @@ class Outfitter:
     def _host_env(self, image: ImageConfig | None) -> dict[str, str]:
         if image is not None or not self.settings.path:
             return {}
-        from pumice.engines.local.environment import DEFAULT_PATH  # noqa: PLC0415
-
         return {"PATH": f"{self.settings.path}:{DEFAULT_PATH}"}
 
     def _cwd(self, image: ImageConfig | None) -> str:
