@@ -5,7 +5,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import msgspec
 import pytest
@@ -20,8 +20,9 @@ from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
+from pumice.reconcile.decision import EngineCommand
 from pumice.runtime.loop import Loop
-from pumice.runtime.ports import ConflictError, EngineError
+from pumice.runtime.ports import ConflictError, Engine, EngineError
 from tests.builders import a_context, a_document, a_template
 
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -290,3 +291,70 @@ def test_a_defect_goes_up_and_the_key_comes_back() -> None:
     bench.engine.after_call = lambda _call: None
     bench.wait_for_next()
     assert bench.world.jobs[bench.key].status.state.phase == "Pending"
+
+
+@dataclass(slots=True)
+class Gauge:
+    """Counts how many calls of each kind are under way at once, and in which order the kinds came."""
+
+    engine: MemoryEngine
+    now: int = 0
+    most: int = 0
+    kinds: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.engine, name)
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if not self.kinds or self.kinds[-1] != type(command).__name__:
+            self.kinds.append(type(command).__name__)
+        await asyncio.sleep(0)
+        await self.engine.apply(key, command)
+        self.now -= 1
+
+
+def gauged(replicas: int, parallel: int) -> tuple[Bench, Gauge]:
+    task = {"name": "worker", "replicas": replicas, "template": a_template(restartPolicy="Never")}
+    document = a_document(tasks=[task])
+    bench = Bench(document)
+    gauge = Gauge(bench.engine)
+    bench.loop.engine = cast(Engine, gauge)
+    bench.loop.parallel = parallel
+    return bench, gauge
+
+
+def test_pods_are_made_at_once_within_bounds_and_after_what_they_mount() -> None:
+    bench, gauge = gauged(replicas=20, parallel=8)
+    bench.settle()
+    assert len(bench.world.pods) == 20
+    assert gauge.most == 8
+    assert gauge.kinds == ["Ensure", "CreatePod"]
+
+
+def test_a_pass_stops_after_enough_failures_and_the_next_one_goes_on() -> None:
+    bench, _ = gauged(replicas=40, parallel=4)
+    bench.fail("CreatePod", Fault.BEFORE, times=1000)
+    bench.settle()
+    assert bench.world.pods == {}
+    assert bench.engine.calls < 30
+    bench.engine.faults = lambda _call: None
+    bench.wait_for_next()
+    assert len(bench.world.pods) == 40
+
+
+def test_a_job_rests_after_a_pass_in_proportion_to_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.loop.rest = 10.0
+    observe = bench.engine.observe
+
+    async def slow(key: JobKey) -> Snapshot | None:
+        bench.world.clock.move_to(bench.world.clock() + dt.timedelta(milliseconds=30))
+        bench.loop.queue.add(key)
+        return await observe(key)
+
+    monkeypatch.setattr(MemoryEngine, "observe", lambda _engine, key: slow(key))
+    assert bench.serve()
+    assert not bench.serve()
+    assert bench.loop.queue.next_due() == bench.world.clock() + dt.timedelta(milliseconds=300)

@@ -171,3 +171,15 @@ def test_nothing_is_lost_and_nothing_is_served_twice_at_once(steps: list[tuple[s
     while (taken := queue.take(now + LONGEST_DELAY)) is not None:
         left.add(taken)
     assert left == owed
+
+
+def test_a_key_that_rests_comes_back_when_its_rest_is_over_and_only_if_it_was_added_meanwhile() -> None:
+    queue = KeyQueue()
+    for key in (A, B):
+        queue.add(key)
+        assert queue.take(START) == key
+    queue.add(A)
+    queue.done(A, rest=at(2))
+    queue.done(B, rest=at(2))
+    assert queue.take(at(1)) is None
+    assert [queue.take(at(2)), queue.take(at(2))] == [A, None]

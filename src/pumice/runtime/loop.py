@@ -6,9 +6,11 @@ does harm, and a crash after the write heals by itself, because the commands fol
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import msgspec
 
@@ -26,6 +28,10 @@ from pumice.runtime.queue import KeyQueue
 
 Clock = Callable[[], dt.datetime]
 
+LONGEST_REST: Final = dt.timedelta(seconds=2)
+# So many failures of one kind in one pass tell enough: the rest is tried in the next.
+ENOUGH_FAILURES: Final = 10
+
 
 @dataclass(slots=True)
 class Loop:
@@ -33,6 +39,10 @@ class Loop:
     context: Context
     clock: Clock
     queue: KeyQueue = field(default_factory=KeyQueue)
+    parallel: int = 1  # how many commands of one job may be under way at once
+    # How many times as long as a pass took its job rests before the next one: what happens to it meanwhile is one pass
+    # instead of many. A job of thousands of pods would otherwise be looked at anew for each of them.
+    rest: float = 0.0
     passes: int = 0
     # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, and found
     # again by the next one.
@@ -45,6 +55,12 @@ class Loop:
         key = self.queue.take(self.clock())
         if key is None:
             return False
+        await self.serve(key)
+        return True
+
+    async def serve(self, key: JobKey) -> None:
+        """Serve a key that was taken from the queue."""
+        began = self.clock()
         try:
             good = await self.reconcile(key)
         except ConflictError:
@@ -57,11 +73,11 @@ class Loop:
             # A defect, or the end of the program: whoever goes on must not find the key held by nobody.
             self.queue.failed(key, self.clock())
             raise
+        now = self.clock()
         if good:
-            self.queue.done(key)
+            self.queue.done(key, now + min((now - began) * self.rest, LONGEST_REST) if self.rest else None)
         else:
-            self.queue.failed(key, self.clock())
-        return True
+            self.queue.failed(key, now)
 
     async def reconcile(self, key: JobKey) -> bool:
         """One pass. False if something did not work and must be tried again."""
@@ -88,7 +104,7 @@ class Loop:
     def _prepared(self, snapshot: Snapshot, key: JobKey) -> tuple[Snapshot, tuple[Base, ...]]:
         """The snapshot as `decide` wants it: the job with defaults, what is wrong with it, and what failed before."""
         admitted = self._admit(snapshot.job, key)
-        faults = tuple(_told(finding) for finding in admitted.findings if finding.is_error)
+        faults = (*snapshot.faults, *(_told(finding) for finding in admitted.findings if finding.is_error))
         troubles = self._troubles.get(key, ())
         # The names of claims that Volcano's controller wrote beside the claims that it made are kept.
         spec = msgspec.structs.replace(admitted.job.spec, volumes=snapshot.job.spec.volumes)
@@ -109,16 +125,34 @@ class Loop:
         return admitted
 
     async def _carry_out(self, key: JobKey, decision: Decision) -> bool:
-        troubles: list[Trouble] = []
-        for command in decision.commands:
-            trouble = await self._tried(key, command)
-            if trouble is not None and trouble not in troubles:
-                troubles.append(trouble)
+        troubles: dict[Trouble, None] = {}
+        for commands in _alike(decision.commands):
+            troubles |= dict.fromkeys(await self._tried_all(key, commands))
         if troubles:
             self._troubles[key] = tuple(troubles)
         else:
             self._troubles.pop(key, None)
         return not troubles
+
+    async def _tried_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Trouble]:
+        """Commands of one kind; what came of them."""
+        troubles: list[Trouble] = []
+        left = iter(commands)
+
+        async def work() -> None:
+            while len(troubles) < ENOUGH_FAILURES and (command := next(left, None)) is not None:
+                trouble = await self._tried(key, command)
+                if trouble is not None:
+                    troubles.append(trouble)
+
+        workers = min(self.parallel, len(commands))
+        if workers == 1:
+            await work()
+            return troubles
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(workers):
+                tasks.create_task(work())
+        return troubles
 
     async def _tried(self, key: JobKey, command: EngineCommand) -> Trouble | None:
         try:
@@ -126,6 +160,18 @@ class Loop:
         except EngineError as error:
             return Trouble(error.reason, str(error))
         return None
+
+
+def _alike(commands: Sequence[EngineCommand]) -> Iterator[list[EngineCommand]]:
+    """The commands in their order, in runs of one kind: pods may be made at once, but not before what they mount."""
+    run: list[EngineCommand] = []
+    for command in commands:
+        if run and type(command) is not type(run[0]):
+            yield run
+            run = []
+        run.append(command)
+    if run:
+        yield run
 
 
 def _told(finding: Finding) -> str:

@@ -46,9 +46,12 @@ class KeyQueue:
             return key
         return None
 
-    def done(self, key: JobKey) -> None:
-        """The key was served well."""
+    def done(self, key: JobKey, rest: dt.datetime | None = None) -> None:
+        """The key was served well; if it was added meanwhile it comes back at once, or when its rest is over."""
         self._failures.pop(key, None)
+        if rest is not None and key in self._again:
+            self._again.discard(key)
+            self.add_at(key, rest)
         self._release(key)
 
     def failed(self, key: JobKey, now: dt.datetime, spread: float = 1.0) -> None:

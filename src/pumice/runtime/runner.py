@@ -1,11 +1,16 @@
-"""Drives the loop in real time: keys come in from the engine, and are served as soon as they are due."""
+"""Drives the loop in real time: keys come in from the engine, and are served as soon as they are due.
+
+Several jobs may be served at once; the queue sees to it that one job never has two workers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pumice.model.snapshot import JobKey
 from pumice.runtime.loop import Loop
 
 # However far off the next appointment is, look at the clock now and then: it may have been set.
@@ -15,7 +20,12 @@ LONGEST_SLEEP = 60.0
 @dataclass(slots=True)
 class Runner:
     loop: Loop
+    workers: int = 1
+    # What to do when a pass ends in a defect of ours. Without it the runner ends; with it the job is tried again later,
+    # and the others do not notice.
+    on_defect: Callable[[JobKey, Exception], None] | None = None
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
+    _busy: int = 0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -29,14 +39,30 @@ class Runner:
             self._awake.set()
 
     async def _serve(self) -> None:
-        while True:
-            self._awake.clear()
-            while await self.loop.serve_next():  # noqa: ASYNC110 - it serves, it does not wait
-                # Let others have their turn: pods report, users press keys.
-                await asyncio.sleep(0)
-            due = self.loop.queue.next_due()
-            wait = LONGEST_SLEEP if due is None else (due - self.loop.clock()).total_seconds()
-            # Not wait_for: in Python 3.11 it may swallow a cancellation that comes together with the event.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(max(wait, 0.0), LONGEST_SLEEP)):
-                    await self._awake.wait()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._awake.clear()
+                while self._busy < self.workers and (key := self.loop.queue.take(self.loop.clock())) is not None:
+                    self._busy += 1
+                    tasks.create_task(self._serve_one(key), name=f"serve {key}")
+                # Not wait_for: in Python 3.11 it may swallow a cancellation that comes together with the event.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._nap()):
+                        await self._awake.wait()
+
+    def _nap(self) -> float:
+        due = self.loop.queue.next_due()
+        if due is None or self._busy >= self.workers:
+            return LONGEST_SLEEP
+        return min(max((due - self.loop.clock()).total_seconds(), 0.0), LONGEST_SLEEP)
+
+    async def _serve_one(self, key: JobKey) -> None:
+        try:
+            await self.loop.serve(key)
+        except Exception as error:
+            if self.on_defect is None:
+                raise
+            self.on_defect(key, error)
+        finally:
+            self._busy -= 1
+            self._awake.set()
