@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.model.snapshot import JobKey
-from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, KeyQueue
+from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, MOST_RESTING, KeyQueue
 
 A, B, C = (JobKey("lab", name) for name in "abc")
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
@@ -173,13 +173,27 @@ def test_nothing_is_lost_and_nothing_is_served_twice_at_once(steps: list[tuple[s
     assert left == owed
 
 
-def test_a_key_that_rests_comes_back_when_its_rest_is_over_and_only_if_it_was_added_meanwhile() -> None:
+def test_a_key_rests_whoever_adds_it() -> None:
     queue = KeyQueue()
-    for key in (A, B):
+    for key in (A, B, C):
         queue.add(key)
         assert queue.take(START) == key
     queue.add(A)
-    queue.done(A, rest=at(2))
-    queue.done(B, rest=at(2))
+    for key in (A, B, C):
+        queue.done(key, rest=at(2))
+    queue.add(B)
     assert queue.take(at(1)) is None
-    assert [queue.take(at(2)), queue.take(at(2))] == [A, None]
+    assert queue.next_due() == at(2)
+    assert [queue.take(at(2)) for _ in range(3)] == [A, B, None]
+    queue.add(C)
+    assert queue.take(at(3)) == C
+
+
+def test_rests_that_are_over_are_forgotten() -> None:
+    queue = KeyQueue()
+    for number in range(MOST_RESTING + 10):
+        key = JobKey("lab", str(number))
+        queue.add(key)
+        assert queue.take(at(number)) == key
+        queue.done(key, rest=at(number + 1))
+    assert len(queue._resting) <= MOST_RESTING

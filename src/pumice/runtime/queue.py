@@ -15,6 +15,8 @@ from pumice.model.snapshot import JobKey
 
 FIRST_DELAY = dt.timedelta(milliseconds=5)
 LONGEST_DELAY = dt.timedelta(seconds=60)
+# Keys that are never added again would be remembered for ever.
+MOST_RESTING = 1000
 
 
 @dataclass(slots=True)
@@ -25,10 +27,13 @@ class KeyQueue:
     _due: dict[JobKey, dt.datetime] = field(default_factory=dict)
     _heap: list[tuple[dt.datetime, JobKey]] = field(default_factory=list)
     _failures: dict[JobKey, int] = field(default_factory=dict)
+    _resting: dict[JobKey, dt.datetime] = field(default_factory=dict)
 
     def add(self, key: JobKey) -> None:
         if key in self._serving:
             self._again.add(key)
+        elif key in self._resting:
+            self.add_at(key, self._resting[key])
         else:
             self._ready[key] = None
 
@@ -47,11 +52,10 @@ class KeyQueue:
         return None
 
     def done(self, key: JobKey, rest: dt.datetime | None = None) -> None:
-        """The key was served well; if it was added meanwhile it comes back at once, or when its rest is over."""
+        """The key was served well; whoever adds it, it is not taken again before its rest is over."""
         self._failures.pop(key, None)
-        if rest is not None and key in self._again:
-            self._again.discard(key)
-            self.add_at(key, rest)
+        if rest is not None:
+            self._resting[key] = rest
         self._release(key)
 
     def failed(self, key: JobKey, now: dt.datetime, spread: float = 1.0) -> None:
@@ -74,7 +78,10 @@ class KeyQueue:
             moment, key = heapq.heappop(self._heap)
             if self._due.get(key) == moment:
                 del self._due[key]
+                self._resting.pop(key, None)
                 self.add(key)
+        if len(self._resting) > MOST_RESTING:
+            self._resting = {key: end for key, end in self._resting.items() if end > now}
 
     def _drop_stale(self) -> None:
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
