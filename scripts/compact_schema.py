@@ -4,8 +4,8 @@
 
 SWAGGER.json is the file api/openapi-spec/swagger.json in the source of that release, or what a cluster answers to
 `kubectl get --raw /openapi/v2`. A cluster's answer says its version; the file in the source does not, so name it.
-Only shapes are kept (names and types of fields, and which are required), none of the text, one type a line, so that
-the difference between two releases can be read.
+Only shapes are kept (names and types of fields, which are required, how lists are merged), none of the text, one type a
+line, so that the difference between two releases can be read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,21 @@ def compact(definition: Definition) -> Definition:
     out: Definition = {"fields": {name: type_of(properties[name]) for name in sorted(properties)}}
     if definition.get("required"):
         out["required"] = sorted(definition["required"])
+    merge = {name: merged for name in sorted(properties) if (merged := merging(properties[name]))}
+    if merge:
+        out["merge"] = merge
+    if definition.get("x-kubernetes-map-type") == "atomic":
+        out["atomic"] = True
     return out
+
+
+def merging(field: Definition) -> str:
+    """How server-side apply joins what several authors wrote there, where that is not the rule for its type."""
+    if field.get("x-kubernetes-list-type") == "map":
+        return ",".join(field["x-kubernetes-list-map-keys"])
+    if field.get("x-kubernetes-list-type") == "set":
+        return "set"
+    return "atomic" if field.get("x-kubernetes-map-type") == "atomic" else ""
 
 
 def document(swagger: Definition, version: str) -> str:

@@ -85,6 +85,10 @@ is `docker.io/library/busybox:latest`. `rm` forgets a name, and with its last na
 With `--json` every image is one JSON object a line, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
 and `warnings`. Exit code 2: an archive that is damaged or would write outside the image, or a name that is not there.
 """,
+    "install": """\
+The manifests go to standard output, always the same bytes, for `kubectl apply --server-side -f -`; nothing is
+contacted.
+""",
     "schema": """\
 JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an
 editor.

@@ -26,10 +26,17 @@ _LONGEST_EXAMPLE: Final = 40
 
 
 class ObjectType(msgspec.Struct, frozen=True):
-    """The fields of an object with the type of each, and which of them cannot be left out."""
+    """The fields of an object with the type of each, which of them cannot be left out, and how authors share it.
+
+    `merge` names the fields whose parts may have different authors: a list by the fields that tell its items apart
+    (`name`, or several with commas), or as a `set`; a map that has only one author is `atomic`. Lists not named here
+    have one author, and so has the whole object if it is `atomic`.
+    """
 
     fields: dict[str, str]
     required: tuple[str, ...] = ()
+    merge: dict[str, str] = {}
+    atomic: bool = False
 
 
 Schema: TypeAlias = Mapping[str, ObjectType]
