@@ -1,0 +1,60 @@
+"""TLS towards the API server: whose certificate to trust, and which certificate to show."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+
+
+class CertificateError(Exception):
+    """A certificate or a key that cannot be used, and why."""
+
+
+def trusting(authority: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
+    """A context that trusts this authority (PEM), or, without one, those that the system trusts."""
+    try:
+        context = ssl.create_default_context(cadata=_text(authority) if authority is not None else None)
+    except ssl.SSLError as error:
+        raise CertificateError(f"is no certificate authority in PEM form ({_reason(error)})") from error
+    # Python 3.13 demands extensions that the authorities of many clusters lack, and refuses an intermediate authority
+    # as the root of trust. Kubernetes' own clients do neither.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(["http/1.1"])
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Show this certificate from the next connection on. OpenSSL's binding in Python reads files only."""
+    with tempfile.TemporaryDirectory(prefix="pumice-") as folder:
+        names = (Path(folder) / "certificate", Path(folder) / "key")
+        for name, content in zip(names, (certificate, key), strict=True):
+            with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(content)
+        try:
+            context.load_cert_chain(*names, password=_no_passphrase)
+        except ssl.SSLError as error:
+            raise CertificateError(
+                f"certificate and key are not in PEM form, or do not belong together ({_reason(error)})"
+            ) from error
+
+
+def _no_passphrase() -> str:
+    # Without this, OpenSSL would ask whoever sits at the terminal.
+    raise CertificateError("the key is protected by a passphrase; store it without one")
+
+
+def _text(pem: bytes) -> str:
+    try:
+        return pem.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise CertificateError("is no certificate authority in PEM form") from error
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return str(error.reason or error).replace("_", " ").lower()
