@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "image": "list, add or remove the images that `run` finds without a registry",
     "simulate": "rehearse what the policies of a Job do, in virtual time",
     "install": "print the manifests that put Pumice on a cluster, or check what a cluster lacks",
+    "controller": "serve the Jobs of a Kubernetes cluster",
     "schema": "print a JSON Schema of the Job file, for editors and CI",
 }
 BAD_INPUT: Final = 2

@@ -1,0 +1,226 @@
+"""The controller: everything put together, and the one that works is the one that holds the Lease.
+
+Those that wait watch the cluster, too, so that whoever takes over knows everything already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import gc
+import hashlib
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pumice.admission.context import Context
+from pumice.engines.kubernetes import resources
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.companions import CompanionKeeper
+from pumice.engines.kubernetes.discovery import has_resource
+from pumice.engines.kubernetes.engine import KubernetesEngine
+from pumice.engines.kubernetes.errors import ApiError
+from pumice.engines.kubernetes.events import EventTeller
+from pumice.engines.kubernetes.gangs import choice
+from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
+from pumice.engines.kubernetes.health import Health, serve
+from pumice.engines.kubernetes.lease import Durations, Election
+from pumice.engines.kubernetes.metrics import Metrics, Numbers
+from pumice.engines.kubernetes.secret_keeper import SecretKeeper
+from pumice.engines.kubernetes.touched import Touched
+from pumice.engines.kubernetes.view import ClusterView
+from pumice.model.shape import Schema
+from pumice.model.snapshot import JobKey
+from pumice.plugins.registry import Registry
+from pumice.runtime.loop import Loop
+from pumice.runtime.runner import Runner
+
+LEASE: Final = "pumice-controller"
+INSTALLED_IN: Final = "pumice-system"
+# Where it is not installed: a namespace that every cluster has.
+ELSE_IN: Final = "kube-system"
+_REST: Final = 10.0
+_LAST_WORDS: Final = 1.0  # seconds for events that are still to be told
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    gang: str = choice.AUTO
+    namespaces: Sequence[str] = ()
+    leader_elect: bool = True
+    lease_namespace: str = ""
+    listen: tuple[str, int] = ("127.0.0.1", 8081)
+    any_port: bool = False  # take another port if that one is taken
+    workers: int = 32
+    parallel_writes: int = 64
+    scheduler: str = SCHEDULER  # of coscheduling
+    durations: Durations = field(default_factory=Durations)
+
+
+@dataclass(slots=True)
+class Controller:
+    client: Client
+    settings: Settings
+    registry: Registry
+    kubernetes: Schema
+    now: Callable[[], dt.datetime]
+    monotonic: Callable[[], float] = time.monotonic
+    numbers: Numbers = field(default_factory=Numbers)
+    port: int = 0
+    _touched: Touched = field(default_factory=Touched)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set. GangError if the cluster lacks what was asked for."""
+        offered = await self._offered()
+        name, resource = choice.chosen(self.settings.gang, offered)
+        _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
+        view = ClusterView(self.client, self.kubernetes, self.settings.namespaces, self._touched.touch)
+        gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
+        secrets = SecretKeeper(self.client, self._touched.touch, self.monotonic)
+        teller = EventTeller(self.client, self.now)
+        engine = KubernetesEngine(
+            client=self.client,
+            view=view,
+            companions=CompanionKeeper(self.client, view, secrets),
+            gang=gang,
+            teller=teller,
+            touched=self._touched,
+            numbers=self.numbers,
+            now=self.now,
+        )
+        context = Context(self.registry, self.kubernetes, queue_rules=name == "volcano")
+        health = Health(lambda: "", lambda: _awaited(view), self._metrics(view, engine))
+        host, port = self.settings.listen
+        server, self.port = await serve(health.app(), host, port, any_port=self.settings.any_port)
+        tasks = [asyncio.create_task(part) for part in (view.run(), secrets.run(), teller.run())]
+        try:
+            await self._until(stop, [*tasks, asyncio.create_task(self._work(engine, context))])
+            await teller.drain(_LAST_WORDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await server.cleanup()
+
+    async def _until(self, stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Wait for the signal to stop; a part that fails ends everything."""
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            stopped.cancel()
+            tasks[-1].cancel()
+            await asyncio.gather(tasks[-1], return_exceptions=True)
+
+    async def _work(self, engine: KubernetesEngine, context: Context) -> None:
+        """Serve jobs whenever we are the leader."""
+        await engine.view.synced()
+        # What is known now stays; looking through it again and again for garbage is in vain.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 100)
+        _log.info("watching: %d jobs, %d pods", len(engine.view.jobs), len(engine.view.pods))
+        if not self.settings.leader_elect:
+            await self._serve(engine, context)
+        election = await self._election()
+        try:
+            while True:
+                await election.acquire()
+                _log.info("leading")
+                await self._lead(election, engine, context)
+        finally:
+            await asyncio.shield(election.release())
+
+    async def _lead(self, election: Election, engine: KubernetesEngine, context: Context) -> None:
+        """Work for as long as the Lease is held."""
+        serving = asyncio.create_task(self._serve(engine, context))
+        holding = asyncio.create_task(election.hold())
+        try:
+            done, _ = await asyncio.wait((serving, holding), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (serving, holding):
+                task.cancel()
+            await asyncio.gather(serving, holding, return_exceptions=True)
+
+    async def _serve(self, engine: KubernetesEngine, context: Context) -> None:
+        loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
+        self.numbers.is_leader = True
+        try:
+            await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
+        finally:
+            self.numbers.is_leader = False
+
+    def _defect(self, key: JobKey, error: Exception) -> None:
+        self.numbers.defects += 1
+        _log.error("job %s: an unexpected error; it is tried again", key, exc_info=error, extra={"job": key})
+
+    def _metrics(self, view: ClusterView, engine: KubernetesEngine) -> Callable[[], bytes]:
+        metrics = Metrics(self.numbers, view)
+
+        def text() -> bytes:
+            self.numbers.events_dropped = engine.teller.dropped
+            self.numbers.writes_allowed = self.client.writes.allowed
+            return metrics.text()
+
+        return text
+
+    async def _offered(self) -> frozenset[str]:
+        """What the cluster serves, once it serves Jobs at all."""
+        told = ""
+        while True:
+            try:
+                offered = await self.client.discover()
+                if has_resource(offered, resources.JOBS) and has_resource(offered, resources.COMMANDS):
+                    return offered
+                problem = "the cluster knows no Jobs: `pumice install --crds-only | kubectl apply --server-side -f -`"
+            except ApiError as error:
+                if not error.is_transient:
+                    raise
+                problem = f"the API server cannot be reached: {error}"
+            if problem != told:
+                _log.warning("waiting: %s", problem)
+                told = problem
+            await asyncio.sleep(2)
+
+    async def _election(self) -> Election:
+        identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+        namespace = self.settings.lease_namespace or await self._lease_namespace()
+        name = LEASE
+        if self.settings.namespaces:
+            # Controllers that serve different namespaces do not stand in each other's way.
+            name += "-" + hashlib.sha256(",".join(sorted(self.settings.namespaces)).encode()).hexdigest()[:8]
+        return Election(self.client, namespace, name, identity, self.now, self.monotonic, self.settings.durations)
+
+    async def _lease_namespace(self) -> str:
+        """Where a Lease can be made: the namespace of an installation, if there is one."""
+        try:
+            await self.client.get(resources.LEASES, INSTALLED_IN, LEASE, attempts=None)
+        except ApiError as error:
+            if error.not_found and not await self._is_namespace(INSTALLED_IN):
+                return ELSE_IN
+        return INSTALLED_IN
+
+    async def _is_namespace(self, name: str) -> bool:
+        """Whether it exists, as far as we may know: a Lease that is only tried tells it to those who may make one."""
+        body = b'{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"%s"}}' % LEASE.encode()
+        try:
+            await self.client.create(resources.LEASES, name, body, dry_run=True, attempts=None)
+        except ApiError as error:
+            return not error.not_found
+        return True
+
+
+def _awaited(view: ClusterView) -> str:
+    missing = view.unsynced()
+    return f"not yet listed: {', '.join(missing)}" if missing else ""

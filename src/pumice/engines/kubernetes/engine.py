@@ -1,0 +1,193 @@
+"""The Engine port on a Kubernetes cluster.
+
+Reading is from what the informers hold; writing goes to the API server, whose answer is noted at once, so that a pass
+sees what the pass before it did even if the watch has not told it yet.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pumice.engines.kubernetes import resources
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.companions import ATTEMPTS, CompanionKeeper, failed
+from pumice.engines.kubernetes.errors import ApiError
+from pumice.engines.kubernetes.events import EventTeller
+from pumice.engines.kubernetes.gangs.base import Gang
+from pumice.engines.kubernetes.jobs import decode_job, with_known_spec
+from pumice.engines.kubernetes.metrics import Numbers
+from pumice.engines.kubernetes.status import status_patch
+from pumice.engines.kubernetes.touched import Touched
+from pumice.engines.kubernetes.view import ClusterView
+from pumice.engines.kubernetes.wire import SeenPod, decode_pod
+from pumice.model.claims import claim_names
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import Companion
+from pumice.model.snapshot import JobKey, Snapshot
+from pumice.model.status import JobStatus
+from pumice.model.times import parse_time
+from pumice.plugins.companions import manifest_of
+from pumice.reconcile.decision import (
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EngineCommand,
+    Ensure,
+    JobEvent,
+    Remove,
+    RemoveCommand,
+)
+from pumice.runtime.ports import ConflictError, EngineError
+
+POD_GROUP: Final = "PodGroup"
+
+
+@dataclass(slots=True)
+class KubernetesEngine:
+    client: Client
+    view: ClusterView
+    companions: CompanionKeeper
+    gang: Gang
+    teller: EventTeller
+    touched: Touched
+    numbers: Numbers
+    now: Callable[[], dt.datetime]
+
+    async def changes(self) -> AsyncIterator[JobKey]:
+        for seen in list(self.view.jobs):
+            yield seen.key
+        async for key in self.touched.keys():
+            yield key
+
+    async def observe(self, key: JobKey) -> Snapshot | None:
+        seen = self.view.jobs.get(key.namespace, key.name)
+        if seen is None:
+            self.companions.forget(key)
+            return None
+        job = seen.job
+        pods = self.view.pods_of.get(key, {})
+        claims = (name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None)
+        return Snapshot(
+            job=job,
+            pods=tuple(pod.observed for pod in pods.values() if pod.job_uid == job.uid),
+            group=self.gang.observed(job),
+            companions=await self.companions.observed(job),
+            claims=frozenset(claims),
+            commands=tuple(one.command for one in self.view.commands_of.get(key, {}).values()),
+            faults=seen.faults,
+            priorities=self.view.priorities,
+            gang=self.gang.waits_for_group,
+        )
+
+    async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
+        job = snapshot.job
+        body = status_patch(job.metadata.resource_version, job.status, status)
+        try:
+            raw = await self.client.merge_patch(
+                resources.JOBS, job.namespace, job.name, body=body, subresource="status", attempts=ATTEMPTS
+            )
+        except ApiError as error:
+            if error.is_conflict or error.not_found:
+                raise ConflictError from error
+            raise EngineError("FailedUpdate", f"could not write the status: {error}") from error
+        self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
+        seen = decode_job(raw, self.view.kubernetes)
+        self.view.jobs.put(with_known_spec(seen, self.view.jobs.get(job.namespace, job.name)))
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:
+        seen = self.view.jobs.get(key.namespace, key.name)
+        if seen is None:
+            # Whatever is made for an owner that is gone is collected as garbage, so it need not be made.
+            return
+        job = seen.job
+        match command:
+            case CreatePod(manifest):
+                await self._create_pod(job, manifest)
+            case DeletePod(name, uid):
+                await self._delete_pod(key, name, uid)
+            case Ensure(companion):
+                await self._ensure(job, companion)
+            case Remove(kind, name):
+                await (self.gang.remove(job) if kind == POD_GROUP else self.companions.remove(job, kind, name))
+            case RemoveCommand(name, uid):
+                await self._remove_command(key, name, uid)
+            case DeleteJob(uid):
+                await self._delete_job(key, uid)
+
+    async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
+        self.teller.tell(snapshot.job, events)
+
+    async def _create_pod(self, job: Job, manifest: Manifest) -> None:
+        shaped = self.gang.shape_pod(job, manifest)
+        name = shaped["metadata"]["name"]
+        try:
+            raw = await self.client.create(
+                resources.PODS, job.namespace, body=msgspec.json.encode(shaped), attempts=ATTEMPTS
+            )
+        except ApiError as error:
+            if not error.already_exists:
+                raise failed("create", resources.PODS, name, error) from error
+            # A write of which we never got the answer, or a pod of an earlier job of this name.
+            raw = await self._existing_pod(job, name)
+        pod = decode_pod(raw)
+        if pod is None or pod.job_uid != job.uid:
+            raise EngineError("FailedCreate", f"pod {name} exists and does not belong to this job")
+        if not self.view.pods_of.get(pod.job) and job.metadata.creation_timestamp is not None:
+            waited = self.now() - parse_time(job.metadata.creation_timestamp)
+            self.numbers.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
+        self.view.pods.put(pod)
+        self.gang.check_pod(shaped, pod)
+
+    async def _existing_pod(self, job: Job, name: str) -> bytes:
+        try:
+            return await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
+        except ApiError as error:
+            raise failed("create", resources.PODS, name, error) from error
+
+    async def _delete_pod(self, key: JobKey, name: str, uid: str) -> None:
+        try:
+            raw = await self.client.delete(resources.PODS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
+        except ApiError as error:
+            if not error.not_found and not error.is_conflict:
+                raise failed("delete", resources.PODS, name, error) from error
+            # Gone already, or made anew by somebody else under the same name; either way this one is no more.
+            pod: SeenPod | None = None
+        else:
+            pod = decode_pod(raw)
+        if pod is None or pod.is_gone:
+            known = self.view.pods_of.get(key, {}).get(name)
+            if known is not None and known.uid == uid:
+                self.view.pods.removed(known)
+        else:
+            self.view.pods.put(pod)
+
+    async def _ensure(self, job: Job, companion: Companion) -> None:
+        manifest = manifest_of(companion)
+        if manifest["kind"] == POD_GROUP:
+            await self.gang.ensure(job, manifest)
+        else:
+            await self.companions.ensure(job, companion)
+
+    async def _remove_command(self, key: JobKey, name: str, uid: str) -> None:
+        try:
+            await self.client.delete(resources.COMMANDS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
+        except ApiError as error:
+            if not error.not_found and not error.is_conflict:
+                raise failed("delete", resources.COMMANDS, name, error) from error
+        known = self.view.commands_of.get(key, {}).get(name)
+        if known is not None and known.uid == uid:
+            self.view.commands.removed(known)
+
+    async def _delete_job(self, key: JobKey, uid: str) -> None:
+        try:
+            await self.client.delete(
+                resources.JOBS, key.namespace, key.name, uid=uid, propagation="Foreground", attempts=ATTEMPTS
+            )
+        except ApiError as error:
+            if not error.not_found and not error.is_conflict:
+                raise failed("delete", resources.JOBS, key.name, error) from error

@@ -1,0 +1,95 @@
+"""Events of a Job in Kubernetes' own form, told best effort: they wait in a bounded line and never hold up a job."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from pumice.engines.kubernetes import resources
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.errors import ApiError
+from pumice.model.job import Job
+from pumice.model.times import to_seconds
+from pumice.model.vocabulary import GROUP_VERSION, KIND
+from pumice.reconcile.decision import JobEvent
+
+COMPONENT: Final = "pumice-controller"
+# Longer ones are refused.
+LONGEST_MESSAGE: Final = 1024
+LONGEST_REASON: Final = 128
+LONGEST_LINE: Final = 5000
+_ATTEMPTS: Final = 4
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class EventTeller:
+    client: Client
+    now: Callable[[], dt.datetime]
+    dropped: int = 0
+    _line: asyncio.Queue[tuple[str, bytes]] = field(default_factory=lambda: asyncio.Queue(LONGEST_LINE))
+
+    def tell(self, job: Job, events: Sequence[JobEvent]) -> None:
+        for event in events:
+            try:
+                self._line.put_nowait((job.namespace, msgspec.json.encode(event_of(job, event, self.now()))))
+            except asyncio.QueueFull:
+                self.dropped += 1
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            namespace, body = await self._line.get()
+            try:
+                await self.client.create(resources.CORE_EVENTS, namespace, body=body, attempts=_ATTEMPTS)
+            except ApiError as error:
+                self.dropped += 1
+                _log.info("an event of namespace %s could not be told: %s", namespace, error)
+            finally:
+                self._line.task_done()
+
+    async def drain(self, seconds: float) -> None:
+        """Before the end: tell what is still in the line, but not for ever."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._line.join()
+        except TimeoutError:
+            self.dropped += self._line.qsize()
+
+
+def event_of(job: Job, event: JobEvent, now: dt.datetime) -> dict[str, Any]:
+    moment = to_seconds(now)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        # Volcano's command line finds the events of a job by this beginning of their names.
+        "metadata": {"name": f"{job.name}.{secrets.token_hex(8)}", "namespace": job.namespace},
+        "involvedObject": {
+            "apiVersion": GROUP_VERSION,
+            "kind": KIND,
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.uid,
+            "resourceVersion": job.metadata.resource_version,
+        },
+        "reason": event.reason[:LONGEST_REASON],
+        "message": _shortened(event.message),
+        "type": str(event.severity),
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+    }
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 3] + "..."

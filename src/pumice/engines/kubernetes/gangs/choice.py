@@ -1,0 +1,67 @@
+"""Which gang provider serves: the one that was asked for, or what the cluster has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pumice.engines.kubernetes import resources
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.discovery import has_resource
+from pumice.engines.kubernetes.gangs.base import Gang
+from pumice.engines.kubernetes.gangs.coscheduling import Coscheduling
+from pumice.engines.kubernetes.gangs.groups import GroupKeeper
+from pumice.engines.kubernetes.gangs.native import NativeGang
+from pumice.engines.kubernetes.gangs.none import NoGang
+from pumice.engines.kubernetes.gangs.volcano import VolcanoGang
+from pumice.engines.kubernetes.resources import Resource
+from pumice.engines.kubernetes.view import ClusterView
+
+AUTO: Final = "auto"
+NONE: Final = "none"
+# In the order in which they are preferred.
+PROVIDERS: Final[dict[str, tuple[Resource, ...]]] = {
+    "volcano": (resources.VOLCANO_POD_GROUPS,),
+    "native": resources.NATIVE_POD_GROUPS,
+    "coscheduling": (resources.COSCHEDULING_POD_GROUPS,),
+}
+CHOICES: Final = (AUTO, *PROVIDERS, NONE)
+
+
+class GangError(Exception):
+    """The cluster does not have what was asked for."""
+
+
+def chosen(asked: str, offered: frozenset[str]) -> tuple[str, Resource | None]:
+    """The provider's name and the resource of its PodGroups."""
+    if asked == NONE:
+        return NONE, None
+    names = PROVIDERS if asked == AUTO else (asked,)
+    for name in names:
+        for resource in PROVIDERS[name]:
+            if has_resource(offered, resource):
+                return name, resource
+    if asked == AUTO:
+        return NONE, None
+    looked_for = " or ".join(resource.identity for resource in PROVIDERS[asked])
+    raise GangError(f"--gang {asked}: the cluster does not serve {looked_for}{_HINTS[asked]}")
+
+
+_HINTS: Final = {
+    "volcano": "; install Volcano's scheduler, or `pumice install --gang volcano` for its definitions alone",
+    "native": (
+        "; start kube-apiserver, kube-controller-manager and kube-scheduler with --feature-gates=GenericWorkload=true, "
+        "and kube-apiserver with --runtime-config=scheduling.k8s.io/v1beta1=true"
+    ),
+    "coscheduling": "; install the coscheduling plugin of kube-scheduler",
+}
+
+
+def make_gang(name: str, resource: Resource | None, client: Client, view: ClusterView, scheduler: str) -> Gang:
+    if resource is None:
+        return NoGang()
+    groups = GroupKeeper(client, view, resource)
+    if name == "volcano":
+        return VolcanoGang(groups)
+    if name == "native":
+        return NativeGang(groups)
+    return Coscheduling(groups, scheduler)

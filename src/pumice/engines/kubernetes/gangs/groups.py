@@ -1,0 +1,149 @@
+"""PodGroups of whatever API: watched, made, put right, removed. What stands in them is for the providers to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.companions import ATTEMPTS, failed
+from pumice.engines.kubernetes.errors import ApiError
+from pumice.engines.kubernetes.resources import Resource
+from pumice.engines.kubernetes.view import ClusterView, Watched
+from pumice.engines.kubernetes.wire import decode_owned, owned_by
+from pumice.model.job import Job, Manifest
+from pumice.model.snapshot import JobKey
+from pumice.runtime.ports import EngineError
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    conditions: list[_Condition] = []
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str | None = None
+    annotations: dict[str, str] = {}
+
+
+class _Group(msgspec.Struct):
+    metadata: _Meta
+    spec: dict[str, Any] = {}
+    status: _Status = _Status()
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGroup:
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    job: JobKey
+    job_uid: str
+    spec: Manifest
+    annotations: dict[str, str]
+    phase: str
+    conditions: tuple[_Condition, ...]
+    is_deleting: bool
+
+    def condition(self, *types: str) -> _Condition | None:
+        """The newest condition of these types."""
+        found = [condition for condition in self.conditions if condition.type in types]
+        return max(found, key=lambda condition: condition.last_transition_time or "", default=None)
+
+
+_GROUP: Final = msgspec.json.Decoder(_Group)
+
+
+def decode_group(raw: bytes | msgspec.Raw) -> SeenGroup | None:
+    owned = decode_owned(raw)
+    if owned is None or owned.job is None:
+        return None
+    group = _GROUP.decode(raw)
+    return SeenGroup(
+        namespace=owned.namespace,
+        name=owned.name,
+        uid=owned.uid,
+        resource_version=owned.resource_version,
+        job=owned.job,
+        job_uid=owned.job_uid,
+        spec=group.spec,
+        annotations=group.metadata.annotations,
+        phase=group.status.phase,
+        conditions=tuple(group.status.conditions),
+        is_deleting=group.metadata.deletion_timestamp is not None,
+    )
+
+
+@dataclass(slots=True)
+class GroupKeeper:
+    client: Client
+    view: ClusterView
+    resource: Resource
+    watched: Watched[SeenGroup] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watched = self.view.watch(self.resource, decode_group, self._changed)
+
+    def _changed(self, before: SeenGroup | None, after: SeenGroup | None) -> None:
+        for seen in (before, after):
+            if seen is not None:
+                self.view.touched(seen.job)
+
+    def of(self, job: Job, names: Iterable[str]) -> list[SeenGroup]:
+        """Those of the job's groups that are there and stay."""
+        found = (self.watched.get(job.namespace, name) for name in names)
+        return [group for group in found if group is not None and group.job_uid == job.uid and not group.is_deleting]
+
+    async def ensure(self, job: Job, wanted: Manifest) -> None:
+        """Make the group, or put its spec right."""
+        name = wanted["metadata"]["name"]
+        try:
+            raw = await self.client.create(self.resource, job.namespace, msgspec.json.encode(wanted), attempts=ATTEMPTS)
+        except ApiError as error:
+            if not error.already_exists:
+                raise failed("create", self.resource, name, error) from error
+            raw = await self._put_right(job, wanted)
+        seen = decode_group(raw)
+        if seen is not None:
+            self.watched.put(seen)
+
+    async def _put_right(self, job: Job, wanted: Manifest) -> bytes:
+        name = wanted["metadata"]["name"]
+        try:
+            there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
+            if not owned_by(there, job.uid):
+                raise EngineError("NameTaken", f"PodGroup {name} exists and does not belong to this job")
+            if there["metadata"].get("deletionTimestamp"):
+                raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
+            metadata = {**there["metadata"]}
+            if annotations := wanted["metadata"].get("annotations"):
+                metadata["annotations"] = {**metadata.get("annotations", {}), **annotations}
+            merged = {**there, "metadata": metadata, "spec": {**there.get("spec", {}), **wanted["spec"]}}
+            body = msgspec.json.encode(merged)
+            return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
+        except ApiError as error:
+            raise failed("update", self.resource, name, error) from error
+
+    async def remove(self, job: Job, names: Iterable[str]) -> None:
+        for name in names:
+            seen = self.watched.get(job.namespace, name)
+            if seen is None or seen.job_uid != job.uid or seen.is_deleting:
+                continue
+            try:
+                await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
+            except ApiError as error:
+                if not error.not_found and not error.is_conflict:
+                    raise failed("delete", self.resource, name, error) from error
+            self.watched.removed(seen)

@@ -1,0 +1,110 @@
+"""Jobs and Commands as they are stored on a cluster.
+
+A Job is decoded by the fast decoder if it fits, and by the patient one, which reports every misfit, if it does not: a
+definition without a schema lets anything in, and that must be told in the job's status rather than in a traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pumice.model.codec import decode
+from pumice.model.command import Command
+from pumice.model.job import Job
+from pumice.model.metadata import Metadata
+from pumice.model.shape import Schema
+from pumice.model.snapshot import JobKey
+from pumice.model.status import JobStatus
+from pumice.model.vocabulary import KIND
+
+_JOB: Final = msgspec.json.Decoder(Job)
+_COMMAND: Final = msgspec.json.Decoder(Command)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenJob:
+    job: Job
+    faults: tuple[str, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        return self.job.namespace
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def uid(self) -> str:
+        return self.job.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.job.metadata.resource_version
+
+    @property
+    def key(self) -> JobKey:
+        return JobKey(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCommand:
+    command: Command
+
+    @property
+    def namespace(self) -> str:
+        return self.command.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        return self.command.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.command.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.command.metadata.resource_version
+
+    @property
+    def job(self) -> JobKey:
+        target = self.command.target
+        return JobKey(self.namespace, target.name if target is not None else "")
+
+
+def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> SeenJob:
+    try:
+        return SeenJob(_JOB.decode(raw))
+    except msgspec.ValidationError:
+        document = msgspec.json.decode(raw)
+    decoded = decode(document, kubernetes)
+    # Whatever is wrong with the rest, by its metadata it is found.
+    metadata = msgspec.convert(document["metadata"], Metadata)
+    job = msgspec.structs.replace(decoded.job, metadata=metadata, status=_status(document.get("status")))
+    faults = (f"{finding.path}: {finding.message}" for finding in decoded.findings if finding.is_error)
+    return SeenJob(job, tuple(faults))
+
+
+def _status(document: object) -> JobStatus:
+    """A status that nobody could have written by our rules counts as none, and the job begins anew."""
+    try:
+        return msgspec.convert(document, JobStatus) if document is not None else JobStatus()
+    except msgspec.ValidationError:
+        return JobStatus()
+
+
+def with_known_spec(seen: SeenJob, before: SeenJob | None) -> SeenJob:
+    """The spec of a job changes with its generation only; the one that is known already is kept, and all made of it."""
+    if before is None or before.uid != seen.uid or before.job.metadata.generation != seen.job.metadata.generation:
+        return seen
+    return SeenJob(msgspec.structs.replace(seen.job, spec=before.job.spec), before.faults)
+
+
+def decode_command(raw: bytes | msgspec.Raw) -> SeenCommand | None:
+    """None for a Command to something else than a Job, such as a Queue."""
+    command = _COMMAND.decode(raw)
+    return SeenCommand(command) if command.target is not None and command.target.kind == KIND else None
