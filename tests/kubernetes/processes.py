@@ -122,7 +122,7 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def tail(self, lines: int = 25) -> str:
+    def tail(self, lines: int = 12) -> str:
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
