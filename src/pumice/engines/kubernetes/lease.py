@@ -26,7 +26,7 @@ _JITTER: Final = 0.2
 _RANDOM: Final = random.Random()  # noqa: S311 - only keeps two candidates out of step
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, rename="camel", frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     renew_time: str | None = None
@@ -34,11 +34,11 @@ class _Spec(msgspec.Struct, rename="camel"):
     lease_transitions: int | None = None
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, rename="camel", frozen=True):
     resource_version: str
 
 
-class _Lease(msgspec.Struct):
+class _Lease(msgspec.Struct, frozen=True):
     metadata: _Meta
     spec: _Spec = _Spec()
 

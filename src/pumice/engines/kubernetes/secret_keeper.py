@@ -32,19 +32,19 @@ _ATTEMPTS: Final = 4
 _log = logging.getLogger(__name__)
 
 
-class _Entries(msgspec.Struct):
+class _Entries(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-class _Owner(msgspec.Struct):
+class _Owner(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, rename="camel", frozen=True):
     owner_references: list[_Owner] = []
 
 
-class _Secret(msgspec.Struct):
+class _Secret(msgspec.Struct, frozen=True):
     metadata: _Meta
     data: _Entries = _Entries()
 

@@ -23,7 +23,7 @@ _LONGEST_NUMBER: Final = 10
 _KNOWN_PHASES: Final = frozenset(str(phase) for phase in PodPhase)
 
 
-class _Owner(Struct, rename="camel"):
+class _Owner(Struct, rename="camel", frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -31,7 +31,7 @@ class _Owner(Struct, rename="camel"):
     controller: bool | None = None
 
 
-class _Meta(Struct, rename="camel"):
+class _Meta(Struct, rename="camel", frozen=True):
     name: str
     uid: str
     namespace: str = ""
@@ -41,7 +41,7 @@ class _Meta(Struct, rename="camel"):
     owner_references: list[_Owner] = []
 
 
-class _PodNotes(Struct):
+class _PodNotes(Struct, frozen=True):
     """The annotations of a pod that say which place it has in its job."""
 
     task: str = field(name=keys.TASK_SPEC, default="")
@@ -50,12 +50,12 @@ class _PodNotes(Struct):
     retry: str = field(name=keys.JOB_RETRY_COUNT, default="")
 
 
-class _PodMeta(_Meta, rename="camel"):
+class _PodMeta(_Meta, rename="camel", frozen=True):
     annotations: _PodNotes = _PodNotes()
     deletion_grace_period_seconds: int | None = None
 
 
-class _Terminated(Struct, rename="camel"):
+class _Terminated(Struct, rename="camel", frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -63,39 +63,39 @@ class _Terminated(Struct, rename="camel"):
     finished_at: str | None = None
 
 
-class _ContainerState(Struct):
+class _ContainerState(Struct, frozen=True):
     terminated: _Terminated | None = None
 
 
-class _ContainerStatus(Struct, rename="camel"):
+class _ContainerStatus(Struct, rename="camel", frozen=True):
     name: str = ""
     ready: bool = False
     restart_count: int = 0
     state: _ContainerState = _ContainerState()
 
 
-class _PodStatus(Struct, rename="camel"):
+class _PodStatus(Struct, rename="camel", frozen=True):
     phase: str = ""
     reason: str = ""
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
 
 
-class _SchedulingGroup(Struct, rename="camel"):
+class _SchedulingGroup(Struct, rename="camel", frozen=True):
     pod_group_name: str = ""
 
 
-class _PodSpec(Struct, rename="camel"):
+class _PodSpec(Struct, rename="camel", frozen=True):
     scheduling_group: _SchedulingGroup | None = None
 
 
-class _Pod(Struct):
+class _Pod(Struct, frozen=True):
     metadata: _PodMeta
     status: _PodStatus = _PodStatus()
     spec: _PodSpec = _PodSpec()
 
 
-class _Object(Struct):
+class _Object(Struct, frozen=True):
     metadata: _Meta
 
 
@@ -126,7 +126,7 @@ class SeenObject:
     job_uid: str = ""
 
 
-class _Priority(_Object):
+class _Priority(_Object, frozen=True):
     value: int = 0
 
 

@@ -19,7 +19,7 @@ from pumice.model.snapshot import JobKey
 from pumice.runtime.ports import EngineError
 
 
-class _Condition(msgspec.Struct, rename="camel"):
+class _Condition(msgspec.Struct, rename="camel", frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -27,17 +27,17 @@ class _Condition(msgspec.Struct, rename="camel"):
     last_transition_time: str | None = None
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, frozen=True):
     phase: str = ""
     conditions: list[_Condition] = []
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _Meta(msgspec.Struct, rename="camel", frozen=True):
     deletion_timestamp: str | None = None
     annotations: dict[str, str] = {}
 
 
-class _Group(msgspec.Struct):
+class _Group(msgspec.Struct, frozen=True):
     metadata: _Meta
     spec: dict[str, Any] = {}
     status: _Status = _Status()
