@@ -1,0 +1,310 @@
+"""The controller against the limit of the API server that it works with, in the same run on the same machine.
+
+The limit is what a bare client reaches that sends bodies made beforehand, as many at once as the controller does, and
+watches the pods as the controller must. Printed for one job of many pods and for many jobs of ten: pods made a second
+and pods removed a second, each as a ratio to that limit, the controller's processor time for a thousand pods from its
+start until it is idle, and the most memory that it ever held. Last, what idle jobs cost.
+
+Clients, API server and etcd share the machine, as they do in the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from pumice.engines.kubernetes import resources
+from pumice.engines.kubernetes.access import find_access
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.errors import ApiError
+from pumice.engines.kubernetes.resources import Resource
+from pumice.engines.kubernetes.view import ClusterView
+from pumice.runtime.kubernetes_types import kubernetes_types
+from scripts import kubernetes_programs
+from tests.kubernetes.cluster import Cluster, make_cluster
+
+ROOT = Path(__file__).resolve().parent.parent
+PARALLEL = 64
+LABEL = "volcano.sh/job-name"
+POLL = 0.1
+QUIET = 3.0  # seconds without a tick of processor time: idle
+PATIENCE = 900.0
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    remaining_item_count: int = 0
+
+
+class _Count(msgspec.Struct):
+    items: list[msgspec.Raw]
+    metadata: _ListMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    large: int
+    jobs: int
+    idle: int
+    each: int = 10
+
+
+@dataclass(slots=True)
+class Controller:
+    process: subprocess.Popen[bytes]
+
+    @property
+    def cpu(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def peak(self) -> float:
+        """Megabytes."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError("the kernel does not tell")
+
+    async def idle(self) -> None:
+        """Returns when it has done nothing for a while."""
+        last, since = self.cpu, time.monotonic()
+        while time.monotonic() - since < QUIET:
+            await asyncio.sleep(0.5)
+            # The election takes a tick now and then.
+            if self.cpu - last > 0.03:
+                last, since = self.cpu, time.monotonic()
+
+
+@contextlib.contextmanager
+def controller(kubeconfig: Path, namespace: str) -> Iterator[Controller]:
+    command = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
+    command += ["controller", f"--kubeconfig={kubeconfig}", "--gang=none", f"--namespace={namespace}"]
+    log = kubeconfig.with_name(f"controller-{namespace}.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stderr=output, stdin=subprocess.DEVNULL)
+    try:
+        while b"leading" not in log.read_bytes():
+            if process.poll() is not None:
+                raise SystemExit(f"the controller ended: {log.read_text()}")
+            time.sleep(0.1)
+        yield Controller(process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def job(name: str, pods: int) -> dict[str, object]:
+    container = {
+        "name": "worker",
+        "image": "train:1",
+        "command": ["python", "train.py"],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"tasks": [{"name": "worker", "replicas": pods, "template": template}], "plugins": {"env": []}},
+    }
+
+
+def bodies(jobs: Sequence[dict[str, object]], namespace: str) -> list[bytes]:
+    """The very pods that the controller makes."""
+    text = "\n---\n".join(json.dumps(one) for one in jobs)
+    render = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
+    render += ["render", "-", "-o", "json", "--namespace", namespace]
+    done = subprocess.run(render, input=text.encode(), capture_output=True, check=True)
+    pods = [one for one in json.loads(done.stdout)["items"] if one["kind"] == "Pod"]
+    for pod in pods:
+        pod["spec"]["schedulerName"] = "default-scheduler"
+        pod["metadata"]["ownerReferences"][0]["controller"] = False
+    return [json.dumps(pod).encode() for pod in pods]
+
+
+async def count(client: Client, resource: Resource, namespace: str) -> int:
+    params = {"limit": "1", "labelSelector": LABEL} if resource is resources.PODS else {"limit": "1"}
+    if resource is resources.PODS:
+        params.pop("labelSelector")  # with a selector the server does not say how many remain
+    page = msgspec.json.decode(await client.request("GET", resource.path(namespace), params=params), type=_Count)
+    return len(page.items) + page.metadata.remaining_item_count
+
+
+async def until(client: Client, namespace: str, wanted: int) -> tuple[float, float]:
+    """The moments when the number of pods first moved, and when it was the one wanted."""
+    first, began = 0.0, await count(client, resources.PODS, namespace)
+    limit = time.monotonic() + PATIENCE
+    while time.monotonic() < limit:
+        now = await count(client, resources.PODS, namespace)
+        if now != began and not first:
+            first = time.monotonic()
+        if now == wanted:
+            return first, time.monotonic()
+        await asyncio.sleep(POLL)
+    raise SystemExit(f"{now} pods instead of {wanted} after {PATIENCE:.0f} s")
+
+
+@contextlib.asynccontextmanager
+async def watching(client: Client, namespace: str) -> AsyncIterator[ClusterView]:
+    """What the controller must do besides: follow the pods."""
+    view = ClusterView(client, kubernetes_types().types, [namespace], lambda _key: None)
+    task = asyncio.create_task(view.run())
+    await view.synced()
+    try:
+        yield view
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def at_once(client: Client, calls: Iterator[tuple[str, str, bytes | None]]) -> int:
+    async def work() -> int:
+        done = 0
+        for method, path, body in calls:
+            await client.request(method, path, body=body, attempts=None)
+            done += 1
+        return done
+
+    return sum(await asyncio.gather(*(work() for _ in range(PARALLEL))))
+
+
+async def limit(client: Client, namespace: str, pods: Sequence[bytes]) -> tuple[float, float]:
+    """Pods made and removed a second by a bare client."""
+    path = resources.PODS.path(namespace)
+    async with watching(client, namespace):
+        began = time.monotonic()
+        await at_once(client, iter([("POST", path, body) for body in pods]))
+        made = len(pods) / (time.monotonic() - began)
+        await asyncio.sleep(2)
+        names = [json.loads(body)["metadata"]["name"] for body in pods]
+        options = b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{}}'
+        began = time.monotonic()
+        await at_once(client, iter([("DELETE", f"{path}/{name}", options) for name in names]))
+        return made, len(pods) / (time.monotonic() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    made: float
+    removed: float
+    cpu_made: float  # seconds for a thousand pods
+    cpu_removed: float
+    peak: float
+
+
+async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Sequence[dict[str, object]]) -> Outcome:
+    """The same by the controller, which finds the jobs when it starts, and is then told to suspend them."""
+    total = sum(int(one["spec"]["tasks"][0]["replicas"]) for one in jobs)  # type: ignore[index]  # as `job` made them
+    path = resources.JOBS.path(namespace)
+    await at_once(client, iter([("POST", path, json.dumps(one).encode()) for one in jobs]))
+    with controller(kubeconfig, namespace) as running:
+        first, last = await until(client, namespace, total)
+        await running.idle()
+        cpu_made = running.cpu
+        names = [str(one["metadata"]["name"]) for one in jobs]  # type: ignore[index]  # likewise
+        began = asyncio.create_task(_suspended(client, namespace, names))
+        gone_first, gone_last = await until(client, namespace, 0)
+        await began
+        await running.idle()
+        return Outcome(
+            made=total / (last - first),
+            removed=total / (gone_last - gone_first),
+            cpu_made=cpu_made / total * 1000,
+            cpu_removed=(running.cpu - cpu_made) / total * 1000,
+            peak=running.peak,
+        )
+
+
+async def _suspended(client: Client, namespace: str, names: Sequence[str]) -> None:
+    for name in names:
+        await client.merge_patch(resources.JOBS, namespace, name, b'{"spec":{"suspend":true}}', attempts=None)
+
+
+async def idle_cost(client: Client, kubeconfig: Path, namespace: str, jobs: int) -> tuple[float, float]:
+    """Percent of a core, and megabytes, for jobs to which nothing happens."""
+    path = resources.JOBS.path(namespace)
+    made = [job(f"idle-{number}", 0) for number in range(jobs)]
+    await at_once(client, iter([("POST", path, json.dumps(one).encode()) for one in made]))
+    with controller(kubeconfig, namespace) as running:
+        await running.idle()
+        before, began = running.cpu, time.monotonic()
+        await asyncio.sleep(20)
+        return (running.cpu - before) / (time.monotonic() - began) * 100, running.peak
+
+
+async def fresh(client: Client, name: str) -> str:
+    await client.create(resources.NAMESPACES, None, json.dumps({"metadata": {"name": name}}).encode())
+    account = json.dumps({"metadata": {"name": "default"}}).encode()
+    with contextlib.suppress(ApiError):
+        await client.create(resources.SERVICE_ACCOUNTS, name, account)
+    return name
+
+
+async def compare(cluster: Cluster, sizes: Sizes) -> None:
+    kubeconfig = cluster.folder / "admin.config"
+    async with Client(find_access(str(kubeconfig)), parallel_writes=PARALLEL) as client:
+        work = {
+            f"1 job of {sizes.large} pods": [job("large", sizes.large)],
+            f"{sizes.jobs} jobs of {sizes.each} pods": [job(f"j{n}", sizes.each) for n in range(sizes.jobs)],
+        }
+        print(f"{'':24}{'made/s':>8}{'ratio':>7}{'removed/s':>11}{'ratio':>7}{'CPU s/1000':>12}{'+removing':>11}{'MiB':>6}")
+        for number, (what, jobs) in enumerate(work.items()):
+            bare = await fresh(client, f"bare-{number}")
+            made, removed = await limit(client, bare, bodies(jobs, bare))
+            print(f"{'limit':24}{made:8.0f}{'':7}{removed:11.0f}", flush=True)
+            ours = await fresh(client, f"ours-{number}")
+            got = await measured(client, kubeconfig, ours, jobs)
+            print(
+                f"{what:24}{got.made:8.0f}{got.made / made:7.2f}{got.removed:11.0f}{got.removed / removed:7.2f}"
+                f"{got.cpu_made:12.2f}{got.cpu_removed:11.2f}{got.peak:6.0f}",
+                flush=True,
+            )
+        if sizes.idle:
+            idle = await fresh(client, "idle")
+            percent, peak = await idle_cost(client, kubeconfig, idle, sizes.idle)
+            print(f"{sizes.idle} idle jobs: {percent:.2f} % of a core, {peak:.0f} MiB")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pods", type=int, default=5000, help="pods of the large job")
+    parser.add_argument("--jobs", type=int, default=500, help="jobs of ten pods")
+    parser.add_argument("--idle", type=int, default=1000, help="idle jobs")
+    args = parser.parse_args()
+    programs = kubernetes_programs.find(os.environ, ROOT)
+    if programs is None:
+        print("the programs of Kubernetes are not built: make test does it; nothing was measured")
+        return 0
+    folder = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
+    cluster = make_cluster(programs, folder)
+    try:
+        cluster.start()
+        install = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
+        crds = subprocess.run([*install, "install", "--crds-only"], capture_output=True, check=True, text=True).stdout
+        cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
+        time.sleep(2)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(compare(cluster, Sizes(args.pods, args.jobs, args.idle)))
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
