@@ -85,6 +85,13 @@ is `docker.io/library/busybox:latest`. `rm` forgets a name, and with its last na
 With `--json` every image is one JSON object a line, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
 and `warnings`. Exit code 2: an archive that is damaged or would write outside the image, or a name that is not there.
 """,
+    "webhook": """\
+Installed in a cluster it is started with `--service`, and keeps its certificates in a Secret. Outside of one, with
+`--register`, it registers itself at its own address with `failurePolicy: Ignore`, takes itself out when it ends, and
+replaces what an earlier run that was killed left behind. Certificates are its own and renewed in time.
+
+Exit code 0: ended by SIGTERM or Ctrl-C. 2: bad input, or the cluster could not be reached.
+""",
     "install": """\
 The manifests go to standard output, always the same bytes, for `kubectl apply --server-side -f -`; nothing is
 contacted.

@@ -34,6 +34,9 @@ def response(reviewed: Manifest) -> Manifest:
     assert set(reviewed) == {"apiVersion", "kind", "response"}
     json.dumps(reviewed)  # an answer must be JSON
     answer: Manifest = reviewed["response"]
+    if "status" in answer:
+        # Of its own test below; the same as the message, in pieces.
+        assert answer["status"].pop("details")["causes"]
     return answer
 
 
@@ -127,6 +130,53 @@ class TestCreate:
     def test_a_dry_run_is_answered_alike(self) -> None:
         asked, dry = review("CREATE", a_document(maxRetry=-1)), review("CREATE", a_document(maxRetry=-1), dryRun=True)
         assert validate(asked, a_context()) == validate(dry, a_context())
+
+
+class TestDetails:
+    """What clients such as kubectl show as a list."""
+
+    def details(self, document: Manifest, **fields: Any) -> Manifest:
+        asked = review("CREATE", document, **fields)
+        found: Manifest = validate(asked, a_context())["response"]["status"]["details"]
+        return found
+
+    def test_each_error_is_a_cause(self) -> None:
+        document = a_document(maxRetry=-1, policies=[{"event": "PodFaild", "action": "AbortJob"}])
+        events = "must be one of *, PodFailed, PodEvicted, PodPending, Unknown, TaskCompleted, TaskFailed, JobUpdated"
+        assert self.details(document) == {
+            "group": "batch.volcano.sh",
+            "kind": "Job",
+            "name": "train",
+            "causes": [
+                {"reason": "FieldValueInvalid", "field": "spec.maxRetry", "message": "-1: must be 0 or more"},
+                {
+                    "reason": "FieldValueInvalid",
+                    "field": "spec.policies[0].event",
+                    "message": f"PodFaild: {events} (did you mean PodFailed?)",
+                },
+            ],
+        }
+
+    @pytest.mark.parametrize(
+        ("metadata", "fields", "name"),
+        [
+            pytest.param({"name": "a"}, {"name": "b"}, "b", id="the request's"),
+            pytest.param({"generateName": "a-"}, {}, "a-", id="the beginning of one to be made"),
+            pytest.param({}, {}, "", id="none"),
+            pytest.param("text", {}, "", id="metadata of another type"),
+        ],
+    )
+    def test_the_name(self, metadata: object, fields: dict[str, str], name: str) -> None:
+        document = {**a_document(maxRetry=-1), "metadata": metadata}
+        assert self.details(document, **fields)["name"] == name
+
+    def test_a_job_of_faults_is_answered_briefly(self) -> None:
+        long = "x" * 1_000_000
+        document = a_document(tasks=[task(name=long, replicas=-1) for _ in range(100)])
+        status = validate(review("CREATE", document), a_context())["response"]["status"]
+        assert len(json.dumps(status)) < 2 * 50 * 1100
+        assert len(status["details"]["causes"]) == 50
+        assert status["message"].endswith(" more")
 
 
 class TestUpdate:

@@ -11,28 +11,36 @@ import msgspec
 from pumice.admission.admit import admit
 from pumice.admission.context import Context
 from pumice.admission.defaults import patch, with_defaults
+from pumice.admission.fractions import as_text
 from pumice.admission.updates import check_update
 from pumice.model.codec import decode
 from pumice.model.findings import ROOT, Finding
 from pumice.model.scalars import plain_text
+from pumice.model.vocabulary import GROUP_VERSION
+from pumice.model.vocabulary import KIND as JOB_KIND
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 UNPROCESSABLE: Final = 422
 # An API server shortens warnings beyond this; ours end at a word of our own.
 LONGEST_WARNING: Final = 250
+# What a Job of a megabyte can be told: more would help nobody, and has to be carried by everybody.
+MOST_ERRORS: Final = 50
+LONGEST_ERROR: Final = 1000
+LONGEST_VALUE: Final = 100
 
 Review = dict[str, Any]
 
 
 def mutate(review: Mapping[str, Any], context: Context) -> Review:
-    """Fill in defaults when a Job is created. What is wrong with it is for `validate` to say."""
+    """Fill in defaults when a Job is created; done twice, it changes nothing more. What is wrong is for `validate`."""
     request = _request(review)
     response: Review = {"uid": request.get("uid", ""), "allowed": True}
     raw = request.get("object")
     if request.get("operation") == "CREATE" and isinstance(raw, dict) and isinstance(raw.get("spec"), dict):
         decoded = decode(raw, context.kubernetes)
         operations = patch(raw, decoded.job, with_defaults(decoded.job, context.registry)) if decoded.complete else []
+        operations += as_text(raw, context.kubernetes)
         if operations:
             encoded = base64.b64encode(msgspec.json.encode(operations)).decode()
             response |= {"patchType": "JSONPatch", "patch": encoded}
@@ -47,11 +55,12 @@ def validate(review: Mapping[str, Any], context: Context) -> Review:
         # Deleting and connecting are nobody's business here, even if the webhook was registered for them.
         return _reviewed({"uid": uid, "allowed": True})
     if not isinstance(raw, dict):
-        return _reviewed(_denied(uid, ["the request holds no Job"]))
+        return _reviewed(_denied(request, [Finding(ROOT, "the request holds no Job")]))
     findings = _created(raw, context) if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
-    errors = [_sentence(finding) for finding in findings if finding.is_error]
-    response = _denied(uid, errors) if errors else {"uid": uid, "allowed": True}
-    warnings = [_shortened(_sentence(finding)) for finding in findings if not finding.is_error]
+    errors = [finding for finding in findings if finding.is_error]
+    response = _denied(request, errors) if errors else {"uid": uid, "allowed": True}
+    warnings = [_shortened(_sentence(finding), LONGEST_WARNING) for finding in findings if not finding.is_error]
+    warnings = warnings[:MOST_ERRORS]
     return _reviewed(response | ({"warnings": warnings} if warnings else {}))
 
 
@@ -77,18 +86,55 @@ def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Fin
 
 def _sentence(finding: Finding) -> str:
     path = f"{finding.path}: " if finding.path else ""
-    value = f"{plain_text(finding.value)}: " if isinstance(finding.value, str | int | float) else ""
+    return f"{path}{_told(finding)}"
+
+
+def _told(finding: Finding) -> str:
+    """What there is to say of a place, without its path."""
+    value = ""
+    if isinstance(finding.value, str | int | float):
+        value = f"{_shortened(plain_text(finding.value), LONGEST_VALUE)}: "
     hint = f" ({finding.hint})" if finding.hint else ""
-    return f"{path}{value}{finding.message}{hint}"
+    return f"{value}{finding.message}{hint}"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_WARNING else text[: LONGEST_WARNING - 3] + "..."
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def _denied(uid: str, errors: list[str]) -> Review:
-    status = {"status": "Failure", "reason": "Invalid", "code": UNPROCESSABLE, "message": "; ".join(errors)}
-    return {"uid": uid, "allowed": False, "status": status}
+def _denied(request: Mapping[str, Any], errors: list[Finding]) -> Review:
+    """The errors as a sentence, and one by one, as the API server itself tells them, for clients that show a list."""
+    shown = errors[:MOST_ERRORS]
+    more = f"; and {len(errors) - MOST_ERRORS} more" if len(errors) > MOST_ERRORS else ""
+    status = {
+        "status": "Failure",
+        "reason": "Invalid",
+        "code": UNPROCESSABLE,
+        "message": "; ".join(_shortened(_sentence(error), LONGEST_ERROR) for error in shown) + more,
+        "details": {
+            "group": GROUP_VERSION.partition("/")[0],
+            "kind": JOB_KIND,
+            "name": _name(request),
+            "causes": [_cause(error) for error in shown],
+        },
+    }
+    return {"uid": request.get("uid", ""), "allowed": False, "status": status}
+
+
+def _cause(error: Finding) -> Review:
+    return {
+        "reason": "FieldValueInvalid",
+        "field": _shortened(str(error.path), LONGEST_ERROR),
+        "message": _shortened(_told(error), LONGEST_ERROR),
+    }
+
+
+def _name(request: Mapping[str, Any]) -> str:
+    """The name of the Job; one that the server is still to make up is not in the request."""
+    raw = request.get("object")
+    metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
+    names = metadata if isinstance(metadata, Mapping) else {}
+    return str(request.get("name") or names.get("name") or names.get("generateName") or "")
 
 
 def _reviewed(response: Review) -> Review:

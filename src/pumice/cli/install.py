@@ -1,4 +1,4 @@
-"""`pumice install`: the manifests that put Pumice on a cluster, printed; nothing is contacted. `--check` looks at one."""
+"""`pumice install`: the manifests that put Pumice on a cluster, printed; only `--check` contacts one."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "run": "run a Job here and now, in sandboxes on this machine",
     "image": "list, add or remove the images that `run` finds without a registry",
     "simulate": "rehearse what the policies of a Job do, in virtual time",
+    "webhook": "fill in defaults and check Jobs for an API server",
     "install": "print the manifests that put Pumice on a cluster, or check what a cluster lacks",
     "controller": "serve the Jobs of a Kubernetes cluster",
     "schema": "print a JSON Schema of the Job file, for editors and CI",

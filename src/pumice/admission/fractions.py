@@ -1,0 +1,51 @@
+"""Amounts written as numbers with a fraction, such as `cpu: 0.5`, as text, which is how a cluster takes them in a Job.
+
+Kubernetes understands such a number in a pod, but the definition of a custom resource can only say "integer or text".
+So the same file would pass here and be refused there, with five lines of which none says "quote it".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pumice.model.shape import Schema
+
+_QUANTITY: Final = "quantity"
+
+Operation = dict[str, Any]
+
+
+def as_text(raw: Mapping[str, Any], kubernetes: Schema) -> list[Operation]:
+    """JSON patch operations that put the same amounts as text."""
+    spec = raw.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    operations: list[Operation] = []
+    for field, part, type_ in (
+        ("tasks", "template", "PodTemplateSpec"),
+        ("volumes", "volumeClaim", "PersistentVolumeClaimSpec"),
+    ):
+        items = spec.get(field)
+        for position, item in enumerate(items if isinstance(items, list) else []):
+            if isinstance(item, Mapping):
+                operations += _texts(item.get(part), type_, kubernetes, f"/spec/{field}/{position}/{part}")
+    return operations
+
+
+def _texts(value: object, type_: str, kubernetes: Schema, at: str) -> Iterator[Operation]:
+    if type_ == _QUANTITY:
+        if isinstance(value, float):
+            yield {"op": "add", "path": at, "value": repr(value)}  # which replaces what is there
+    elif type_.startswith("[]") and isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _texts(item, type_[2:], kubernetes, f"{at}/{position}")
+    elif isinstance(value, Mapping):
+        fields = kubernetes[type_].fields if type_ in kubernetes else {}
+        inner = type_[2:] if type_.startswith("{}") else ""
+        for key, item in value.items():
+            if expression := inner or fields.get(key, ""):
+                yield from _texts(item, expression, kubernetes, f"{at}/{_escaped(str(key))}")
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,160 @@
+"""An authority of our own and the certificate that it signs: made, renewed in time, replaced without a gap.
+
+The serving certificate lives for three months, the authority for three years; both are renewed when a third of their
+life is left. A new authority is announced together with the old one, so that whoever still has the old certificate is
+trusted until it has changed, too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AUTHORITY_LIFE: Final = dt.timedelta(days=3 * 365)
+CERTIFICATE_LIFE: Final = dt.timedelta(days=90)
+# The clocks of machines differ.
+_EARLIER: Final = dt.timedelta(hours=1)
+_AUTHORITY_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pumice webhook authority")])
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """All in PEM. `authority` has the present authority first, then older ones that are still to be trusted."""
+
+    authority: bytes
+    authority_key: bytes
+    certificate: bytes
+    key: bytes
+
+
+def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> bool:
+    """Whether new ones are wanted: soon out of date, for other names, or damaged."""
+    try:
+        authority, certificate = _authorities(credentials)[0], x509.load_pem_x509_certificate(credentials.certificate)
+        certificate.verify_directly_issued_by(authority)
+        key = serialization.load_pem_private_key(credentials.key, None)
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, IndexError, InvalidSignature, x509.ExtensionNotFound):
+        return True
+    if key.public_key() != certificate.public_key() or set(alternatives) != set(_alternatives(names)):
+        return True
+    return _is_ageing(certificate, now) or _is_ageing(authority, now)
+
+
+def renewed(previous: Credentials | None, names: Sequence[str], now: dt.datetime) -> Credentials:
+    """A new certificate, by the authority that there is if it is good for long enough, else by a new one."""
+    older: list[x509.Certificate] = []
+    if previous is not None:
+        try:
+            older = [one for one in _authorities(previous) if one.not_valid_after_utc > now]
+            key = serialization.load_pem_private_key(previous.authority_key, None)
+        except (ValueError, TypeError):
+            older = []
+        else:
+            if older and isinstance(key, ec.EllipticCurvePrivateKey) and not _is_ageing(older[0], now):
+                return _signed(older, key, names, now)
+    authority_key = ec.generate_private_key(ec.SECP256R1())
+    return _signed([_new_authority(authority_key, now), *older], authority_key, names, now)
+
+
+def _is_ageing(certificate: x509.Certificate, now: dt.datetime) -> bool:
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return now < begin or end - now < (end - begin) / 3
+
+
+def _authorities(credentials: Credentials) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(credentials.authority)
+
+
+def _new_authority(key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> x509.Certificate:
+    builder = _builder(key, _AUTHORITY_NAME, now, AUTHORITY_LIFE)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
+    return builder.sign(key, hashes.SHA256())
+
+
+def _signed(
+    authorities: Sequence[x509.Certificate],
+    authority_key: ec.EllipticCurvePrivateKey,
+    names: Sequence[str],
+    now: dt.datetime,
+) -> Credentials:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pumice webhook")])
+    builder = _builder(key, subject, now, CERTIFICATE_LIFE)
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    for extension, critical in (
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(signs_certificates=False), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.SubjectAlternativeName(_alternatives(names)), False),
+        # Old and new authority have one name; by this a client finds the right one.
+        (identifier, False),
+    ):
+        builder = builder.add_extension(extension, critical=critical)
+    certificate = builder.sign(authority_key, hashes.SHA256())
+    return Credentials(
+        authority=b"".join(_pem(authority) for authority in authorities),
+        authority_key=_key_pem(authority_key),
+        certificate=_pem(certificate),
+        key=_key_pem(key),
+    )
+
+
+def _builder(
+    key: ec.EllipticCurvePrivateKey, subject: x509.Name, now: dt.datetime, life: dt.timedelta
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(_AUTHORITY_NAME)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternatives(names: Sequence[str]) -> list[x509.GeneralName]:
+    return [_alternative(name) for name in names]
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

@@ -1,0 +1,77 @@
+"""Whether the API server would refuse an object by its schema, before the validating webhook is even asked.
+
+The server checks the schema between the mutating and the validating webhooks, and then tells only what the schema says.
+Whoever asks us first can be told everything at once, if we know that the schema would refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+Schema = Mapping[str, Any]
+
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+_LIMITS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "minimum": lambda value, limit: value >= limit,
+    "maximum": lambda value, limit: value <= limit,
+    "minLength": lambda value, limit: len(value) >= limit,
+    "maxLength": lambda value, limit: len(value) <= limit,
+    "minItems": lambda value, limit: len(value) >= limit,
+    "enum": lambda value, words: value in words,
+    "pattern": lambda value, pattern: not isinstance(value, str) or _matches(pattern, value),
+}
+
+
+def fits(value: Any, schema: Schema) -> bool:
+    if value is None:
+        return bool(schema.get("nullable"))
+    if schema.get("x-kubernetes-int-or-string"):
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            return False
+    elif not _is(value, schema.get("type")):
+        return False
+    if not all(allowed(value, schema[name]) for name, allowed in _LIMITS.items() if name in schema):
+        return False
+    if isinstance(value, dict):
+        return _object_fits(value, schema)
+    items = schema.get("items")
+    return not isinstance(value, list) or items is None or all(fits(item, items) for item in value)
+
+
+def _object_fits(value: Mapping[str, Any], schema: Schema) -> bool:
+    properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    for key, item in value.items():
+        # Fields that the schema does not know are dropped before anybody is asked.
+        inner = properties.get(key, others)
+        if isinstance(inner, Mapping) and not (item is None and "default" in inner) and not fits(item, inner):
+            return False
+    return all(key in value for key in schema.get("required", ()))
+
+
+def _is(value: object, type_: str | None) -> bool:
+    if type_ is None:
+        return True
+    if isinstance(value, bool):
+        return type_ == "boolean"
+    if isinstance(value, float) and type_ == "integer":
+        return value.is_integer()
+    return isinstance(value, _TYPES[type_])
+
+
+def _matches(pattern: str, value: str) -> bool:
+    return _compiled(pattern).search(value) is not None
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -1,0 +1,105 @@
+"""The HTTPS server that the API server asks: two paths for reviews, two for whoever looks after it.
+
+Reviews are computed in a few threads, so that a large Job holds up neither the health checks nor all the others. What
+is no review gets a clear refusal; what is too large is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from pumice.engines.kubernetes.install.webhooks import MUTATE, VALIDATE
+from pumice.engines.kubernetes.tls import load_pair
+from pumice.engines.kubernetes.webhook import reviews
+from pumice.engines.kubernetes.webhook.certificates import Credentials
+from pumice.engines.kubernetes.webhook.fitting import Schema
+from pumice.engines.kubernetes.webhook.surroundings import Surroundings
+
+# An API server takes objects of 3 MiB; a review of an update holds two, and some space to be sure.
+LARGEST_REVIEW: Final = 8 * 1024 * 1024
+THREADS: Final = 4
+# Reviews that wait; more are told to come again.
+LONGEST_LINE: Final = 200
+SECONDS_TO_FINISH: Final = 10.0
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+@dataclass(slots=True)
+class WebhookServer:
+    surroundings: Surroundings
+    schema: Schema
+    tls: ssl.SSLContext = field(default_factory=_server_context)
+    is_ready: bool = False
+    _waiting: int = 0
+    _runner: web.AppRunner | None = None
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="review")
+    )
+
+    def show(self, credentials: Credentials, *, trusted: bool = True) -> None:
+        """From the next connection on. One that nobody trusts serves those who only ask how we are."""
+        load_pair(self.tls, credentials.certificate, credentials.key)
+        self.is_ready = trusted
+
+    async def start(self, host: str, port: int) -> int:
+        """The port that it listens on; 0 asks for a free one."""
+        app = web.Application(client_max_size=LARGEST_REVIEW)
+        app.router.add_post(MUTATE, self._mutate)
+        app.router.add_post(VALIDATE, self._validate)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SECONDS_TO_FINISH)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=self.tls)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Answers what was asked, then ends."""
+        self.is_ready = False
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        # What is known of the cluster changes in this thread only, so it is taken here and not where it is used.
+        context = self.surroundings.context()
+        return await self._answer(request, lambda body: reviews.mutated(body, context, self.schema))
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        context, dropped = self.surroundings.context(), self.surroundings.dropped
+        return await self._answer(request, lambda body: reviews.validated(body, context, dropped))
+
+    async def _answer(self, request: web.Request, judge: Callable[[bytes], bytes]) -> web.Response:
+        body = await request.read()
+        if self._waiting >= LONGEST_LINE:
+            return web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
+        self._waiting += 1
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, judge, body)
+        except reviews.NoReviewError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        finally:
+            self._waiting -= 1
+        return web.Response(body=answer, content_type="application/json")
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self.is_ready:
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="no certificate yet, or about to end\n")
