@@ -33,11 +33,3 @@ class Backoff:
 
     def reset(self) -> None:
         self._failures = 0
-
-
-def jittered(seconds: float, rng: random.Random | None = None) -> float:
-    """About this long: up to a quarter more, so that what began together does not end together."""
-    return seconds * (rng or _ANY).uniform(1.0, 1.25)
-
-
-_ANY = random.Random()  # noqa: S311 - nobody's secret hangs on how long something waits

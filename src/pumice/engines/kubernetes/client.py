@@ -23,7 +23,7 @@ from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.listing import Page, read_page
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.transport import JSON, Transport
-from pumice.engines.kubernetes.watching import Watch, watch_lifetime
+from pumice.engines.kubernetes.watching import Watch, read_event, watch_lifetime
 from pumice.engines.kubernetes.write_limit import WriteLimit
 
 __all__ = ["Client", "Resource"]
@@ -50,6 +50,9 @@ class Client:
         self.writes = WriteLimit(parallel_writes)
         self._transport = Transport(access, writers=parallel_writes, timeout=timeout)
         self._manager = {"fieldManager": field_manager}
+        # The same for every plain write, so it is not put together for each.
+        self._manager_query = urlencode(self._manager)
+        self._new_backoff = Backoff
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,7 +94,7 @@ class Client:
                 tried += 1
                 if not error.is_transient or (attempts is not None and tried >= attempts):
                     raise
-                backoff = backoff or Backoff()
+                backoff = backoff or self._new_backoff()
                 delay = backoff.after_failure(error.retry_after)
             await asyncio.sleep(delay)
 
@@ -250,8 +253,9 @@ class Client:
         headers = {"Accept": METADATA} if metadata_only else None
         watch = Watch(self._transport, self._url(resource.path(namespace), params), headers)
         try:
-            async for events in watch.batches():
-                for event in events:
+            while lines := await watch.read():
+                for line in lines:
+                    event = read_event(line)
                     yield event.type, event.object
         finally:
             watch.close()
@@ -267,7 +271,11 @@ class Client:
 
     def _url(self, path: str, params: Params | None) -> URL:
         address = self.access.server + path
-        return URL(f"{address}?{urlencode(params)}" if params else address, encoded=True)
+        if params is self._manager:
+            address = f"{address}?{self._manager_query}"
+        elif params:
+            address = f"{address}?{urlencode(params)}"
+        return URL(address, encoded=True)
 
 
 def _one(resource: Resource, namespace: str | None, name: str, subresource: str = "") -> str:

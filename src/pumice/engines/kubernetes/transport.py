@@ -111,9 +111,7 @@ class Transport:
         self._generation = self._credentials.generation
         tls: ssl.SSLContext | bool = self._access.tls if self._access.tls is not None else True
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=self._connections, keepalive_timeout=_IDLE, ssl=tls, ssl_shutdown_timeout=0
-            ),
+            connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=_IDLE, ssl=tls),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": f"pumice/{version('pumice')}", "Accept": JSON, "Content-Type": JSON},
             # Compressing costs the server and us more time than a cluster's network takes to carry the bytes.

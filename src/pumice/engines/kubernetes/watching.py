@@ -7,7 +7,7 @@ that is gone without a word is noticed, because a living one sends a bookmark ev
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import aiohttp
@@ -42,44 +42,47 @@ class Watch:
         self._url = url
         self._headers = headers
         self._response: aiohttp.ClientResponse | None = None
+        # The beginning of a line whose end has not arrived. A large object comes in hundreds of pieces, which are
+        # joined once, when the last one is there.
+        self._begun: list[bytes] = []
 
-    async def batches(self) -> AsyncIterator[list[Event]]:
-        """The changes, as many at a time as have arrived. Ends when the server ends it."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=_SILENCE)
+    async def read(self) -> list[bytes]:
+        """Lines, as many as have arrived, at least one; none when the server has ended the watch."""
         try:
-            response = await self._transport.open("GET", self._url, headers=self._headers, timeout=timeout)
-            self._response = response
-            if response.status != HTTPStatus.OK:
-                answer = await response.read()
-                raise ApiError.from_answer(response.status, answer, response.headers.get("Retry-After"))
-            async for lines in _lines(response.content):
-                yield [_event(line) for line in lines]
+            if self._response is None:
+                self._response = await self._open()
+            while piece := await self._response.content.readany():
+                if lines := self._complete(piece):
+                    return lines
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._transport.unreachable(error) from error
+        # What stands after the last line break was cut off, and is no event.
+        return []
 
     def close(self) -> None:
         """Cut it off: there is no other way to tell the server that nobody listens any more."""
         if self._response is not None:
             self._response.close()
-            self._response = None
 
+    async def _open(self) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=_SILENCE)
+        response = await self._transport.open("GET", self._url, headers=self._headers, timeout=timeout)
+        if response.status != HTTPStatus.OK:
+            raise ApiError.from_answer(response.status, await response.read(), response.headers.get("Retry-After"))
+        return response
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[list[bytes]]:
-    """Whole lines. What stands after the last line break when the stream ends was cut off, and is no event."""
-    pieces: list[bytes] = []
-    while piece := await content.readany():
-        if b"\n" not in piece:
-            # Of a large object that comes in hundreds of pieces, each is touched once.
-            pieces.append(piece)
-            continue
+    def _complete(self, piece: bytes) -> list[bytes]:
         first, *others = piece.split(b"\n")
-        pieces.append(first)
-        lines = [b"".join(pieces), *others]
-        pieces = [lines.pop()]
-        yield [line for line in lines if line]
+        self._begun.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._begun), *others]
+        self._begun = [lines.pop()]
+        return [line for line in lines if line]
 
 
-def _event(line: bytes) -> Event:
+def read_event(line: bytes) -> Event:
+    """What a line says; raises the error that it tells of."""
     try:
         event = _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
