@@ -27,6 +27,7 @@ class AsyncApi:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._tls: ssl.SSLContext | bool = tls if tls is not None else True
         self._session: aiohttp.ClientSession | None = None
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=16, ssl=self._tls)
@@ -37,6 +38,8 @@ class AsyncApi:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._session is not None
+        if self._under_way:
+            await asyncio.wait(self._under_way)
         connector = self._session.connector
         assert isinstance(connector, aiohttp.TCPConnector)
         # No farewell on TLS connections: the loop may end before it is answered.
@@ -44,6 +47,18 @@ class AsyncApi:
         await self._session.close()
 
     async def call(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
+        """A call that was begun is ended, even if nobody waits for it any more."""
+        task = asyncio.create_task(self._call(method, path, body, content_type))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; if nobody did, asyncio need not complain
+
+    async def _call(self, method: str, path: str, body: object, content_type: str) -> Any:
         assert self._session is not None
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": content_type}

@@ -23,6 +23,17 @@ from tests.kubernetes.pki import Pki, make_pki
 from tests.kubernetes.processes import Daemon, Reaper
 
 GATES = "--feature-gates=GenericWorkload=true"
+# What tests count on. Those that watch nodes are not among them: no node here renews its lease, and pods are not to be
+# evicted for it.
+CONTROLLERS = (
+    "garbage-collector-controller",
+    "namespace-controller",
+    "podgroup-protection-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+)
 # user -> (token, groups). The plain user may do nothing until a test allows it.
 USERS = {
     "admin": ("admin-token", "system:masters"),
@@ -119,7 +130,7 @@ class Cluster:
         self.api_server.wait_ready(self._is_ready)
 
     def start_controllers(self) -> None:
-        """Garbage collection, namespaces that go away, ServiceAccounts, and what protects PodGroups."""
+        """Garbage collection, namespaces that go away, ServiceAccounts, quotas, and what protects PodGroups."""
         config = self.kubeconfig("system:kube-controller-manager")
         daemon = self._daemon(
             "kube-controller-manager",
@@ -129,6 +140,7 @@ class Cluster:
             f"--root-ca-file={self.pki.path('ca.crt')}",
             "--use-service-account-credentials=true",
             "--allocate-node-cidrs=false",
+            f"--controllers={','.join(CONTROLLERS)}",
             GATES,
         )
         daemon.start()
@@ -216,6 +228,18 @@ class Cluster:
         if "kube-controller-manager" not in self.daemons:
             api.create("ServiceAccount", name, {"metadata": {"name": "default"}})
         eventually("the ServiceAccount is there", lambda: api.find("ServiceAccount", name, "default"))
+
+    def make_node(self, name: str, **allocatable: str) -> None:
+        """A node that is ready, with room for so much; pods=110 unless told otherwise."""
+        api = self.api()
+        room = {"cpu": "4", "memory": "8Gi", "pods": "110", **allocatable}
+        api.create("Node", "", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        api.patch(
+            "Node", "", name, {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}, "status"
+        )
+        # New nodes come with a taint, which nobody else would take away here.
+        api.patch("Node", "", name, {"spec": {"taints": None}})
 
     def service_account_token(self, namespace: str, name: str) -> str:
         """A token of a ServiceAccount, as its pod would have it."""

@@ -18,6 +18,7 @@ import pytest
 from scripts import kubernetes_programs
 from tests.kubernetes.api import Api
 from tests.kubernetes.cluster import Cluster, make_cluster
+from tests.kubernetes.controllers import Controllers, install
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
@@ -105,6 +106,21 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     cluster.make_namespace(name)
     yield name
     cluster.api().delete("Namespace", "", name)
+
+
+@pytest.fixture(scope="session")
+def pumice_cluster(cluster: Cluster) -> Cluster:
+    """The cluster with Pumice's definitions and permissions."""
+    install(cluster)
+    return cluster
+
+
+@pytest.fixture
+def controllers(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Controllers]:
+    """Starts controllers for a test."""
+    starter = Controllers(pumice_cluster, tmp_path)
+    yield starter
+    starter.stop()
 
 
 def _give_up(why: str) -> NoReturn:

@@ -28,7 +28,7 @@ def test_pods_run_end_and_go(cluster: Cluster, api: Api, namespace: str) -> None
         assert ended["state"]["terminated"]["exitCode"] == 3
         eventually("steady runs", lambda: _phase(api, namespace, "steady") == "Running")
         assert api.get("Pod", namespace, "steady")["status"]["podIP"].startswith("10.100.")
-        kubelet.end("steady")
+        kubelet.finish("steady")
         assert _phase(api, namespace, "steady") == "Succeeded"
         assert _phase(api, namespace, "stuck") == "Pending"
         for name in ("quick", "stuck", "steady"):
