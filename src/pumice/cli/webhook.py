@@ -5,70 +5,82 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import sys
+from pathlib import Path
+from typing import Final
 
+from pumice.cli.controller import add_access_arguments, add_log_arguments, address, env, in_foreground
+from pumice.engines.kubernetes.access import AccessError, find_access
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.logs import FORMATS, LEVELS
+from pumice.engines.kubernetes.logs import set_up
+from pumice.engines.kubernetes.webhook import program
 
-ANYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - named to be refused
+BAD_INPUT: Final = 2
+DEFAULT_LISTEN: Final = f"127.0.0.1:{names.WEBHOOK_PORT}"
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - named to be refused
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "each flag can also be given by the environment: --log-level as PUMICE_LOG_LEVEL"
+    add_access_arguments(parser)
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", help="how to reach the cluster; default $KUBECONFIG, ~/.kube/config"
+        "--listen",
+        metavar="HOST:PORT",
+        default=env("listen", DEFAULT_LISTEN),
+        help=f"where to listen; default {DEFAULT_LISTEN}",
     )
-    parser.add_argument("--context", metavar="NAME", help="the context of the kubeconfig to use")
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{names.WEBHOOK_PORT}", help="where to listen"
+        "--register",
+        action="store_true",
+        default=env("register", "") in ("1", "true"),
+        help="outside of a cluster: register at that address, and take it back at the end",
     )
-    parser.add_argument("--register", action="store_true", help="outside of a cluster: register at that address")
-    parser.add_argument("--state", metavar="DIR", help="outside of a cluster: keep the certificates here")
-    parser.add_argument("--service", metavar="NAME", help="inside: the Service that leads here")
     parser.add_argument(
-        "--namespace", metavar="NS", default=names.NAMESPACE, help="inside: the namespace of the Service"
+        "--state", metavar="DIR", default=env("state", ""), help="outside: keep the certificates in this directory"
     )
-    parser.add_argument("--gang", choices=names.GANGS, default="auto", help="queues are checked with volcano only")
-    parser.add_argument("--log-level", choices=LEVELS, default="info", help="how much to tell")
-    parser.add_argument("--log-format", choices=FORMATS, default="text", help="how to tell it")
+    parser.add_argument(
+        "--service", metavar="NAME", default=env("service", ""), help="inside of a cluster: the Service that leads here"
+    )
+    parser.add_argument(
+        "--namespace",
+        metavar="NS",
+        default=env("namespace", names.NAMESPACE),
+        help="inside: the namespace of the Service",
+    )
+    parser.add_argument(
+        "--gang", choices=names.GANGS, default=env("gang", "auto"), help="queues are checked with volcano only"
+    )
+    add_log_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    host, _, port = args.listen.rpartition(":")
-    if problem := _problem(args, host, port):
-        print(f"pumice webhook: {problem}", file=sys.stderr)
-        return 2
-    import asyncio
-    from pathlib import Path
-
-    from pumice.engines.kubernetes.access import AccessError, find_access
-    from pumice.engines.kubernetes.logs import set_up
-    from pumice.engines.kubernetes.webhook import program
-
-    set_up(args.log_level, args.log_format)
+    """0 after a signal to end, 2 for bad input or a cluster that cannot be reached."""
     try:
-        settings = program.Settings(
-            access=find_access(args.kubeconfig, args.context),
-            host=host.strip("[]"),
-            port=int(port),
-            gang=args.gang,
-            register=args.register,
-            state=Path(args.state) if args.state else None,
-            namespace=args.namespace,
-            service=args.service or "",
-        )
-        asyncio.run(program.run(settings, lambda: dt.datetime.now(dt.UTC)))
-    except (AccessError, program.WebhookError) as error:
+        settings = _settings(args)
+        set_up(args.log_level, args.log_format)
+        in_foreground(lambda stop: program.run(settings, lambda: dt.datetime.now(dt.UTC), stop))
+    except (AccessError, ValueError, program.WebhookError) as error:
         print(f"pumice webhook: {error}", file=sys.stderr)
-        return 2
+        return BAD_INPUT
     return 0
 
 
-def _problem(args: argparse.Namespace, host: str, port: str) -> str:
-    if not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - the highest port there is
-        return f"--listen {args.listen}: must be HOST:PORT, such as 127.0.0.1:{names.WEBHOOK_PORT}"
+def _settings(args: argparse.Namespace) -> program.Settings:
+    host, port = address(args.listen)
     if args.register and args.service:
-        return "--register is for outside of a cluster and --service for inside; take one of them"
+        raise ValueError("--register is for outside of a cluster and --service for inside; take one of them")
     if args.state and args.service:
-        return "--state is for outside of a cluster; with --service the certificates are in a Secret"
-    if args.register and host.strip("[]") in ANYWHERE:
-        return f"--listen {args.listen}: with --register it must be an address that the API server can reach"
-    return ""
+        raise ValueError("--state is for outside of a cluster; with --service the certificates are in a Secret")
+    if args.register and host in _ANYWHERE:
+        raise ValueError(
+            f"--listen: {args.listen}: with --register it must be an address that the API server can reach"
+        )
+    return program.Settings(
+        access=find_access(args.kubeconfig, args.context),
+        host=host,
+        port=port,
+        gang=args.gang,
+        register=args.register,
+        state=Path(args.state) if args.state else None,
+        namespace=args.namespace,
+        service=args.service,
+    )

@@ -44,7 +44,12 @@ def controller(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
     component = _Component(
         who="controller",
         name=names.CONTROLLER,
-        arguments=("controller", f"--gang={gang}", f"--listen=0.0.0.0:{names.CONTROLLER_PORT}"),
+        arguments=(
+            "controller",
+            f"--gang={gang}",
+            f"--lease-namespace={namespace}",
+            f"--listen=0.0.0.0:{names.CONTROLLER_PORT}",
+        ),
         port_name="metrics",
         port=names.CONTROLLER_PORT,
         service_port=names.CONTROLLER_PORT,

@@ -6,7 +6,6 @@ import asyncio
 import datetime as dt
 import ipaddress
 import logging
-import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,18 +54,9 @@ class Settings:
     interval: float = keeping.INTERVAL
 
 
-async def run(settings: Settings, now: Callable[[], dt.datetime]) -> None:
-    """Until SIGTERM or SIGINT; a second one ends it at once."""
-    stopping, hurrying = asyncio.Event(), asyncio.Event()
-
-    def stop() -> None:
-        (hurrying if stopping.is_set() else stopping).set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+async def run(settings: Settings, now: Callable[[], dt.datetime], stop: asyncio.Event) -> None:
     async with Client(settings.access, field_manager=FIELD_MANAGER) as client:
-        await _Program(settings, client, now).run(stopping, hurrying)
+        await _Program(settings, client, now).run(stop)
 
 
 class _Program:
@@ -79,7 +69,7 @@ class _Program:
         self._server = WebhookServer(self._surroundings, job_schema(kubernetes))
         self._outside: Outside | None = None
 
-    async def run(self, stopping: asyncio.Event, hurrying: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event) -> None:
         # The health checks are answered from the start, over a certificate that nobody needs to trust.
         self._server.show(renewed(None, self._names(), self._now()), trusted=False)
         port = await self._listen()
@@ -90,12 +80,12 @@ class _Program:
                 await _once(keeper)
             _log.info("listening on %s", self._address(port))
             running = asyncio.create_task(self._look_after(keeper))
-            waiting = asyncio.create_task(stopping.wait())
+            waiting = asyncio.create_task(stop.wait())
             await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
             if running.done():
                 await running
-            await self._leave(running, hurrying)
+            await self._leave(running)
         finally:
             await self._server.stop()
 
@@ -104,7 +94,7 @@ class _Program:
             tasks.create_task(keeper.run(self._settings.interval))
             tasks.create_task(self._surroundings.run())
 
-    async def _leave(self, running: asyncio.Task[None], hurrying: asyncio.Event) -> None:
+    async def _leave(self, running: asyncio.Task[None]) -> None:
         _log.info("ending")
         # First nothing renews the registration any more, then it goes, then nobody is left who could ask.
         running.cancel()
@@ -113,11 +103,7 @@ class _Program:
             await self._outside.withdraw()
         elif self._settings.service:
             self._server.is_ready = False
-            try:
-                async with asyncio.timeout(SECONDS_TO_BE_FORGOTTEN):
-                    await hurrying.wait()
-            except TimeoutError:
-                pass
+            await asyncio.sleep(SECONDS_TO_BE_FORGOTTEN)
 
     async def _listen(self) -> int:
         host, port = self._settings.host, self._settings.port
