@@ -18,8 +18,9 @@ _FILE_LIFE = 60.0
 
 
 class Credentials(Protocol):
-    generation: int
-    """Grows when the client certificate has changed: connections made before then still show the old one."""
+    @property
+    def generation(self) -> int:
+        """Grows when the client certificate has changed: connections made before then still show the old one."""
 
     def current(self) -> Mapping[str, str] | None:
         """The headers to send, or None if they must be renewed first. The same object as long as nothing changed."""

@@ -14,6 +14,7 @@ from pumice.engines.kubernetes.credentials import Credentials, Fixed, TokenFile,
 from pumice.engines.kubernetes.errors import AccessError
 from pumice.engines.kubernetes.exec_plugin import VERSIONS, ExecCredentials, Plugin
 from pumice.engines.kubernetes.kubeconfig import Cluster, Exec, User
+from pumice.engines.kubernetes.rotating import RotatingCertificate
 from pumice.engines.kubernetes.tls import CertificateError, load_pair
 
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
@@ -34,6 +35,17 @@ def credentials_of(
 ) -> Credentials:
     _refuse_the_removed(user, owner)
     _show_certificate(user, owner, tls)
+    credentials = _headers(user, owner, tls, cluster)
+    data = user.client_certificate_data or user.client_key_data
+    if tls is not None and user.client_certificate and user.client_key and not data:
+        certificate, key = owner.folder / user.client_certificate, owner.folder / user.client_key
+        return RotatingCertificate(credentials, tls, certificate, key)
+    return credentials
+
+
+def _headers(
+    user: User, owner: Owner, tls: ssl.SSLContext | None, cluster: Callable[[], dict[str, Any]]
+) -> Credentials:
     more = _impersonation(user, owner)
     # The order is kubectl's: a token beats everything that would have to be asked for one.
     if user.token_file:
