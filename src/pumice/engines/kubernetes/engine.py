@@ -127,7 +127,11 @@ class KubernetesEngine:
         name = shaped["metadata"]["name"]
         try:
             raw = await self.client.create(
-                resources.PODS, job.namespace, body=msgspec.json.encode(shaped), attempts=ATTEMPTS
+                resources.PODS,
+                job.namespace,
+                body=msgspec.json.encode(shaped),
+                metadata_only=not self.gang.checks_pods,
+                attempts=ATTEMPTS,
             )
         except ApiError as error:
             if not error.already_exists:
