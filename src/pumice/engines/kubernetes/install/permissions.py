@@ -96,21 +96,13 @@ GRANTS: Final = (
         "tells the coscheduling plugin which pods start together",
         gangs=("auto", "coscheduling"),
     ),
+    # Not by name: controllers that serve only some namespaces have a Lease each, named after those.
     Grant(
         "controller",
         "coordination.k8s.io",
         ("leases",),
-        ("create",),
-        "makes the Lease by which one of several controllers leads",
-        at_home=True,
-    ),
-    Grant(
-        "controller",
-        "coordination.k8s.io",
-        ("leases",),
-        ("get", "update"),
+        ("get", "create", "update"),
         "holds the Lease by which one of several controllers leads",
-        named=(names.LEASE,),
         at_home=True,
     ),
     Grant(
