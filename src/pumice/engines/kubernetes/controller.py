@@ -99,6 +99,7 @@ class Controller:
         health = Health(lambda: "", lambda: _awaited(view), self._metrics(view, engine))
         host, port = self.settings.listen
         server, self.port = await serve(health.app(), host, port, any_port=self.settings.any_port)
+        _log.info("health and metrics: http://%s:%d", host, self.port)
         tasks = [asyncio.create_task(part) for part in (view.run(), secrets.run(), teller.run())]
         try:
             await self._until(stop, [*tasks, asyncio.create_task(self._work(engine, context))])

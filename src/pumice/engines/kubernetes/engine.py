@@ -141,11 +141,16 @@ class KubernetesEngine:
         pod = decode_pod(raw)
         if pod is None or pod.job_uid != job.uid:
             raise EngineError("FailedCreate", f"pod {name} exists and does not belong to this job")
-        if not self.view.pods_of.get(pod.job) and job.metadata.creation_timestamp is not None:
-            waited = self.now() - parse_time(job.metadata.creation_timestamp)
-            self.numbers.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
+        self._timed(job, pod)
         self.view.pods.put(pod)
         self.gang.check_pod(shaped, pod)
+
+    def _timed(self, job: Job, pod: SeenPod) -> None:
+        """How long the job waited for its first pod."""
+        is_first = pod.observed.index == 0 and pod.observed.task == job.spec.tasks[0].name and not job.status.version
+        if is_first and job.metadata.creation_timestamp is not None:
+            waited = self.now() - parse_time(job.metadata.creation_timestamp)
+            self.numbers.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
 
     async def _existing_pod(self, job: Job, name: str) -> bytes:
         try:
