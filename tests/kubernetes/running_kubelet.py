@@ -51,8 +51,17 @@ class Run:
 class RunningKubelet(Kubelet):
     """`said` is what the pods print; `warnings` what the local engine could not do for them."""
 
-    def __init__(self, cluster: Cluster, namespace: str, settings: Settings, *, bind: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        settings: Settings,
+        *,
+        bind: bool = True,
+        longest_grace: float = 60.0,
+    ) -> None:
         super().__init__(cluster, namespace, bind=bind)
+        self._longest_grace = longest_grace
         self.said: list[LogLine] = []
         self.warnings: list[str] = []
         self._settings = settings
@@ -82,6 +91,8 @@ class RunningKubelet(Kubelet):
         try:
             yield
         finally:
+            await asyncio.gather(*self._leftovers)
+            await asyncio.gather(*(self._finish(run, 0.0) for run in self._runs.values() if not run.over.is_set()))
             await self._sandbox.close()
 
     async def live(self, pod: Object) -> None:
@@ -108,7 +119,8 @@ class RunningKubelet(Kubelet):
             if life := self._lives.get(pod["metadata"]["uid"]):
                 life.cancel()
             return
-        await self._finish(run, float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        await self._finish(run, min(grace, self._longest_grace))
         await self.write(pod, _status(pod, run.local))
 
     async def _finish(self, run: Run, grace: float) -> None:
