@@ -14,7 +14,6 @@ from typing import Final, Self
 from urllib.parse import urlencode
 
 import msgspec
-from yarl import URL
 
 from pumice.engines.kubernetes.access import Access
 from pumice.engines.kubernetes.backoff import Backoff
@@ -48,7 +47,7 @@ class Client:
     ) -> None:
         self.access = access
         self.writes = WriteLimit(parallel_writes)
-        self._transport = Transport(access, writers=parallel_writes, timeout=timeout)
+        self._transport = Transport(access, timeout=timeout)
         self._manager = {"fieldManager": field_manager}
         # The same for every plain write, so it is not put together for each.
         self._manager_query = urlencode(self._manager)
@@ -78,18 +77,13 @@ class Client:
         urgent: bool = False,
     ) -> bytes:
         """The body of the answer. With `attempts=None` it is tried until the server says yes, or no for good."""
-        url = self._url(path, params)
-        headers: dict[str, str] | None = None
-        if content_type != JSON or accept != JSON:
-            headers = {"Content-Type": content_type, "Accept": accept}
-        bounded = method != "GET" and not urgent
+        target = self._target(path, params)
+        ask = self._transport.exchange if method == "GET" or urgent else self._bounded
         backoff: Backoff | None = None
         tried = 0
         while True:
             try:
-                if bounded:
-                    return await self._bounded(method, url, body, headers)
-                return await self._transport.exchange(method, url, body, headers)
+                return await ask(method, target, body, content_type, accept)
             except ApiError as error:
                 tried += 1
                 if not error.is_transient or (attempts is not None and tried >= attempts):
@@ -98,11 +92,11 @@ class Client:
                 delay = backoff.after_failure(error.retry_after)
             await asyncio.sleep(delay)
 
-    async def _bounded(self, method: str, url: URL, body: bytes | None, headers: Mapping[str, str] | None) -> bytes:
+    async def _bounded(self, method: str, target: str, body: bytes | None, content_type: str, accept: str) -> bytes:
         writes = self.writes
         epoch = await writes.enter()
         try:
-            answer = await self._transport.exchange(method, url, body, headers)
+            answer = await self._transport.exchange(method, target, body, content_type, accept)
         except ApiError as error:
             if error.is_throttled:
                 writes.refused(epoch)
@@ -250,8 +244,8 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, round(lifetime))),
         }
-        headers = {"Accept": METADATA} if metadata_only else None
-        watch = Watch(self._transport, self._url(resource.path(namespace), params), headers)
+        accept = METADATA if metadata_only else JSON
+        watch = Watch(self._transport, self._target(resource.path(namespace), params), accept)
         try:
             while lines := await watch.read():
                 for line in lines:
@@ -269,13 +263,10 @@ class Client:
             return self._manager
         return self._manager | ({"dryRun": "All"} if dry_run else {}) | ({"force": "true"} if force else {})
 
-    def _url(self, path: str, params: Params | None) -> URL:
-        address = self.access.server + path
+    def _target(self, path: str, params: Params | None) -> str:
         if params is self._manager:
-            address = f"{address}?{self._manager_query}"
-        elif params:
-            address = f"{address}?{urlencode(params)}"
-        return URL(address, encoded=True)
+            return f"{path}?{self._manager_query}"
+        return f"{path}?{urlencode(params)}" if params else path
 
 
 def _one(resource: Resource, namespace: str | None, name: str, subresource: str = "") -> str:

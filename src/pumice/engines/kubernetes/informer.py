@@ -177,7 +177,7 @@ class Informer(Generic[T]):
 
     async def _wait(self, error: ApiError) -> None:
         self._failures += 1
-        trouble = f"{error.status} {error.reason}"
+        trouble = "away" if error.is_transient else str(error.status)
         # Told once, not at each try; and a connection that breaks now and then is not worth a word.
         if trouble != self._trouble and (not error.is_transient or self._failures > 1) and not error.gone:
             self._trouble = trouble

@@ -1,142 +1,168 @@
-"""One request to the API server and its whole answer, over connections that are kept open.
+"""Requests to the API server over connections that are kept open, as whoever the credentials say.
 
-What is the same for every request is made once: the headers of a token, the address, the timeouts. The body of every
+What is the same for every request is made once: the head, but for its first line and its length. The body of every
 answer is read to its end, or the connection could not be used again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import ssl
+from collections import deque
 from collections.abc import Mapping
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Final
-
-import aiohttp
-from yarl import URL
+from urllib.parse import urlsplit
 
 from pumice.engines.kubernetes.access import Access
+from pumice.engines.kubernetes.connection import Connection
+from pumice.engines.kubernetes.dialling import dial
 from pumice.engines.kubernetes.errors import ApiError, UnreachableError
+from pumice.engines.kubernetes.http1 import AnswerReader, ProtocolError, encoded_fields, encoded_request
 
 JSON: Final = "application/json"
-
-# The server closes connections that were idle for longer; ours must go first, or a request may meet a closing door.
-_IDLE = 60.0
-# Beyond the writes: watches stay open for minutes, and lists come in between.
-_READERS = 128
-# A session whose certificate has been replaced is closed when the watches that it serves have come to their end.
-_FAREWELL = 900.0
-# aiohttp warns of larger bodies given as bytes, and takes them in pieces from a file.
-_LARGE = 1 << 20
+# Servers and what stands before them close connections that are idle for longer; ours must go first, or a request may
+# meet a closing door.
+_IDLE: Final = 45.0
+_FAREWELL: Final = 5.0
 
 
 class Transport:
-    def __init__(self, access: Access, *, writers: int, timeout: float) -> None:
+    def __init__(self, access: Access, *, timeout: float) -> None:
         self._access = access
         self._credentials = access.credentials
-        self._connections = writers + _READERS
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 10.0))
-        self._session: aiohttp.ClientSession | None = None
-        self._retired: list[aiohttp.ClientSession] = []
+        self._timeout = timeout
+        self._connections: set[Connection] = set()
+        self._idle: deque[Connection] = deque()
+        place = urlsplit(access.server)
+        self._prefix = place.path
+        self._common = {"Host": place.netloc, "User-Agent": f"pumice/{version('pumice')}"}
+        # The heads for the present token, by the type of what is sent and of what is wanted.
         self._sent: Mapping[str, str] | None = None
-        self._generation = -1
+        self._heads: dict[tuple[str, str], bytes] = {}
 
     async def close(self) -> None:
-        sessions = [*self._retired, *([self._session] if self._session is not None else [])]
-        self._session, self._retired, self._sent = None, [], None
-        for session in sessions:
-            await session.close()
+        connections = list(self._connections)
+        self._idle.clear()
+        for connection in connections:
+            connection.close()
+        if connections:
+            await asyncio.wait([connection.closed for connection in connections], timeout=_FAREWELL)
 
     async def exchange(
-        self, method: str, url: URL, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self, method: str, target: str, body: bytes | None = None, content_type: str = JSON, accept: str = JSON
     ) -> bytes:
-        """Send, and return the body of a good answer. Raises ApiError."""
+        """Send, and return the body of a good answer. Raises ApiError. A refused token is replaced once."""
+        sent = await self._who()
+        answer = await self._exchange(method, target, body, self._head(sent, content_type, accept))
+        if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refused(sent):
+            sent = await self._who()
+            answer = await self._exchange(method, target, body, self._head(sent, content_type, accept))
+        content = answer.take()
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise ApiError.from_answer(answer.status, content, answer.field("retry-after"))
+        return content
+
+    async def stream(self, target: str, accept: str = JSON) -> Connection:
+        """The connection on which a good answer has begun, to be read by `more` and closed by the caller."""
+        sent = await self._who()
+        connection, answer = await self._begin(target, self._head(sent, JSON, accept))
+        if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refused(sent):
+            connection.close()
+            sent = await self._who()
+            connection, answer = await self._begin(target, self._head(sent, JSON, accept))
+        if answer.status == HTTPStatus.OK:
+            return connection
         try:
-            response = await self.open(method, url, body, headers)
-            answer = await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            content = b""
+            while piece := await connection.more(self._timeout):
+                content += piece
+        except (OSError, ProtocolError) as error:
             raise self.unreachable(error) from error
-        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise ApiError.from_answer(response.status, answer, response.headers.get("Retry-After"))
-        return answer
-
-    async def open(
-        self,
-        method: str,
-        url: URL,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109 - aiohttp's own, of three different waits
-    ) -> aiohttp.ClientResponse:
-        """The answer, its body not read yet. A refused token is replaced once, if another one can be had."""
-        data = io.BytesIO(body) if body is not None and len(body) >= _LARGE else body
-        for last in (False, True):
-            sent = self._credentials.current()
-            if sent is None:
-                sent = await self._credentials.renew()
-            session = self._session_for(sent)
-            response = await session.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                allow_redirects=False,
-                timeout=timeout or self._timeout,
-                server_hostname=self._access.server_name,
-            )
-            if response.status != HTTPStatus.UNAUTHORIZED or last or not self._credentials.refused(sent):
-                break
-            await response.read()
-        return response
-
-    def _session_for(self, sent: Mapping[str, str]) -> aiohttp.ClientSession:
-        session = self._session
-        if session is None or self._generation != self._credentials.generation:
-            session = self._new_session()
-            self._sent = None
-        if sent is not self._sent:
-            # Part of every request from here on, without being put together for each.
-            session.headers.pop("Authorization", None)
-            session.headers.update(sent)
-            self._sent = sent
-        return session
-
-    def _new_session(self) -> aiohttp.ClientSession:
-        if self._session is not None:
-            retired = self._session
-            self._retired.append(retired)
-            asyncio.get_running_loop().call_later(_FAREWELL, self._say_farewell, retired)
-        self._generation = self._credentials.generation
-        tls: ssl.SSLContext | bool = self._access.tls if self._access.tls is not None else True
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=_IDLE, ssl=tls),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": f"pumice/{version('pumice')}", "Accept": JSON, "Content-Type": JSON},
-            # Compressing costs the server and us more time than a cluster's network takes to carry the bytes.
-            skip_auto_headers=("Accept-Encoding",),
-            auto_decompress=False,
-            trust_env=False,
-            proxy=self._access.proxy,
-            timeout=self._timeout,
-        )
-        return self._session
-
-    def _say_farewell(self, session: aiohttp.ClientSession) -> None:
-        if session in self._retired:
-            self._retired.remove(session)
-            self._closing = asyncio.ensure_future(session.close())
+        finally:
+            connection.close()
+        raise ApiError.from_answer(answer.status, content, answer.field("retry-after"))
 
     def unreachable(self, error: Exception) -> UnreachableError:
-        if isinstance(error, UnreachableError):
-            return error
         server = self._access.server
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        if isinstance(error, ssl.SSLCertVerificationError):
             return UnreachableError(
-                f"the certificate of {server} is not trusted ({error.certificate_error}); "
+                f"the certificate of {server} is not trusted ({error.verify_message}); "
                 "check certificate-authority and tls-server-name of the cluster in the kubeconfig"
             )
         if isinstance(error, TimeoutError):
             return UnreachableError(f"{server} did not answer in time")
         return UnreachableError(f"{server} cannot be reached: {str(error) or type(error).__name__}")
+
+    async def _who(self) -> Mapping[str, str]:
+        sent = self._credentials.current()
+        return await self._credentials.renew() if sent is None else sent
+
+    def _head(self, sent: Mapping[str, str], content_type: str, accept: str) -> bytes:
+        if sent is not self._sent:
+            self._heads.clear()
+            self._sent = sent
+        head = self._heads.get((content_type, accept))
+        if head is None:
+            try:
+                head = encoded_fields({**self._common, **sent, "Accept": accept, "Content-Type": content_type})
+            except ProtocolError as error:
+                raise UnreachableError(f"the credentials cannot be sent: {error}") from error
+            self._heads[content_type, accept] = head
+        return head
+
+    async def _exchange(self, method: str, target: str, body: bytes | None, head: bytes) -> AnswerReader:
+        request = encoded_request(method, self._prefix + target, head, body)
+        while True:
+            connection, is_new = await self._acquire()
+            try:
+                answer = await connection.ask(request, self._timeout)
+            except (OSError, ProtocolError) as error:
+                if not _met_a_closing_door(method, connection, error, is_new=is_new):
+                    raise self.unreachable(error) from error
+                continue
+            self._release(connection, answer)
+            return answer
+
+    async def _begin(self, target: str, head: bytes) -> tuple[Connection, AnswerReader]:
+        request = encoded_request("GET", self._prefix + target, head, None)
+        while True:
+            connection, is_new = await self._acquire()
+            try:
+                return connection, await connection.ask_stream(request, self._timeout)
+            except (OSError, ProtocolError) as error:
+                if not _met_a_closing_door("GET", connection, error, is_new=is_new):
+                    raise self.unreachable(error) from error
+
+    async def _acquire(self) -> tuple[Connection, bool]:
+        """A connection, and whether it is new. The one used last is taken first, so that the others can be given up."""
+        generation = self._credentials.generation
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.alive and connection.generation == generation and now - connection.idle_since < _IDLE:
+                return connection, False
+            connection.close()
+        try:
+            connection = await dial(self._access)
+        except (OSError, ProtocolError) as error:
+            raise self.unreachable(error) from error
+        connection.generation = generation
+        self._connections.add(connection)
+        connection.closed.add_done_callback(lambda _: self._connections.discard(connection))
+        return connection, True
+
+    def _release(self, connection: Connection, answer: AnswerReader) -> None:
+        if not answer.keeps_connection:
+            connection.close()
+            return
+        connection.idle_since = now = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+        while now - self._idle[0].idle_since > _IDLE:
+            self._idle.popleft().close()
+
+
+def _met_a_closing_door(method: str, connection: Connection, error: Exception, *, is_new: bool) -> bool:
+    """Whether the server closed an idle connection in the moment it was used. What only reads can be asked again."""
+    return method == "GET" and not is_new and not connection.answered and not isinstance(error, TimeoutError)

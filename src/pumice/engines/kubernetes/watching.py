@@ -7,14 +7,12 @@ that is gone without a word is noticed, because a living one sends a bookmark ev
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from http import HTTPStatus
 
-import aiohttp
 import msgspec
-from yarl import URL
 
+from pumice.engines.kubernetes.connection import Connection
 from pumice.engines.kubernetes.errors import ApiError, UnreachableError
+from pumice.engines.kubernetes.http1 import ProtocolError
 from pumice.engines.kubernetes.transport import Transport
 
 # How long a watch lives before it is asked for anew, in seconds: never the same, so that they do not all end at once.
@@ -37,39 +35,32 @@ def watch_lifetime() -> float:
 
 
 class Watch:
-    def __init__(self, transport: Transport, url: URL, headers: Mapping[str, str] | None) -> None:
+    def __init__(self, transport: Transport, target: str, accept: str) -> None:
         self._transport = transport
-        self._url = url
-        self._headers = headers
-        self._response: aiohttp.ClientResponse | None = None
+        self._target = target
+        self._accept = accept
+        self._connection: Connection | None = None
         # The beginning of a line whose end has not arrived. A large object comes in hundreds of pieces, which are
         # joined once, when the last one is there.
         self._begun: list[bytes] = []
 
     async def read(self) -> list[bytes]:
         """Lines, as many as have arrived, at least one; none when the server has ended the watch."""
+        if self._connection is None:
+            self._connection = await self._transport.stream(self._target, self._accept)
         try:
-            if self._response is None:
-                self._response = await self._open()
-            while piece := await self._response.content.readany():
+            while piece := await self._connection.more(_SILENCE):
                 if lines := self._complete(piece):
                     return lines
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except (OSError, ProtocolError) as error:
             raise self._transport.unreachable(error) from error
         # What stands after the last line break was cut off, and is no event.
         return []
 
     def close(self) -> None:
         """Cut it off: there is no other way to tell the server that nobody listens any more."""
-        if self._response is not None:
-            self._response.close()
-
-    async def _open(self) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=_SILENCE)
-        response = await self._transport.open("GET", self._url, headers=self._headers, timeout=timeout)
-        if response.status != HTTPStatus.OK:
-            raise ApiError.from_answer(response.status, await response.read(), response.headers.get("Retry-After"))
-        return response
+        if self._connection is not None:
+            self._connection.close()
 
     def _complete(self, piece: bytes) -> list[bytes]:
         first, *others = piece.split(b"\n")
