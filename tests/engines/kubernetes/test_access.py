@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime as dt
 import os
@@ -172,7 +173,9 @@ NO_PEM = base64.b64encode(b"no certificate").decode()
         pytest.param(config({"server": "10.0.0.1:6443"}), "server is '10.0.0.1:6443'", id="no scheme"),
         pytest.param(config({"server": "https://u:p@h"}), "without user, query and fragment", id="user in server"),
         pytest.param(
-            config({"server": SERVER, "proxy-url": "socks5://p"}), "proxy-url must begin with http://", id="socks"
+            config({"server": SERVER, "proxy-url": "socks5://p"}),
+            "the cluster 'here' of .*: proxy-url must be an address such as http://proxy:3128",
+            id="socks",
         ),
         pytest.param(
             config({"server": SERVER, "certificate-authority": "no.crt"}),
@@ -240,6 +243,36 @@ def test_mistakes_are_told_with_their_place(content: Any, message: str, tmp_path
     with pytest.raises(AccessError, match=message) as caught:
         find_access(path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_a_proxy_of_the_environment_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "config", config())
+    monkeypatch.setenv("HTTPS_PROXY", "https://secure-proxy")
+    with pytest.raises(AccessError, match=r"HTTPS_PROXY must be an address .*can be excepted with NO_PROXY"):
+        find_access(path)
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8")
+    assert find_access(path).proxy is None
+
+
+@pytest.mark.parametrize(
+    ("user", "headers"),
+    [
+        pytest.param({"token": "t"}, {"Authorization": "Bearer t"}, id="token"),
+        pytest.param({"tokenFile": "file"}, {"Authorization": "Bearer from-file"}, id="token in a file"),
+        pytest.param({"token": "t", "tokenFile": "file"}, {"Authorization": "Bearer from-file"}, id="the file wins"),
+        pytest.param({"token": "t"} | plugin(), {"Authorization": "Bearer t"}, id="a token beats a plugin"),
+        pytest.param(
+            {"token": "t", "as": "jane", "as-uid": "7"},
+            {"Authorization": "Bearer t", "Impersonate-User": "jane", "Impersonate-Uid": "7"},
+            id="as another",
+        ),
+        pytest.param({}, {}, id="nobody"),
+    ],
+)
+def test_as_whom(user: dict[str, Any], headers: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path / "file", "from-file\n")
+    access = find_access(write(tmp_path / "config", config(user=user)))
+    assert asyncio.run(access.credentials.renew()) == headers
 
 
 def test_a_message_never_shows_a_secret(tmp_path: Path) -> None:

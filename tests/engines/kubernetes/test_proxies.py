@@ -12,8 +12,8 @@ PROXY = "http://proxy.example:3128"
     [
         pytest.param("https://api.example:6443", {"https_proxy": PROXY}, PROXY, id="small letters"),
         pytest.param("https://api.example:6443", {"HTTPS_PROXY": PROXY}, PROXY, id="capital letters"),
-        pytest.param("http://api.example", {"HTTPS_PROXY": PROXY}, None, id="of the other scheme"),
-        pytest.param("http://api.example", {"http_proxy": PROXY}, PROXY, id="plain"),
+        pytest.param("http://api.example", {"HTTPS_PROXY": PROXY, "http_proxy": PROXY}, None, id="without TLS"),
+        pytest.param("https://api.example", {"http_proxy": PROXY}, None, id="of the other scheme"),
         pytest.param("https://api.example", {"https_proxy": "proxy.example:3128"}, PROXY, id="without scheme"),
         pytest.param("https://api.example", {}, None, id="none set"),
         pytest.param("https://127.0.0.1:6443", {"https_proxy": PROXY}, None, id="loopback"),

@@ -26,6 +26,7 @@ __all__ = ["Access", "AccessError", "find_access"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NO_ACCOUNT: Final = "the pod has no service account; set automountServiceAccountToken: true, or name a kubeconfig"
+_NO_PROXY: Final = "must be an address such as http://proxy:3128; other kinds of proxies are not supported"
 _T = TypeVar("_T")
 
 
@@ -85,7 +86,7 @@ def _by_context(config: Kubeconfig, name: str | None, environment: Mapping[str, 
         credentials=credentials_of(user, owner, tls, lambda: told_to_plugins(cluster, cluster_file.parent)),
         description=name,
         server_name=cluster.tls_server_name or None,
-        proxy=_proxy(cluster, subject) or proxy_for(server, environment),
+        proxy=_proxy(cluster, subject, server, environment),
     )
 
 
@@ -137,12 +138,24 @@ def _tls(cluster: Cluster, subject: str, folder: Path) -> ssl.SSLContext:
         raise AccessError(f"{subject}: certificate-authority {error}") from error
 
 
-def _proxy(cluster: Cluster, subject: str) -> str | None:
+def _proxy(cluster: Cluster, subject: str, server: str, environment: Mapping[str, str]) -> str | None:
     if not cluster.proxy_url:
-        return None
-    if urlsplit(cluster.proxy_url).scheme not in {"http", "https"}:
-        raise AccessError(f"{subject}: proxy-url must begin with http:// or https://; other proxies are not supported")
+        return _proxy_of(server, environment)
+    if not _is_proxy(cluster.proxy_url):
+        raise AccessError(f"{subject}: proxy-url {_NO_PROXY}")
     return cluster.proxy_url
+
+
+def _proxy_of(server: str, environment: Mapping[str, str]) -> str | None:
+    proxy = proxy_for(server, environment)
+    if proxy is not None and not _is_proxy(proxy):
+        raise AccessError(f"HTTPS_PROXY {_NO_PROXY}; the server {server} can be excepted with NO_PROXY")
+    return proxy
+
+
+def _is_proxy(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and bool(parts.hostname)
 
 
 def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:
@@ -165,7 +178,7 @@ def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:
         tls=tls,
         credentials=TokenFile(account / "token"),
         description="in-cluster",
-        proxy=proxy_for(server, environment),
+        proxy=_proxy_of(server, environment),
     )
 
 

@@ -12,10 +12,16 @@ from urllib.parse import urlsplit
 
 
 def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
+    """The proxy, or None for the straight way. A server without TLS is near, and never reached through a proxy."""
     parts = urlsplit(server)
     host = parts.hostname or ""
-    proxy = _setting(environment, f"{parts.scheme}_proxy")
-    if not proxy or is_loopback(host) or _excepted(host, parts.port, _setting(environment, "no_proxy")):
+    proxy = _setting(environment, "https_proxy")
+    if (
+        not proxy
+        or parts.scheme != "https"
+        or is_loopback(host)
+        or _excepted(host, parts.port, _setting(environment, "no_proxy"))
+    ):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
