@@ -14,8 +14,8 @@ from pumice.engines.kubernetes import informer as informer_module
 from pumice.engines.kubernetes import watching
 from pumice.engines.kubernetes.informer import Informer
 from pumice.engines.kubernetes.resources import PODS
-from tests.engines.kubernetes.played_api import client_of, cut, event, hasty, play, refusing, streaming
-from tests.engines.kubernetes.played_store import PlayedStore, on_list, on_watch
+from tests.engines.kubernetes.played_api import Handler, client_of, cut, event, hasty, play, refusing, streaming
+from tests.engines.kubernetes.played_store import Fault, PlayedStore, on_list, on_watch
 
 
 class Metadata(msgspec.Struct):
@@ -134,6 +134,23 @@ def test_many_are_listed_in_pages() -> None:
             assert store.lists == 3
 
     play(story())
+
+
+def test_a_page_that_fails_does_not_begin_the_list_anew() -> None:
+    async def story() -> None:
+        store = _store(*(f"p{number:04}" for number in range(1100)))
+        for page in (None, "500", "1000"):
+            store.faults += [_on_page(page, answer) for answer in (cut, refusing(429), refusing(503))]
+        async with watching_over(store) as watcher:
+            await watcher.informer.synced.wait()
+            assert watcher.held() == store.held()
+            assert store.lists == 3
+
+    play(story())
+
+
+def _on_page(page: str | None, answer: Handler) -> Fault:
+    return lambda request: answer if request.query.get("continue") == page and "watch" not in request.query else None
 
 
 def test_nothing_is_synced_before_the_last_page() -> None:
@@ -356,7 +373,8 @@ def test_what_may_not_be_watched_is_tried_again_and_told_once(code: int, caplog:
     with caplog.at_level(logging.INFO):
         play(story())
     messages = [record.getMessage() for record in caplog.records if record.name == informer_module.__name__]
-    assert messages == ["cannot watch pods: said No; trying again", "watching pods again"]
+    problem = "the cluster has no such resource" if code == 404 else "said No"
+    assert messages == [f"cannot watch pods: {problem}; trying again", "watching pods again"]
 
 
 def test_a_connection_that_breaks_now_and_then_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 # A watch that ended sooner, in seconds, did not come to its natural end.
 _SHORT = 1.0
+# A list of many pages would never come to its end if the failure of one began it anew.
+_ATTEMPTS_A_PAGE = 5
 
 
 class _Metadata(msgspec.Struct):
@@ -108,7 +110,11 @@ class Informer(Generic[T]):
         seen: set[str] = set()
         version, set_back = "", False
         pages = self._client.list_pages(
-            self.resource, self.namespace, label_selector=self._label_selector, metadata_only=self._metadata_only
+            self.resource,
+            self.namespace,
+            label_selector=self._label_selector,
+            metadata_only=self._metadata_only,
+            attempts=_ATTEMPTS_A_PAGE,
         )
         async with aclosing(pages):
             async for items, version in pages:
@@ -181,7 +187,8 @@ class Informer(Generic[T]):
         # Told once, not at each try; and a connection that breaks now and then is not worth a word.
         if trouble != self._trouble and (not error.is_transient or self._failures > 1) and not error.gone:
             self._trouble = trouble
-            _log.warning("cannot watch %s: %s; trying again", self.resource.full_name, error)
+            problem = "the cluster has no such resource" if error.not_found else error
+            _log.warning("cannot watch %s: %s; trying again", self.resource.full_name, problem)
         await asyncio.sleep(self._backoff.after_failure(error.retry_after))
 
     def _well(self) -> None:
