@@ -29,12 +29,14 @@ for group in groups:
 class Reaper:
     """A process that outlives the engine by a moment. A signal at the parent's death would not reach grandchildren."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: int) -> None:
+        """The lock says that something of the job lives. It must outlive the engine, too."""
         self._process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-I", "-S", "-c", _REAPER],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
             cwd="/",
             start_new_session=True,
         )

@@ -21,6 +21,7 @@ from pumice.engines.local.network_env import LOOPBACK as LOOPBACK_INTERFACE
 from pumice.engines.local.network_env import interface_env
 from pumice.engines.local.process_files import VARIABLE, PlacedFiles
 from pumice.engines.local.process_group import Reaper, kill_group
+from pumice.engines.local.sandbox import stage
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.problems import (
     COMMAND_NOT_FOUND,
@@ -50,11 +51,11 @@ class _Running:
 class ProcessSandbox:
     """Made by `start`."""
 
-    def __init__(self, directory: Path, warn: Warn) -> None:
+    def __init__(self, directory: Path, lock: int, warn: Warn) -> None:
         self._directory = directory
         self._warn = warn
         self._warned: set[str] = set()
-        self._reaper = Reaper()
+        self._reaper = Reaper(lock)
         self._translation = Translation()
         self._addresses: dict[str, str] = {}
         self._containers: dict[str, _Running] = {}
@@ -62,9 +63,11 @@ class ProcessSandbox:
 
     @classmethod
     async def start(cls, name: str, place: Path, *, warn: Warn) -> Self:
-        directory = place / f"{name}-{os.getpid()}"
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return cls(directory, warn)
+        directory, lock = await asyncio.to_thread(stage.claim, place, name)
+        try:
+            return cls(directory, lock, warn)
+        finally:
+            os.close(lock)
 
     @property
     def pid(self) -> int:
