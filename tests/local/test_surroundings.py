@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 
+from pumice.engines.local import surroundings
+from pumice.engines.local.outbound import open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Sandbox
@@ -26,17 +29,26 @@ HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
     ],
 )
 def test_ways(
-    tmp_path: Path, *, isolation: Isolation, network: Network, kind: type, proxied: bool, warnings: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    isolation: Isolation,
+    network: Network,
+    kind: type,
+    proxied: bool,
+    warnings: int,
 ) -> None:
     need_namespaces()
+    # Whatever programs for it are installed: those have their own test.
+    monkeypatch.setattr(surroundings, "open_outbound", functools.partial(open_outbound, kinds=()))
 
     async def story() -> None:
         told: list[str] = []
         sandbox = await open_sandbox("job", tmp_path / "stage", isolation, told.append)
         assert type(sandbox) is kind
-        async with way_out(sandbox, network, HOSTS, told.append) as env:
-            assert ("https_proxy" in env) is proxied
-            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(env["no_proxy"].split(","))
+        async with way_out(sandbox, network, HOSTS, told.append) as way:
+            assert ("https_proxy" in way.env) is proxied
+            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(way.env["no_proxy"].split(","))
         await sandbox.close()
         assert len(told) == warnings
 

@@ -183,9 +183,10 @@ class LocalRun:
         hosts = self._outfitter.hosts()
         async with (
             published(self._sandbox, ports, self.view.note),
-            way_out(self._sandbox, self.options.network, hosts, self.view.warn) as env,
+            way_out(self._sandbox, self.options.network, hosts, self.view.warn) as way,
         ):
-            self._outfitter.extra_env = {**self._outfitter.extra_env, **env}
+            self._outfitter.extra_env = {**self._outfitter.extra_env, **way.env}
+            self._outfitter.nameservers = way.nameservers
             return await self._watch()
 
     async def _watch(self) -> int:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from pumice.engines.local.outbound import NOTE, open_outbound, outbound_env
+from pumice.engines.local.outbound import WayOut, open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.publish import publish
@@ -18,6 +18,13 @@ from pumice.engines.local.sandbox.problems import SandboxError
 
 AnySandbox = Sandbox | ProcessSandbox
 Tell = Callable[[str], None]
+
+
+async def _nothing_to_close() -> None:
+    return
+
+
+_NOWHERE = WayOut(_nothing_to_close)
 
 
 class Isolation(StrEnum):
@@ -51,21 +58,22 @@ async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell)
 
 
 @asynccontextmanager
-async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[dict[str, str]]:
-    """The variables by which pods find it. Plain processes have the machine's own network, whatever is asked for."""
+async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[WayOut]:
+    """What pods find it by. Plain processes have the machine's own network, whatever is asked for."""
     if isinstance(sandbox, ProcessSandbox):
         if network == Network.JOB:
             warn("--network job is not honoured: plain processes have the network of this machine")
-        yield {}
+        yield _NOWHERE
     elif network == Network.JOB:
-        yield {}
+        yield _NOWHERE
     else:
-        proxy = await open_outbound(sandbox)
-        warn(NOTE)
+        way = await open_outbound(sandbox, _names(hosts))
+        if way.note:
+            warn(way.note)
         try:
-            yield outbound_env(_names(hosts))
+            yield way
         finally:
-            await proxy.close()
+            await way.close()
 
 
 @asynccontextmanager
