@@ -20,7 +20,7 @@ from pumice.model.duration import Duration
 
 TOML: Final = "pumice.toml"
 _LAST_PORT: Final = 65535
-_TABLES: Final = ("images", "entrypoints", "programs", "mounts")
+_TABLES: Final = ("images", "entrypoints", "programs", "files", "mounts")
 
 
 class SettingsError(Exception):
@@ -133,6 +133,7 @@ def read_options(args: argparse.Namespace) -> RunOptions:
         images=images,
         entrypoints=entrypoints,
         programs={name: _programs(name, paths, beside) for name, paths in table["programs"].items()},
+        files={name: _files(name, paths, beside) for name, paths in table["files"].items()},
         env=dict(_pairs(args.env, "--env", "K=V")),
         mounts=tuple(mounts),
         keep=args.keep,
@@ -199,6 +200,17 @@ def _programs(name: str, paths: object, beside: Path) -> tuple[Path, ...]:
         if not (beside / str(path)).is_file():
             raise SettingsError(f"{TOML}: programs: {name}: {path}: no such file")
     return tuple(beside / str(path) for path in paths)
+
+
+def _files(name: str, paths: object, beside: Path) -> dict[str, Path]:
+    if not isinstance(paths, dict):
+        raise SettingsError(f'{TOML}: files: {name}: {paths}: must be {{ "/path/in/the/container" = "./file" }}')
+    for target, source in paths.items():
+        if not target.startswith("/"):
+            raise SettingsError(f"{TOML}: files: {name}: {target}: must be a path from the root, such as /{target}")
+        if not (beside / str(source)).is_file():
+            raise SettingsError(f"{TOML}: files: {name}: {source}: no such file")
+    return {target: beside / str(source) for target, source in paths.items()}
 
 
 def _pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:

@@ -109,7 +109,7 @@ class Outfitter:
             cwd=str(container.get("workingDir") or (image.workdir if image is not None else "") or self._cwd(image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
             mounts=(*self._own_mounts(image), *volumes.mounts),
-            files=(*self._files(manifest, image), *self._programs(container)),
+            files=(*self._files(manifest, image), *self._stand_ins(container)),
             uid=user,
             gid=group,
             memory=_bytes(container),
@@ -233,10 +233,14 @@ class Outfitter:
             *host_key_files(self.host_key),
         ]
 
-    def _programs(self, container: Manifest) -> list[File]:
-        """What stands in for programs of an image. Logins by ssh have a PATH of their own, so a usual place it is."""
-        programs = self.settings.programs.get(str(container.get("image") or ""), ())
-        return [File(f"/usr/local/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
+    def _stand_ins(self, container: Manifest) -> list[File]:
+        """What stands in for files and programs of an image. Logins by ssh have a PATH of their own: a usual place."""
+        image = str(container.get("image") or "")
+        programs = {f"/usr/local/bin/{program.name}": program for program in self.settings.programs.get(image, ())}
+        return [
+            *(File(path, source.read_bytes(), 0o755) for path, source in programs.items()),
+            *(File(path, source.read_bytes(), 0o644) for path, source in self.settings.files.get(image, {}).items()),
+        ]
 
     def _user(
         self, manifest: Manifest, container: Manifest, image: ImageConfig | None

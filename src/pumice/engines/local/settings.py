@@ -22,6 +22,7 @@ class Settings:
     images: Mapping[str, Path] = field(default_factory=dict)
     entrypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     programs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # put on the PATH of an image's containers
+    files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)  # put at these paths of an image's containers
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
