@@ -6,6 +6,7 @@ installed but is not counts as a failure: a test that never runs there would rot
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -18,6 +19,7 @@ from scripts import programs, torch_env
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
+USER_TESTS = ("tests/local",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,16 @@ def lint() -> list[Check]:
 
 
 def tests() -> list[Check]:
+    """As root, what depends on the user's rights is run once more as an ordinary user."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
+    is_root = sys.platform == "linux" and os.geteuid() == 0
+    again = [Check("tests as an ordinary user", ordinary_user)] if is_root else []
     return [
         Check("outside programs", outside_programs),
         Check("torch", torch),
         command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
+        *again,
     ]
 
 
@@ -58,12 +64,26 @@ def outside_programs() -> bool:
     return not missing or os.environ.get("CI") != "true"
 
 
+def ordinary_user() -> bool:
+    found = python_with_torch()
+    environ = {**os.environ, "PYTHON": found.python} if found else os.environ
+    options = ("-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "scripts.ordinary_user", sys.executable, "-m", "pytest", *options, *USER_TESTS]
+    return run(command, env=environ, check=False).returncode == 0
+
+
+@functools.cache
+def python_with_torch() -> torch_env.Candidate | None:
+    return torch_env.find(os.environ, Path.cwd())
+
+
 def torch() -> bool:
     """Under CI=true it is fetched; elsewhere 2.9 GB are not for a test to spend, and its tests are skipped."""
-    found = torch_env.find(os.environ, Path.cwd())
+    found = python_with_torch()
     if found is None and os.environ.get("CI") == "true":
         try:
             found = torch_env.fetch(os.environ, Path.cwd())
+            python_with_torch.cache_clear()
         except torch_env.TorchError as error:
             print(f"  {error}")
             return False
