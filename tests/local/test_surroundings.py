@@ -77,11 +77,12 @@ def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
     async def story() -> None:
-        told: list[str] = []
-        sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=told.append)
-        async with published(sandbox, [("job-a-0", 34567)], told.append):
-            assert told[0].startswith("job-a-0:34567 is published on 127.0.0.1:")
-            assert not told[0].endswith(":34567")
+        told: list[tuple[str, int, str]] = []
+        sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=lambda _message: None)
+        async with published(sandbox, [("job-a-0", 34567)], lambda *words: told.append(words)):
+            assert told[0][:2] == ("job-a-0", 34567)
+            assert told[0][2].startswith("127.0.0.1:")
+            assert not told[0][2].endswith(":34567")
         await sandbox.close()
 
     run(story())

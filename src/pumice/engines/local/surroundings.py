@@ -77,14 +77,16 @@ async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell)
 
 
 @asynccontextmanager
-async def published(sandbox: AnySandbox, ports: Sequence[tuple[str, int]], tell: Tell) -> AsyncIterator[None]:
-    """`ports` are pairs of a pod's full name and a port in it."""
+async def published(
+    sandbox: AnySandbox, ports: Sequence[tuple[str, int]], tell: Callable[[str, int, str], None]
+) -> AsyncIterator[None]:
+    """`ports` are pairs of a pod's full name and a port in it; told with the address that leads there."""
     async with AsyncExitStack() as stack:
         for pod, port in ports:
             # Plain processes share the machine's ports: on its own number the listener would be in the pod's way.
             publication = await publish(sandbox, pod, port, 0 if isinstance(sandbox, ProcessSandbox) else port)
             stack.push_async_callback(publication.close)
-            tell(f"{pod}:{port} is published on {publication.address}")
+            tell(pod, port, publication.address)
         yield
 
 
