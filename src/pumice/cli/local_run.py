@@ -33,7 +33,7 @@ from pumice.engines.local.preflight import (
     every_container,
 )
 from pumice.engines.local.runs import KEPT, SCRATCH, claimed
-from pumice.engines.local.surroundings import AnySandbox, open_sandbox, published, way_out
+from pumice.engines.local.surroundings import AnySandbox, only_user, open_sandbox, published, way_out
 from pumice.engines.local.trees import remove_tree
 from pumice.engines.local.unsupported import not_honoured
 from pumice.engines.local.verdicts import Failure, failures_among, last_words
@@ -98,6 +98,7 @@ class LocalRun:
                 self.job.name, self.options.settings.state / "stage", self.options.isolation, self.view.warn
             )
             self._outfitter.all_users = self._sandbox.all_users
+            self._outfitter.only_user = only_user(self._sandbox)
             try:
                 return await self._surrounded()
             finally:

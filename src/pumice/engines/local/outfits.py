@@ -18,6 +18,7 @@ from pumice.engines.local.images.reading import read_inside
 from pumice.engines.local.logins import account_files, find_group, find_user, host_key_files
 from pumice.engines.local.machine import gpu_devices
 from pumice.engines.local.network_env import interface_env
+from pumice.engines.local.own_nc import own_nc, running_interpreter
 from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.sandbox.problems import DEVICE, IMAGE, INTERNAL, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
@@ -28,6 +29,7 @@ from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
+from pumice.plugins import wait_for_master
 
 HOMES = ("/home", "/root")
 
@@ -67,6 +69,7 @@ class Outfitter:
     host_key: KeyPair
     warn: Callable[[str], None]
     all_users: bool = True
+    only_user: str = ""  # where not all users can be had: who containers run as instead
     nameservers: Sequence[str] = ()
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     extra_env: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +102,7 @@ class Outfitter:
             },
             given=self.settings.env,
         )
+        nc_files, nc_mounts = self._own_nc(container, image, env)
         user, group = self._user(manifest, container, image)
         name = manifest["metadata"]["name"]
         return ContainerSpec(
@@ -108,8 +112,8 @@ class Outfitter:
             env=env,
             cwd=str(container.get("workingDir") or (image.workdir if image is not None else "") or self._cwd(image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
-            mounts=(*self._own_mounts(image), *volumes.mounts),
-            files=(*self._files(manifest, image), *self._stand_ins(container)),
+            mounts=(*self._own_mounts(image), *nc_mounts, *volumes.mounts),
+            files=(*self._files(manifest, image), *self._stand_ins(container), *nc_files),
             uid=user,
             gid=group,
             memory=_bytes(container),
@@ -242,6 +246,14 @@ class Outfitter:
             *(File(path, source.read_bytes(), 0o644) for path, source in self.settings.files.get(image, {}).items()),
         ]
 
+    def _own_nc(
+        self, container: Manifest, image: ImageConfig | None, env: Mapping[str, str]
+    ) -> tuple[list[File], list[Mount]]:
+        """For the container that waits for a master: the host that serves as its image may have no nc."""
+        if image is not None or container.get("name") != wait_for_master.NAME:
+            return [], []
+        return own_nc(env["PATH"], running_interpreter())
+
     def _user(
         self, manifest: Manifest, container: Manifest, image: ImageConfig | None
     ) -> tuple[int | None, int | None]:
@@ -253,7 +265,7 @@ class Outfitter:
             user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
             group = group if group is not None else _image_group(named_group, image.root) or found
         if user not in (None, 0) and not self.all_users:
-            self.warn(f"runAsUser {user} is not honoured: without root all containers run as one user (root inside)")
+            self.warn(f"runAsUser {user} is not honoured: {self.only_user}")
             return None, None
         return user, group
 

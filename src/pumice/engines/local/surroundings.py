@@ -57,6 +57,13 @@ async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell)
     return await ProcessSandbox.start(name, place, warn=warn)
 
 
+def only_user(sandbox: AnySandbox) -> str:
+    """Who containers run as, where they cannot run as any user."""
+    if isinstance(sandbox, ProcessSandbox):
+        return "plain processes run as the user who runs the job"
+    return "without root all containers run as one user, who is root inside"
+
+
 @asynccontextmanager
 async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[WayOut]:
     """What pods find it by. Plain processes have the machine's own network, whatever is asked for."""
