@@ -118,8 +118,8 @@ class LocalEngine:
         self.touch()
 
     async def end_all(self, grace: float | None = None) -> None:
-        """End every pod that is left; returns when all are gone."""
-        await asyncio.gather(*(pod.delete(grace) for pod in list(self.pods.values()) if pod.deleted_at is None))
+        """End every pod that is left; returns when no process is. What they were in goes with the sandbox."""
+        await asyncio.gather(*(pod.end(grace) for pod in list(self.pods.values()) if pod.deleted_at is None))
         if self._goings:
             await asyncio.wait(self._goings)
 
