@@ -103,7 +103,7 @@ class Container:
             self.restarted(end, self.restarts)
 
     async def stop(self, grace: float) -> None:
-        """End it for good: the preStop hook, then SIGTERM, then SIGKILL for who is still there when the grace is over."""
+        """End it for good: the preStop hook, then SIGTERM, and SIGKILL for who is there when the grace is over."""
         self._stopping = True
         self._stopped.set()
         while self._starting:  # noqa: ASYNC110 - for an instant
