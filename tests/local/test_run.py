@@ -201,7 +201,7 @@ def test_claims_are_kept_by_name(place: Place) -> None:
     [
         pytest.param({"command": []}, [], "no command, and this machine has no image nowhere", id="no command"),
         pytest.param({"envFrom": [{"configMapRef": {"name": "gone"}}]}, [], "gone", id="missing ConfigMap"),
-        pytest.param({"resources": {"requests": {"cpu": "4000"}}}, [], "1 pods at once", id="too large"),
+        pytest.param({"resources": {"requests": {"cpu": "4000"}}}, [], "needs 1 pod, 0 fit on this machine", id="too large"),
         pytest.param({}, ["--image", "nowhere=job.yaml"], "job.yaml", id="image that is no archive"),
         pytest.param({}, ["--scale", "only"], "must be TASK=N", id="bad flag"),
     ],
@@ -231,7 +231,7 @@ def test_init_containers_come_first_and_restarts_are_told(place: Place) -> None:
     result = place.run(job(only))
     assert result.code == 0, result.err
     assert result.out.index("begun") < result.out.index("broken")
-    assert "container only ended with 9 and is started again (restart 1): broken" in result.err
+    assert "only-0 restart 1: exit code 9: broken" in result.err
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ def test_keep_says_where_the_layers_are(place: Place) -> None:
 def test_logs_and_spec_are_kept_but_no_scratch(place: Place) -> None:
     place.run(job(task("only", "echo words")))
     (directory,) = (place.directory / "state/pumice/runs").iterdir()
-    assert sorted(path.name for path in directory.iterdir()) == ["job.json", "logs"]
-    assert [path.read_text() for path in (directory / "logs").iterdir()] == ["words\n"]
+    assert sorted(path.name for path in directory.iterdir()) == ["events.jsonl", "job.json", "pods"]
+    assert [path.read_text() for path in directory.rglob("*.log")] == ["words\n"]
 
 
 _SERVER = ["python3", "-m", "http.server", "80"]

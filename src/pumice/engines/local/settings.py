@@ -29,5 +29,6 @@ class Settings:
 
 
 def state_directory(environ: Mapping[str, str], home: Path) -> Path:
-    base = environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else home / ".local" / "state") / "pumice"
+    """A relative XDG_STATE_HOME counts as none, as its specification says."""
+    base = Path(environ.get("XDG_STATE_HOME") or "")
+    return (base if base.is_absolute() else home / ".local" / "state") / "pumice"
