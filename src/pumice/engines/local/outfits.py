@@ -110,7 +110,7 @@ class Outfitter:
             pod=name,
             argv=self._argv(container, image, declared),
             env=env,
-            cwd=str(container.get("workingDir") or (image.workdir if image is not None else "") or self._cwd(image)),
+            cwd=str(container.get("workingDir") or self._cwd(container, image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
             mounts=(*self._own_mounts(image), *nc_mounts, *volumes.mounts),
             files=(*self._files(manifest, image), *self._stand_ins(container), *nc_files),
@@ -212,8 +212,11 @@ class Outfitter:
             return {}
         return {"PATH": f"{self.settings.path}:{DEFAULT_PATH}"}
 
-    def _cwd(self, image: ImageConfig | None) -> str:
-        return str(self.settings.workdir) if image is None else "/"
+    def _cwd(self, container: Manifest, image: ImageConfig | None) -> str:
+        """That who waits for a master runs as nobody is not the user's doing, whose directory may be closed to others."""
+        if image is not None or container.get("name") == wait_for_master.NAME:
+            return (image.workdir if image is not None else "") or "/"
+        return str(self.settings.workdir)
 
     def _own_mounts(self, image: ImageConfig | None) -> list[Mount]:
         mounts = [Mount(str(self.settings.workdir), str(self.settings.workdir))]
