@@ -213,7 +213,7 @@ class Outfitter:
         return {"PATH": f"{self.settings.path}:{DEFAULT_PATH}"}
 
     def _cwd(self, container: Manifest, image: ImageConfig | None) -> str:
-        """That who waits for a master runs as nobody is not the user's doing, whose directory may be closed to others."""
+        """Who waits for a master runs as nobody, to whom the user's directory may be closed."""
         if image is not None or container.get("name") == wait_for_master.NAME:
             return (image.workdir if image is not None else "") or "/"
         return str(self.settings.workdir)
