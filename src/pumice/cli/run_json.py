@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +28,8 @@ from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.reconcile.decision import JobEvent
 
 Fields = Mapping[str, Any]
+# What JSON leaves as it is, and yet many programs take for the end of a line.
+_LINE_ENDS: Final = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,14 @@ class JsonView:
         events = _printed(happening) if isinstance(happening, Printed) else _told(happening)
         if isinstance(happening, Printed) and not self.with_logs:
             return
-        lines = [msgspec.json.encode({"time": moment, **event}).decode() + "\n" for event in events]
+        lines = [_line({"time": moment, **event}) for event in events]
         if lines:
             self.write("".join(lines))
+
+
+def _line(event: Fields) -> str:
+    text = msgspec.json.encode(event).decode()
+    return (text if text.isascii() else text.translate(_LINE_ENDS)) + "\n"
 
 
 def _printed(happening: Printed) -> Iterator[Fields]:

@@ -39,23 +39,24 @@ class Screen:
         return cls(data, talk, live)
 
     def print(self, lines: Sequence[str], *, talk: bool = False) -> None:
-        """Lines that scroll."""
+        """Lines that scroll. The last lines are gone until they are given anew."""
         stream = self.talk if talk else self.data
-        if self.live:
-            self._erase()
+        self._erase()
         if stream.isatty():
             lines = [harmless(line) for line in lines]
         stream.write("".join(f"{line}\n" for line in lines))
         stream.flush()
-        if self.live:
-            self._draw()
 
     def keep(self, bottom: Sequence[str]) -> None:
         """Lines that stay below all others, instead of those before."""
-        if self.live and tuple(bottom) != self._bottom:
-            self._erase()
-            self._bottom = tuple(bottom)
-            self._draw()
+        if not self.live or (self._drawn and tuple(bottom) == self._bottom):
+            return
+        self._erase()
+        self._bottom, self._drawn = tuple(bottom), len(bottom)
+        if bottom:
+            width = self.size()[0] - 1
+            self.talk.write("\n".join(clipped(harmless(line), width) for line in bottom))
+            self.talk.flush()
 
     def size(self) -> tuple[int, int]:
         """Columns and rows."""
@@ -72,19 +73,14 @@ class Screen:
             self.talk.flush()
         self._drawn = 0
 
-    def _draw(self) -> None:
-        if self._bottom:
-            width = self.size()[0] - 1
-            self.talk.write("\n".join(clipped(harmless(line), width) for line in self._bottom))
-            self.talk.flush()
-        self._drawn = len(self._bottom)
-
 
 def harmless(text: str) -> str:
     """What a program printed, without anything that would move the cursor or change the terminal; colours stay."""
     if "\x1b" in text:
         text = _ESCAPE.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", text)
-        text = text if text.endswith(_RESET) or "\x1b" not in text else text + _RESET
+        # A colour that a program leaves on would run into what follows.
+        last = text.rpartition("\x1b")[2]
+        text = text if f"\x1b{last}".startswith(_RESET) or "\x1b" not in text else text + _RESET
     return _CONTROL.sub("", text)
 
 
@@ -107,7 +103,8 @@ def clipped(text: str, width: int) -> str:
             break
         shown.append(text[place])
         place += 1
-    return "".join(shown) + (_RESET if "\x1b" in text else "")
+    cut = place < len(text)
+    return "".join(shown) + (_RESET if cut and "\x1b" in text else "")
 
 
 def cells(character: str) -> int:
