@@ -348,6 +348,7 @@ class LocalRun:
             places=self._places,
             make_holder=lambda: self._outfitter.holder(manifest),
             tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
+            removed=lambda: self._outfitter.files.remove_pod(uid),
         )
         place = self._record.pod(pod.short_name, manifest)
         images = {str(each["name"]): str(each.get("image") or "") for each in every_container(manifest)}

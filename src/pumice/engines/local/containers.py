@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pumice.engines.local.logs import LogPump
@@ -16,11 +17,13 @@ from pumice.engines.local.probes import Probe
 from pumice.engines.local.restarts import BackOff, starts_again
 from pumice.engines.local.sandbox import problems
 from pumice.engines.local.sandbox.problems import StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
 
 DEFAULT_GRACE: Final = 30.0
+DEFAULT_MESSAGE_PATH: Final = "/dev/termination-log"
+LONGEST_MESSAGE: Final = 4096
 CANNOT_START: Final = 128
 TERMINATED: Final = 143
 _SIGNAL_BASE: Final = 128
@@ -70,6 +73,7 @@ class Container:
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _env: dict[str, str] = field(default_factory=dict)
+    _message_file: str = ""
     _why: tuple[str, str] = ("", "")  # why we ended it ourselves: a word, and words
 
     @property
@@ -152,13 +156,16 @@ class Container:
             await log.drained()
             log.file.close()
         reason, why = self._why
-        last = why or logs[1].last_line or logs[0].last_line
+        last = why or self._message() or logs[1].last_line or logs[0].last_line
         code = ended.code if not ended.signal else _SIGNAL_BASE + ended.signal
         return ContainerEnd(self.name, code, "OOMKilled" if ended.oom else reason, ended.signal, self.now(), last)
 
     async def _start(self, logs: tuple[LogPump, LogPump]) -> None:
         spec = self.make_spec(self.restarts)
         self._id, self._env = spec.id, dict(spec.env)
+        path = self.manifest.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
+        own = (each.source for each in spec.mounts if isinstance(each, Mount) and each.target == path)
+        self._message_file = next(own, "")
         self._over.clear()
         self._why = ("", "")
         pipes = [log.open() for log in logs]
@@ -171,6 +178,14 @@ class Container:
         if not (self.manifest.get("lifecycle") or {}).get("postStart"):
             self._has_begun()
         self.changed()
+
+    def _message(self) -> str:
+        """What the container left in its file for last words, in one line."""
+        if not self._message_file:
+            return ""
+        with Path(self._message_file).open("rb") as file:
+            words = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+        return " ".join(words.split())
 
     def _has_begun(self) -> None:
         self.started = not self.manifest.get("startupProbe")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pumice.engines.local.capacity import GPU, GpuPool, container_gpus, gpu_env
+from pumice.engines.local.allotments import Processors, cpu_limit, memory_limit, threads_env
+from pumice.engines.local.capacity import gpu_env, gpu_shares
 from pumice.engines.local.companions import Companions, read_companions
+from pumice.engines.local.containers import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.environment import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.expansion import expand_all
 from pumice.engines.local.facts import PodFacts
@@ -20,11 +21,11 @@ from pumice.engines.local.machine import gpu_devices
 from pumice.engines.local.network_env import interface_env
 from pumice.engines.local.own_nc import own_nc, running_interpreter
 from pumice.engines.local.problems import Problem, fatal
-from pumice.engines.local.sandbox.problems import DEVICE, IMAGE, INTERNAL, StartError
+from pumice.engines.local.sandbox.problems import IMAGE, INTERNAL, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from pumice.engines.local.settings import Settings
 from pumice.engines.local.volume_files import VolumeFiles
-from pumice.engines.local.volumes import volume_mounts
+from pumice.engines.local.volumes import pod_directory, volume_mounts
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.quantity import Quantity
@@ -73,7 +74,9 @@ class Outfitter:
     nameservers: Sequence[str] = ()
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     extra_env: Mapping[str, str] = field(default_factory=dict)
-    gpus: GpuPool = field(default_factory=lambda: GpuPool(()))
+    gpus_of: Callable[[str], Sequence[str]] = lambda _pod: ()  # those that a pod, by its name, was given
+    kernel_limits: frozenset[str] = frozenset()  # what the sandbox can have the kernel enforce
+    processors: Processors = field(default_factory=lambda: Processors(()))
     files: VolumeFiles = field(init=False)
     _known: tuple[list[Manifest], Companions, list[Problem]] | None = None
     _hosts: str = ""
@@ -90,6 +93,7 @@ class Outfitter:
         volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
         self._settle([*problems, *missing, *volumes.problems])
         self._settle(self.files.prepare(volumes.steps))
+        gpus = gpu_shares(manifest["spec"], self.gpus_of(facts.name)).get(str(container["name"]), ())
         env = complete_env(
             declared,
             facts.hostname,
@@ -97,14 +101,16 @@ class Outfitter:
             defaults={
                 **self._host_env(image),
                 **interface_env(),
+                **threads_env(container),
                 **self.extra_env,
-                **self._gpu_env(manifest, container),
+                **(gpu_env(gpus) if gpus else {}),
             },
             given=self.settings.env,
         )
         nc_files, nc_mounts = self._own_nc(container, image, env)
         user, group = self._user(manifest, container, image)
         name = manifest["metadata"]["name"]
+        shares = bool(manifest["spec"].get("shareProcessNamespace"))
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
@@ -112,14 +118,32 @@ class Outfitter:
             env=env,
             cwd=str(container.get("workingDir") or self._cwd(container, image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
-            mounts=(*self._own_mounts(image), *nc_mounts, *volumes.mounts),
+            mounts=(
+                *self._own_mounts(image),
+                *nc_mounts,
+                *volumes.mounts,
+                *self._message_mount(uid, container, attempt),
+            ),
             files=(*self._files(manifest, image), *self._stand_ins(container), *nc_files),
             uid=user,
             gid=group,
-            memory=_bytes(container),
-            cpu_quota=_cpus(container),
-            devices=gpu_devices() if container_gpus(container) else (),
+            groups=self._groups(manifest),
+            memory=memory_limit(container),
+            cpu_quota=cpu_limit(container),
+            cpus=self._cpus(manifest, container),
+            devices=gpu_devices() if gpus else (),
             hidden=HOMES if image is None else (),
+            share_pid_with=holder_id(name) if shares else None,
+        )
+
+    def holder(self, manifest: Manifest) -> ContainerSpec:
+        """What holds the pid namespace that the pod's containers share, and takes care of orphans in it."""
+        name = manifest["metadata"]["name"]
+        # Who ignores this signal of its children need not wait for them; a program that is executed inherits that.
+        argv = ("/bin/sh", "-c", "trap '' CHLD; exec sleep infinity")
+        env = {"PATH": DEFAULT_PATH}
+        return ContainerSpec(
+            id=holder_id(name), pod=name, argv=argv, env=env, cwd="/", root=RootFs(None, None), hidden=HOMES
         )
 
     def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
@@ -197,15 +221,21 @@ class Outfitter:
             )
         return (*command, *args)
 
-    def _gpu_env(self, manifest: Manifest, container: Manifest) -> dict[str, str]:
-        """A pod that is made anew has the same name, and so gets the same GPUs."""
-        count = container_gpus(container)
-        if not count:
-            return {}
-        taken = self.gpus.take(f"{manifest['metadata']['name']}/{container['name']}", count)
-        if taken is None:
-            raise StartError(DEVICE, f"{GPU}: {count}: {len(self.gpus.free)} are free")
-        return gpu_env(taken)
+    def _cpus(self, manifest: Manifest, container: Manifest) -> tuple[int, ...]:
+        """The processors of a container whose share the kernel does not limit; () where it does, or need not."""
+        limit = cpu_limit(container)
+        if limit is None or "cpu" in self.kernel_limits:
+            return ()
+        if limit == int(limit):
+            return self.processors.bind(f"{manifest['metadata']['name']}/{container['name']}", int(limit))
+        # That of an init container, most often one of a plugin, is over soon: not worth a warning.
+        if container in manifest["spec"]["containers"]:
+            self.warn(f"container {container['name']}: limits.cpu {limit:g} is not enforced: no control groups here")
+        return ()
+
+    def _groups(self, manifest: Manifest) -> tuple[int, ...]:
+        given = (manifest["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
+        return tuple(map(int, given)) if self.all_users else ()
 
     def _host_env(self, image: ImageConfig | None) -> dict[str, str]:
         if image is not None or not self.settings.path:
@@ -224,6 +254,16 @@ class Outfitter:
             mounts += [Mount(str(path), str(path), read_only=True) for path in self.settings.python]
         mounts += [Mount(str(extra.path), str(extra.path), extra.read_only) for extra in self.settings.mounts]
         return mounts
+
+    def _message_mount(self, uid: str, container: Manifest, attempt: int) -> list[Mount]:
+        """A file for the container's last words, if it says that it wants one."""
+        if not (container.get("terminationMessagePath") or container.get("terminationMessagePolicy")):
+            return []
+        file = pod_directory(self.scratch, uid) / "messages" / f"{container['name']}.{attempt}"
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch()
+        file.chmod(0o666)
+        return [Mount(str(file), str(container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH))]
 
     def _upper(self, manifest: Manifest, container: Manifest, attempt: int) -> str | None:
         if not self.settings.keep:
@@ -273,6 +313,11 @@ class Outfitter:
         return user, group
 
 
+def holder_id(pod: str) -> str:
+    """No container of the user's can have such a name."""
+    return f"{pod}/.processes"
+
+
 def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
     found = find_user(passwd, name)
     if found is not None:
@@ -282,18 +327,3 @@ def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
 
 def _image_group(name: str, root: Path) -> int | None:
     return find_group(read_inside(root, "etc/group"), name) if name else None
-
-
-def _limit(container: Manifest, name: str) -> Quantity | None:
-    amount = ((container.get("resources") or {}).get("limits") or {}).get(name)
-    return None if amount is None else Quantity.parse(amount)
-
-
-def _bytes(container: Manifest) -> int | None:
-    limit = _limit(container, "memory")
-    return None if limit is None else limit.value()
-
-
-def _cpus(container: Manifest) -> float | None:
-    limit = _limit(container, "cpu")
-    return None if limit is None else math.ceil(limit.milli_value()) / 1000

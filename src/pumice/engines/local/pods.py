@@ -61,6 +61,7 @@ class LocalPod:
     places: PodPlaces | None = None  # None: there is always room
     make_holder: Callable[[], ContainerSpec] | None = None  # what holds the pid namespace that containers share
     tell: Callable[[str], None] = lambda _message: None
+    removed: Callable[[], None] = lambda: None  # nothing of it is left, and its volumes can go
     phase: PodPhase = PodPhase.PENDING
     deleted_at: dt.datetime | None = None
     reason: str = ""
@@ -107,6 +108,7 @@ class LocalPod:
             await self.sandbox.remove_pod(self.name)
         if self.places is not None:
             self.places.removed(self.name)
+        self.removed()
 
     async def kill(self, number: int) -> None:
         await asyncio.gather(*(container.kill(number) for container in self.containers))

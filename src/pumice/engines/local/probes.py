@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Probe:
         except TimeoutError:
             return f"no answer within {self.timeout:g}s" if self.timeout is not None else "no answer"
         except OSError as error:
-            return (error.strerror or str(error)).lower()
+            return os.strerror(error.errno).lower() if error.errno is not None else str(error)
         except (StartError, SandboxError, ValueError) as error:
             return str(error)
 
