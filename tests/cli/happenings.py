@@ -48,9 +48,9 @@ def end(code: int = 1, **fields: object) -> ContainerEnd:
     return replace(plain, **fields)  # type: ignore[arg-type] # fields of ContainerEnd
 
 
-def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: int) -> Moved:
+def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", running: int = 0) -> Moved:
     state = JobState(phase=phase, message=message, reason="Reason" if message else "")
-    return Moved(JOB, JobStatus(state=state, **counts), attempt, acted)
+    return Moved(JOB, JobStatus(state=state, running=running, succeeded=3), attempt, acted)
 
 
 def line(text: str, *, pod: str = "w-0", container: str = "main", unfinished: bool = False) -> LogLine:

@@ -83,7 +83,7 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             moved("Pending", attempt=2), "0.0s  Pending    attempt 2 of 3: starting 3 pods", id="another attempt"
         ),
         pytest.param(moved("Running", running=1), "0.0s  Running    1/3", id="running"),
-        pytest.param(moved("Completed", succeeded=3), "0.0s  Completed  3 succeeded in 0.0s", id="completed"),
+        pytest.param(moved("Completed"), "0.0s  Completed  3 succeeded in 0.0s", id="completed"),
         pytest.param(
             moved("Failed", message="w-0 failed; 2 others followed"), "0.0s  Failed     w-0 failed", id="failed"
         ),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.settings import ExtraMount
-from pumice.model.duration import Duration
+from pumice.model.duration import Duration, DurationError
 from pumice.model.syntax import env_name_fault
 
 _LAST_PORT: Final = 65535
@@ -95,7 +95,7 @@ def kill(text: str) -> Kill:
     pod, mark, moment = text.rpartition("@")
     if not mark or not pod:
         raise SettingsError(f"--kill: {text}: must be TASK-INDEX@TIME, such as worker-0@30s")
-    return Kill(pod, seconds(moment, f"--kill: {text}"))
+    return Kill(pod, seconds(moment, f"--kill: {pod}"))
 
 
 def publish(text: str) -> Publish:
@@ -115,8 +115,8 @@ def timeout(text: str) -> float:
 def seconds(text: str, origin: str) -> float:
     try:
         found = Duration.parse(text).seconds
-    except ValueError as error:
-        raise SettingsError(f"{origin}: {error}") from error
+    except DurationError as error:
+        raise SettingsError(f"{origin}: {text}: {error.message}") from error
     if found < 0:
         raise SettingsError(f"{origin}: {text}: must be 0 or more")
     return found
