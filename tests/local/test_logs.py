@@ -106,12 +106,13 @@ def test_many_lines_are_handed_on_together() -> None:
 
 def test_a_log_file_is_private_and_a_full_disk_costs_only_the_log(tmp_path: Path) -> None:
     told: list[str] = []
-    file = LogFile(tmp_path / "logs" / "w.0.log", told.append).open()
+    file = LogFile(tmp_path / "logs" / "w.0.log", told.append)
+    assert not file.path.exists()
     file.write(b"words\n")
     file.close()
     assert file.path.read_bytes() == b"words\n"
     assert (file.path.stat().st_mode & 0o777, file.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    full = LogFile(Path("/dev/full"), told.append).open()
+    full = LogFile(Path("/dev/full"), told.append)
     full.write(b"words\n")
     full.write(b"words\n")
     assert told == ["logs are shown but no longer kept: /dev: no space left on device"]

@@ -25,6 +25,7 @@ from pumice.cli.run_events import (
     Teller,
     TimePassed,
 )
+from pumice.cli.run_images import RunImages
 from pumice.cli.run_json import JsonView
 from pumice.cli.run_scale import check_names, scaled
 from pumice.cli.run_settings import RunOptions
@@ -33,8 +34,7 @@ from pumice.engines.local.addresses import Addresses
 from pumice.engines.local.allotments import Processors
 from pumice.engines.local.containers import DEFAULT_GRACE, Container
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.images.names import normalised
-from pumice.engines.local.images.store import Image, ImageStore
+from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.logs import LogLine, LogPump
 from pumice.engines.local.machine import Machine, read_machine
 from pumice.engines.local.outfits import Outfitter
@@ -105,7 +105,7 @@ class LocalRun:
     _record: RunRecord = field(init=False)
     _machine: Machine = field(init=False)
     _places: Places = field(init=False)
-    _images: dict[str, Image | None] = field(default_factory=dict)
+    _images: RunImages = field(init=False)
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _phase: str = ""
     _policy: str = ""
@@ -141,7 +141,7 @@ class LocalRun:
             held.callback(self._record.close)
             self._record.job(self.job)
             self.tell.listeners.append(JsonView(self._record.events, with_logs=False))
-            self.tell(Planned(self._admitted.job, self._images_text()))
+            self.tell(Planned(self._admitted.job, self._images.text(self._manifests)))
             yield
 
     async def run(self) -> int:
@@ -178,6 +178,7 @@ class LocalRun:
     def _equip(self, held: ExitStack) -> None:
         settings = self.request.options.settings
         self._machine = read_machine()
+        self._images = RunImages(ImageStore(settings.state / "images"), settings.images, held, self.tell.warn)
         place = reservations_directory(os.environ, settings.state)
         self._places = Places(self._machine, held.enter_context(Reservations(place, self.job.uid)), self.tell.warn)
         claims = claims_at_hand(self.job, self.request.documents, settings.state)
@@ -192,7 +193,7 @@ class LocalRun:
             objects=lambda: list(self._engine.objects.values()),
             claims=claims,
             address_of=self._addresses.of,
-            image_of=self._image_of(held),
+            image_of=self._images.of,
             host_key=make_key_pair("ed25519"),
             warn=self.tell.warn,
             allocatable=self._machine.free(),
@@ -212,32 +213,6 @@ class LocalRun:
         self._engine.objects.clear()
         members = {each["metadata"]["name"]: each["spec"] for each in gang(self._admitted.job, self._manifests)}
         check_fit(self._admitted.job, self._places.reserve(members), self.request.locate)
-
-    def _images_text(self) -> str:
-        names = {str(each.get("image") or "") for manifest in self._manifests for each in every_container(manifest)}
-        mapped = sorted(name for name in names if self._images.get(name) is not None)
-        if not mapped:
-            return "host (no registry)"
-        return ", ".join(mapped) + ("" if len(mapped) == len(names) else "; the others: host (no registry)")
-
-    def _image_of(self, held: ExitStack) -> Callable[[str], Image | None]:
-        """The user's mapping, then the store; None where the host serves. Each is held for as long as the job runs."""
-        settings = self.request.options.settings
-        store = ImageStore(settings.state / "images")
-        given = {normalised(name): path for name, path in settings.images.items()}
-
-        def image_of(name: str) -> Image | None:
-            if not name:
-                return None
-            if name not in self._images:
-                path = given.get(normalised(name))
-                image = store.find(name) if path is None else store.obtain(name, path, self.tell.warn)
-                if image is not None:
-                    held.enter_context(store.held(image))
-                self._images[name] = image
-            return self._images[name]
-
-        return image_of
 
     async def _surrounded(self) -> int:
         options = self.request.options

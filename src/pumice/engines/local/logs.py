@@ -124,36 +124,39 @@ class LogPump:
 
 @dataclass(slots=True)
 class LogFile:
-    """Shared by both streams of a container. A disk that is full costs the rest of the log, not the job."""
+    """Shared by both streams of a container, and there as soon as there is something in it.
+
+    A disk that is full costs the rest of the log, not the job.
+    """
 
     path: Path
     warn: Callable[[str], None]
     _descriptor: int | None = None
-
-    def open(self) -> LogFile:
-        # Not for others to read: programs print secrets.
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
-        except OSError as error:
-            self._give_up(error)
-        return self
+    _given_up: bool = False
 
     def write(self, data: bytes) -> None:
+        if self._given_up:
+            return
         try:
-            while data and self._descriptor is not None:
+            if self._descriptor is None:
+                self._descriptor = self._open()
+            while data:
                 data = data[os.write(self._descriptor, data) :]
         except OSError as error:
-            self._give_up(error)
+            self._given_up = True
+            self.close()
+            why = (error.strerror or str(error)).lower()
+            self.warn(f"logs are shown but no longer kept: {self.path.parent}: {why}")
 
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
 
-    def _give_up(self, error: OSError) -> None:
-        self.close()
-        self.warn(f"logs are shown but no longer kept: {self.path.parent}: {(error.strerror or str(error)).lower()}")
+    def _open(self) -> int:
+        # Not for others to read: programs print secrets.
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
 
 
 def _newest(rest: bytes) -> bytes:

@@ -55,9 +55,7 @@ class RunRecord:
 
     def events(self, lines: str) -> None:
         if self._events is None:
-            # Known before it is opened, because what goes wrong then is an event, too.
             self._events = LogFile(self.directory / "events.jsonl", self.warn)
-            self._events.open()
         self._events.write(lines.encode())
 
     def pod(self, short_name: str, manifest: Manifest) -> Path:
@@ -68,7 +66,7 @@ class RunRecord:
         return place
 
     def log(self, place: Path, container: str, restart: int) -> LogFile:
-        return LogFile(place / f"{container}.{restart}.log", self.warn).open()
+        return LogFile(place / f"{container}.{restart}.log", self.warn)
 
     def close(self) -> None:
         if self._events is not None:
@@ -76,7 +74,7 @@ class RunRecord:
         self._events = None
 
     def _write(self, path: Path, value: object) -> None:
-        file = LogFile(path, self.warn).open()
+        file = LogFile(path, self.warn)
         file.write(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
         file.close()
 
