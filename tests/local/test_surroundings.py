@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.problems import SandboxError
 from pumice.engines.local.surroundings import Isolation, Network, open_sandbox, published, way_out
+from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import need_namespaces, run
 
 HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
@@ -73,6 +75,48 @@ def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, told.append)
 
     run(story())
+
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: trial}
+spec:
+  tasks:
+  - {name: only, replicas: 1, template: {spec: {restartPolicy: Never, containers: [
+      {name: c, image: none, command: [sh, -c, echo it ran]}]}}}
+"""
+NO_NAMESPACES = "user namespaces: this machine allows none (user.max_user_namespaces is 0)\n  hint: sudo sysctl -w user"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "isolation", "code", "out", "err"),
+    [
+        pytest.param(refusals.NONE_ALLOWED, "namespaces", 2, "", NO_NAMESPACES, id="none allowed"),
+        pytest.param(refusals.NONE_ALLOWED, "auto", 0, "it ran", NO_NAMESPACES, id="none allowed, auto"),
+        pytest.param(refusals.NONE_ALLOWED, "process", 0, "it ran", "", id="none allowed, process"),
+        pytest.param(refusals.FILTERED, "namespaces", 2, "", "(EPERM)", id="filter"),
+        pytest.param(refusals.FILTERED, "auto", 0, "it ran", "hint: docker run --security-opt", id="filter, auto"),
+        pytest.param(refusals.COVERED_PROC, "auto", 0, "it ran", "pods see all processes", id="covered proc"),
+    ],
+)
+def test_pumice_run_where_something_is_refused(
+    tmp_path: Path, *, refusal: refusals.Refusal, isolation: str, code: int, out: str, err: str
+) -> None:
+    """For real; what is missing and the command that grants it are told, and the job runs if it may."""
+    need_namespaces()
+    (tmp_path / "job.yaml").write_text(JOB)
+    main = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    flags = ("--network=job", "--timeout=50s", f"--isolation={isolation}")
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = (sys.executable, "-c", main, "run", *flags, str(tmp_path / "job.yaml"))
+    done = refusals.run_refused(refusal, *command, environ=environ)
+    assert done.returncode == code, done.stderr
+    assert out in done.stdout
+    assert err in done.stderr
+    assert ("the pods run as plain processes" in done.stderr) == (
+        isolation == "auto" and refusal is not refusals.COVERED_PROC
+    )
 
 
 def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:

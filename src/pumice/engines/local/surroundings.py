@@ -13,7 +13,7 @@ from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.publish import publish
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.probing import Missing, covered_proc, look_around, probe
 from pumice.engines.local.sandbox.problems import SandboxError
 
 AnySandbox = Sandbox | ProcessSandbox
@@ -43,13 +43,13 @@ async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell)
     if isolation == Isolation.PROCESS:
         return await ProcessSandbox.start(name, place, warn=warn)
     try:
-        return await Sandbox.start(name, place)
+        return _warned(await Sandbox.start(name, place), warn)
     except SandboxError as error:
         permits = await asyncio.to_thread(probe)
         lines = [f"this machine refuses what pods are made of: {error}"]
         for missing in permits.missing:
-            lines.append(f"  {missing.what}: {missing.why}")
-            lines += [f"  hint: {missing.command}"] if missing.command else []
+            if missing.fatal:
+                lines += [f"  {line}" for line in _told(missing)]
         if isolation == Isolation.NAMESPACES:
             raise RefusedError("\n".join(lines)) from error
     lines.append("  the pods run as plain processes (--isolation process), with nothing between them and this machine")
@@ -81,6 +81,18 @@ async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell)
             yield way
         finally:
             await way.close()
+
+
+def _warned(sandbox: Sandbox, warn: Tell) -> Sandbox:
+    if not sandbox.own_proc:
+        warn("\n  ".join(_told(covered_proc("EPERM", look_around()))))
+    return sandbox
+
+
+def _told(missing: Missing) -> Iterator[str]:
+    yield f"{missing.what}: {missing.why}"
+    if missing.command:
+        yield f"hint: {missing.command}"
 
 
 @asynccontextmanager

@@ -110,6 +110,11 @@ class Sandbox:
         return bool(self._up.result()["all_users"])
 
     @property
+    def own_proc(self) -> bool:
+        """Whether pods have a /proc of their own; if not, they see every process that we see."""
+        return bool(self._up.result()["own_proc"])
+
+    @property
     def limits(self) -> frozenset[str]:
         """Which of memory, cpu and pids the kernel enforces. Memory is watched by job-init where it does not."""
         return frozenset(self._up.result()["limits"])

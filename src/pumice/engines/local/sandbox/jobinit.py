@@ -76,7 +76,10 @@ def _job_init(
         except OSError as error:
             protocol.send(channel, {"refused": str(error)})
         else:
-            protocol.send(channel, {"up": {"all_users": all_users, "limits": groups.controllers}})
+            # In another's /proc we have another number.
+            own_proc = os.readlink("/proc/self") == str(os.getpid())
+            facts = {"all_users": all_users, "limits": groups.controllers, "own_proc": own_proc}
+            protocol.send(channel, {"up": facts})
             Server(channel, watched, containers).serve()
             code = 0
     except BaseException:  # noqa: BLE001 - a forked process must not return; the client reads these last words
