@@ -165,7 +165,7 @@ def test_state_directory(environ: dict[str, str], place: str) -> None:
         pytest.param([], "pumice run job.yaml --keep", id="plain"),
         pytest.param(
             ["--with", "a b", "--scale", "w=1", "--network", "job", "--isolation", "process", "--timeout", "1s"],
-            "pumice run job.yaml --with 'a b' --scale w=1 --network job --isolation process --timeout 1s --keep",
+            "pumice run job.yaml --with 'a b' --scale w=1 --network job --isolation process --keep",
             id="flags",
         ),
     ],

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pumice.engines.local.verdicts import Failures, last_words
+from pumice.engines.local.verdicts import Advice, Failures, last_words
 from pumice.model.job import Job, JobSpec
 from pumice.model.metadata import Metadata
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
@@ -41,7 +41,7 @@ def test_who_failed_first_comes_first_and_no_more_than_six_lines() -> None:
     pods = [_failed(index, _end(10 - index, line="first\n  hint: second")) for index in range(6)]
     state = JobState(phase="Failed", reason="RetriesExhausted", message="no retry is left of 3; the last cause: x")
     job = Job(spec=JobSpec(max_retry=3), status=JobStatus(state=state))
-    words = last_words(job, _failures(*pods).in_order(), "PodFailed -> AbortJob (policies[0])", "pumice run x")
+    words = last_words(job, _failures(*pods).in_order(), Advice("pumice run x", "PodFailed -> AbortJob (policies[0])"))
     followers = [f"w-{4 - later} (exit code 1, {later + 1}.0s later)" for later in range(3)]
     assert words.lines == (
         "w-5 failed first: exit code 1 after 5.0s (attempt 2 of 3)",
@@ -69,13 +69,25 @@ def test_who_failed_first_comes_first_and_no_more_than_six_lines() -> None:
     ],
 )
 def test_the_first_line_says_how(end: ContainerEnd, told: str) -> None:
-    words = last_words(JOB, _failures(_failed(0, end)).in_order(), "", "pumice")
+    words = last_words(JOB, _failures(_failed(0, end)).in_order(), Advice("pumice"))
     assert words.lines[0] == f"w-0 failed first: {told} (attempt 2 of 3)"
     assert words.code == end.exit_code
 
 
+@pytest.mark.parametrize(
+    ("end", "cause", "line"),
+    [
+        pytest.param(_end(1, line="words"), "", "  last line     words", id="last line"),
+        pytest.param(_end(1, line="no such", reason="StartError"), "", "  cause         no such", id="never ran"),
+        pytest.param(_end(1, line="words"), "why", "  cause         why", id="something better"),
+    ],
+)
+def test_the_second_line_says_why(end: ContainerEnd, cause: str, line: str) -> None:
+    assert last_words(JOB, _failures(_failed(0, end)).in_order(), Advice("pumice", cause=cause)).lines[1] == line
+
+
 def test_a_line_that_would_not_fit_is_cut() -> None:
-    words = last_words(JOB, _failures(_failed(0, _end(1, line="x" * 5000))).in_order(), "", "pumice")
+    words = last_words(JOB, _failures(_failed(0, _end(1, line="x" * 5000))).in_order(), Advice("pumice"))
     assert words.lines[1].endswith("xxx...")
     assert len(words.lines[1]) < 400
 
@@ -97,6 +109,6 @@ def test_who_was_made_anew_is_forgiven() -> None:
 def test_without_a_failure_the_state_speaks() -> None:
     state = JobState(phase="Failed", reason="DeadlineExceeded", message="the job ran longer than allowed")
     job = Job(metadata=Metadata(name="j"), status=JobStatus(state=state))
-    words = last_words(job, [], "", "pumice run x")
+    words = last_words(job, [], Advice("pumice run x"))
     assert words.lines == ("j Failed: the job ran longer than allowed", "  next          pumice run x")
     assert words.code == 1

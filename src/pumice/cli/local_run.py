@@ -87,7 +87,7 @@ class Request:
     documents: Sequence[Manifest]  # ConfigMaps, Secrets and claims
     file: str
     locate: Callable[[str], str]  # a path in the Job -> file:line
-    next_command: str
+    again: Callable[..., str]  # the command line that asks for the same once more, with additions
 
 
 @dataclass(slots=True)
@@ -243,16 +243,29 @@ class LocalRun:
         with suppress(asyncio.CancelledError):
             await runner
         await self._engine.end_all()
-        ended = Ending(
-            self._admitted.job,
-            self._engine.job.status,
-            self._failures.in_order(),
-            self._policy,
-            self.request.next_command,
-            self._kept(),
-        ).told(self._stop)
+        ended = self._ending().told(self._stop)
         self.tell(ended)
         return ended.code
+
+    def _ending(self) -> Ending:
+        failures = self._failures.in_order()
+        image = log = ""
+        if failures:
+            first, end = failures[0].pod, failures[0].end
+            manifest = next(each for each in self._manifests if each["metadata"]["name"] == first.name)
+            image = next((each["image"] for each in every_container(manifest) if each["name"] == end.container), "")
+            log = str(self._record.newest_log(first.short_name, end.container))
+        return Ending(
+            job=self._admitted.job,
+            status=self._engine.job.status,
+            failures=failures,
+            policy=self._policy,
+            again=self.request.again,
+            locate=self.request.locate,
+            kept=self._kept(),
+            log=log,
+            host_image=image if self._images.of(image) is None else "",
+        )
 
     def _kept(self) -> list[str]:
         place = self._directory / KEPT

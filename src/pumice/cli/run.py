@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pumice.cli import run_settings
 from pumice.cli.findings import counted, write_reports
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             documents=documents,
             file=args.file,
             locate=_locator(entry, args.file),
-            next_command=_next(args),
+            again=partial(run_settings.typed_again, args),
         )
         job = LocalRun(request, Teller([_view(args, request)]))
         with job.prepared():
@@ -90,13 +91,6 @@ def _write_out(text: str) -> None:
     sys.stdout.flush()
 
 
-def _next(args: argparse.Namespace) -> str:
-    """What to type after a failure."""
-    if args.keep:
-        return run_settings.typed_again(args, "--keep")
-    return f"{run_settings.typed_again(args, '--keep')}     keeps the pods' files"
-
-
 def _never_fail_at_characters() -> None:
     """A terminal that cannot show a character of a log shows another one in its place."""
     for stream in (sys.stdout, sys.stderr):
@@ -119,7 +113,7 @@ class _Driver:
         loop.add_signal_handler(signal.SIGINT, self._stop, Stop(INTERRUPTED, "Interrupted"))
         loop.add_signal_handler(signal.SIGTERM, self._stop, Stop(TERMINATED, "Terminated"))
         if timeout is not None:
-            why = Stop(TIMED_OUT, "Timeout", f"the job took longer than --timeout {told} and was ended")
+            why = Stop(TIMED_OUT, "Timeout", f"{self.job.job.name} took longer than --timeout {told} and was ended")
             loop.call_later(timeout, self.job.stop, why)
         try:
             return await self._task

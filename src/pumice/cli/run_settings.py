@@ -127,14 +127,13 @@ def read_options(args: argparse.Namespace) -> RunOptions:
 
 
 def typed_again(args: argparse.Namespace, *more: str) -> str:
-    """The command line that asks for the same once more, with additions."""
+    """The command line that asks for the same once more, as long as it takes, with additions."""
     words = ["pumice", "run", args.file]
     for flag in _REPEATED:
         values = args.companions if flag == "with" else getattr(args, flag)
         words += [word for value in values for word in (f"--{flag}", value)]
     words += [] if args.network is Network.OUTBOUND else ["--network", str(args.network)]
     words += [] if args.isolation is Isolation.AUTO else ["--isolation", str(args.isolation)]
-    words += ["--timeout", args.timeout] if args.timeout else []
     return shlex.join([*words, *more])
 
 

@@ -47,6 +47,7 @@ class TextView:
     _width: int = 0
     _phase: str = ""
     _attempt: int = 0
+    _stopping: bool = False  # because the user wants it
     _complete: bool = False  # it was told that all pods of this attempt run
     _states: PodStates = field(default_factory=PodStates)
     _bars: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -72,7 +73,8 @@ class TextView:
             case Warned(message):
                 self._say(f"{style_for(self.screen.talk).warning('warning:')} {message}")
             case Stopping(grace):
-                self._say(f"stopping: the pods have up to {grace:g}s to end (once more ends them at once)")
+                self._stopping = True
+                self._say(f"stopping: the pods have up to {grace:g}s to end; Ctrl-C ends them at once")
             case Ended():
                 self._ended(happening)
                 return
@@ -134,6 +136,8 @@ class TextView:
                 return f"{max(self._states.running, moved.status.running)}/{job.total_replicas}"
             case Phase.COMPLETED:
                 return f"{moved.status.succeeded} succeeded in {self._elapsed()}"
+            case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
+                return ""
             case phase if phase in FINAL:
                 return state.message.partition(";")[0]
             case _:

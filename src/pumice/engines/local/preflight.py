@@ -51,11 +51,11 @@ def check_fit(job: Job, found: Fit, locate: Locate) -> None:
         return
     largest = max(job.spec.tasks, key=lambda task: task.replicas)
     fewer = largest.replicas - (found.pods - found.fitting)
-    short = found.short[0] if found.short else found.rows[0].name
+    short = found.short or (found.rows[0].name,)
     advice = [
         # Fewer pods help only where one fits at all.
         *([f"--scale {largest.name}={fewer}"] if fewer > 0 else []),
-        f"lower {_largest_request(job, short, locate)}",
+        "lower " + " and ".join(_largest_request(job, resource, locate) for resource in short),
         *([f"lower minAvailable ({locate('spec.minAvailable')})"] if found.pods > 1 else []),
     ]
     file = locate("spec").rpartition(":")[0]
@@ -104,13 +104,13 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
             if problem.fatal and str(problem) not in told:
                 annotations = manifest["metadata"]["annotations"]
                 pod = f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}"
-                place = locate(_container_path(job, annotations[keys.TASK_SPEC], str(container["name"])))
+                place = locate(container_path(job, annotations[keys.TASK_SPEC], str(container["name"])))
                 told[str(problem)] = f"{place}: {pod}: container {container['name']}"
     if told:
         raise RefusedError("\n".join(f"{place}: {problem}" for problem, place in told.items()))
 
 
-def _container_path(job: Job, task: str, container: str) -> str:
+def container_path(job: Job, task: str, container: str) -> str:
     """Of one that a plugin has added, the path of its task."""
     index = next(number for number, each in enumerate(job.spec.tasks) if each.name == task)
     for kind in ("containers", "initContainers"):

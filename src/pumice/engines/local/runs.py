@@ -68,6 +68,11 @@ class RunRecord:
     def log(self, place: Path, container: str, restart: int) -> LogFile:
         return LogFile(place / f"{container}.{restart}.log", self.warn)
 
+    def newest_log(self, short_name: str, container: str) -> Path | None:
+        place = self.directory / "pods" / short_name / str(self._made.get(short_name, 0))
+        logs = list(place.glob(f"{container}.*.log"))
+        return max(logs, key=lambda path: path.stat().st_mtime_ns, default=None)
+
     def close(self) -> None:
         if self._events is not None:
             self._events.close()

@@ -10,6 +10,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.reconcile.verdict import POD_FAILED, how_it_ended
 
+START_ERROR = "StartError"
 _SHOWN_FOLLOWERS = 3
 # Longer ones are cut: the log file has them in full.
 _LONGEST_LINE = 300
@@ -22,6 +23,15 @@ class LastWords:
     code: int = 1
     end: ContainerEnd | None = None
     attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the reader needs beside the facts."""
+
+    next_command: str
+    policy: str = ""  # the one that acted last, with its line
+    cause: str = ""  # says more than the last line, if not empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +71,26 @@ class Failures:
         return sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index))
 
 
-def last_words(job: Job, failures: Sequence[Failure], policy: str, next_command: str) -> LastWords:
-    """`policy` is the one that acted last, with its line; the failures are in order."""
-    ending = [_row("policy", policy)] if policy else []
-    ending.append(_row("next", next_command))
+def last_words(job: Job, failures: Sequence[Failure], advice: Advice) -> LastWords:
+    """The failures are in order."""
+    ending = [row("policy", advice.policy)] if advice.policy else []
+    ending.append(row("next", advice.next_command))
     state = job.status.state
     why = state.message.partition(";")[0] or state.reason
     if not failures:
         return LastWords((f"{job.name} {state.phase}: {why or 'no pod failed'}", *ending))
     first, others = failures[0], failures[1:]
     lines = [f"{first.pod.short_name} failed first: {_how(first)} (attempt {first.attempt} of {job.spec.max_retry})"]
-    if first.end.last_line:
-        lines.append(_row("last line", one_line(first.end.last_line)))
+    if first.end.last_line and not advice.cause:
+        # What never ran has printed nothing: there it is the reason.
+        lines.append(row("cause" if first.end.reason == START_ERROR else "last line", one_line(first.end.last_line)))
+    if advice.cause:
+        lines.append(row("cause", advice.cause))
     if others:
-        lines.append(_row("then", _followers(first, others)))
+        lines.append(row("then", _followers(first, others)))
     # What the first line says already is not said again.
     if why and state.reason not in (POD_FAILED, first.end.reason) and "failed first" not in why:
-        lines.append(_row("why", why))
+        lines.append(row("why", why))
     return LastWords((*lines, *ending), first.pod.short_name, first.end.exit_code, first.end, first.attempt)
 
 
@@ -86,7 +99,7 @@ def one_line(text: str) -> str:
     return joined if len(joined) <= _LONGEST_LINE else joined[: _LONGEST_LINE - 3] + "..."
 
 
-def _row(name: str, text: str) -> str:
+def row(name: str, text: str) -> str:
     return f"  {name:<13} {text}"
 
 
