@@ -12,10 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from subprocess import run
 
-from scripts import programs, torch_env
+from scripts import programs
+from scripts.fetching import FetchError, fetch
+from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
@@ -51,7 +54,7 @@ def tests() -> list[Check]:
     again = [Check("tests as an ordinary user", ordinary_user)] if is_root else []
     return [
         Check("outside programs", outside_programs),
-        Check("torch", torch),
+        *(Check(name, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
         command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
         *again,
@@ -65,29 +68,29 @@ def outside_programs() -> bool:
 
 
 def ordinary_user() -> bool:
-    found = python_with_torch()
-    environ = {**os.environ, "PYTHON": found.python} if found else os.environ
+    found = {each.variable: python_with(each) for each in FRAMEWORKS.values()}
+    environ = {**os.environ, **{name: each.python for name, each in found.items() if each is not None}}
     options = ("-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "scripts.ordinary_user", sys.executable, "-m", "pytest", *options, *USER_TESTS]
     return run(command, env=environ, check=False).returncode == 0
 
 
 @functools.cache
-def python_with_torch() -> torch_env.Candidate | None:
-    return torch_env.find(os.environ, Path.cwd())
+def python_with(framework: Framework) -> Candidate | None:
+    return find(framework, os.environ, Path.cwd())
 
 
-def torch() -> bool:
-    """Under CI=true it is fetched; elsewhere 2.9 GB are not for a test to spend, and its tests are skipped."""
-    found = python_with_torch()
+def has(framework: Framework) -> bool:
+    """Under CI=true it is fetched; elsewhere such a download is not for a test to begin, and its tests are skipped."""
+    found = python_with(framework)
     if found is None and os.environ.get("CI") == "true":
         try:
-            found = torch_env.fetch(os.environ, Path.cwd())
-            python_with_torch.cache_clear()
-        except torch_env.TorchError as error:
+            found = fetch(framework, os.environ, Path.cwd())
+            python_with.cache_clear()
+        except FetchError as error:
             print(f"  {error}")
             return False
-    print(f"  {found.python}" if found else "  not found, its tests are skipped: `make run` fetches it", flush=True)
+    print(f"  {found.python}" if found else "  none: its tests are skipped; `make examples` fetches it", flush=True)
     return True
 
 

@@ -18,10 +18,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pumice.engines.local.sandbox import syscalls
+from scripts.frameworks import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parent.parent
 USER = "nobody"
-PASSED_ON = ("PATH", "LANG", "CI", "PYTHON", "PUMICE_TEST_SEED")
+PYTHONS = ("PYTHON", *(framework.variable for framework in FRAMEWORKS.values()))
+PASSED_ON = ("PATH", "LANG", "CI", "PUMICE_TEST_SEED", *PYTHONS)
 
 
 def main(command: Sequence[str]) -> int:
@@ -54,9 +56,9 @@ def _places(home: str) -> dict[str, str]:
 
 
 def needed(environ: Mapping[str, str]) -> set[Path]:
-    """The checkout, the environment that the tests run in, the one named by PYTHON, and what both stand on."""
+    """The checkout, the environment that the tests run in, the Pythons that variables name, and what all stand on."""
     found = {ROOT, Path(sys.prefix), Path(sys.base_prefix).resolve()}
-    if python := shutil.which(environ.get("PYTHON", "")):
+    for python in filter(None, (shutil.which(environ.get(name, "")) for name in PYTHONS)):
         found |= {Path(python).absolute().parent.parent, Path(python).resolve().parent.parent}
     return {path for path in found if path.is_dir()}
 
