@@ -1,16 +1,16 @@
 """Leads a job's network out by a program made for that (pasta, slirp4netns); runs as a process of its own.
 
 The program must be outside of the job's network, to reach what the machine reaches, and yet end with the job. So it is
-started in the job's user and pid namespaces only: when job-init goes, the kernel kills it, whoever else has died.
+started in a pid namespace whose first process ends with the engine or with job-init; then the kernel kills the program,
+whoever else has died. Not in the job's own: the kernel takes a second or two to remove the program's interface, for
+which the end of the job would have to wait.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
-import signal
 import socket
 import sys
 import time
@@ -36,16 +36,21 @@ def main() -> None:
     config: dict[str, Any] = json.loads(sys.argv[1])
     init = os.pidfd_open(config["pid"])
     network = os.open(f"/proc/{config['pid']}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    syscalls.setns(init, syscalls.NEWUSER | syscalls.NEWPID)
-    program = _fork(lambda: _become(config["command"], network))
-    ended = os.pidfd_open(program)
+    syscalls.setns(init, syscalls.NEWUSER)
+    syscalls.unshare(syscalls.NEWPID)
+    first = _fork(lambda: _lead_out(config, init, network))
+    # Without waiting for what the kernel does at the end of the other.
+    _first(0, init, os.pidfd_open(first))
+
+
+def _lead_out(config: dict[str, Any], init: int, network: int) -> None:
+    """As the first process of its pid namespace: with it, everything in there ends."""
     pods = bytes(config["pods"])
+    ends = (0, init, os.pidfd_open(_fork(lambda: _become(config["command"], network))))
     readiness = os.pidfd_open(_fork(lambda: _set_up(network, pods)))
-    try:
-        _wait(ended, readiness)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(ended, signal.SIGKILL)
+    # Without a way through, the program is of no use.
+    if _first(*ends, readiness) == readiness and _went_well(readiness):
+        _first(*ends)
 
 
 def _fork(work: Callable[[], object]) -> int:
@@ -97,16 +102,15 @@ def _has_default_route() -> bool:
     return any(row[0] == INTERFACE and row[1] == _DEFAULT_ROUTE for row in rows)
 
 
-def _wait(ended: int, readiness: int) -> None:
-    """Until the engine has had enough, or the program has. Without a way through, the program is of no use."""
+def _first(*descriptors: int) -> int:
+    """Wait for one of them to have something to tell: the end of a pipe, or of a process."""
     poll = select.poll()
-    for descriptor in (0, ended, readiness):
+    for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
-    while True:
-        for descriptor, _ in poll.poll():
-            if descriptor != readiness:
-                return
-            poll.unregister(readiness)
-            done = os.waitid(os.P_PIDFD, readiness, os.WEXITED)
-            if done is None or done.si_status:
-                return
+    ready = {descriptor for descriptor, _ in poll.poll()}
+    return next(descriptor for descriptor in descriptors if descriptor in ready)
+
+
+def _went_well(process: int) -> bool:
+    done = os.waitid(os.P_PIDFD, process, os.WEXITED)
+    return done is not None and done.si_status == 0
