@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,31 +18,19 @@ import pytest
 from pumice.engines.local.own_nc import Interpreter, own_nc, running_interpreter
 from pumice.engines.local.sandbox.specs import File, RootFs
 from pumice.plugins.wait_for_master import WaitForMaster
+from tests.local.roots import small_root
 from tests.local.sandbox.boxes import AS_ROOT, Box, Output, box, need_namespaces, python_mounts, run
 from tests.meta.tree import ROOT
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 HOSTS = File("/etc/hosts", b"127.0.0.1 localhost\n10.77.0.10 master\n10.77.0.11 worker\n")
 LISTEN = "import socket; s = socket.create_server(('', 23456)); print('up', flush=True); s.accept(); s.accept()"
-WAYS = {"nc": ("busybox", "true"), "bash and timeout": ("bash", "timeout"), "bash": ("bash",)}
-
-
-def _libraries(program: str) -> Iterator[str]:
-    shown = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    yield from re.findall(r"(/\S+) \(0x", shown)
-
-
-def _image(place: Path, programs: tuple[str, ...]) -> Path:
-    """A root with a plain shell, sleep and these. busybox serves as nc."""
-    for name in ("dash", "sleep", *programs):
-        found = shutil.which(name)
-        assert found is not None
-        wanted = {"dash": "sh", "busybox": "nc"}.get(name, name)
-        for source, target in [(found, f"/bin/{wanted}"), *((library, library) for library in _libraries(found))]:
-            copy = place / target.lstrip("/")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, copy)
-    return place
+SHELL = {"sh": "dash", "sleep": "sleep"}
+WAYS = {
+    "nc": {**SHELL, "nc": "busybox", "true": "true"},
+    "bash and timeout": {**SHELL, "bash": "bash", "timeout": "timeout"},
+    "bash": {**SHELL, "bash": "bash"},
+}
 
 
 async def _wait(made: Box, image: Path, seconds: int) -> Output:
@@ -57,7 +44,7 @@ async def _wait(made: Box, image: Path, seconds: int) -> Output:
 @pytest.mark.parametrize("way", WAYS)
 def test_waits_and_passes(tmp_path: Path, way: str) -> None:
     need_namespaces()
-    image = _image(tmp_path / "image", WAYS[way])
+    image = small_root(tmp_path / "image", WAYS[way])
 
     async def story() -> None:
         async with box(tmp_path / "stage") as made:
@@ -76,7 +63,7 @@ def test_waits_and_passes(tmp_path: Path, way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_gives_up_and_says_so(tmp_path: Path, way: str) -> None:
     need_namespaces()
-    image = _image(tmp_path / "image", WAYS[way])
+    image = small_root(tmp_path / "image", WAYS[way])
 
     async def story() -> None:
         async with box(tmp_path / "stage") as made:

@@ -14,6 +14,7 @@ from pumice.engines.local.containers import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.environment import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.expansion import expand_all
 from pumice.engines.local.facts import PodFacts
+from pumice.engines.local.hiding import hidden_directories
 from pumice.engines.local.hosts import hosts_text, name_files, named_pod, pod_hostname
 from pumice.engines.local.images.reading import read_inside
 from pumice.engines.local.logins import account_files, find_group, find_user, host_key_files
@@ -31,8 +32,6 @@ from pumice.model.objects import KeyPair
 from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
 from pumice.plugins import wait_for_master
-
-HOMES = ("/home", "/root")
 
 
 class ImageConfig(Protocol):
@@ -132,7 +131,7 @@ class Outfitter:
             cpu_quota=cpu_limit(container),
             cpus=self._cpus(manifest, container),
             devices=gpu_devices() if gpus else (),
-            hidden=HOMES if image is None else (),
+            hidden=self._hidden(image),
             share_pid_with=holder_id(name) if shares else None,
         )
 
@@ -143,7 +142,13 @@ class Outfitter:
         argv = ("/bin/sh", "-c", "trap '' CHLD; exec sleep infinity")
         env = {"PATH": DEFAULT_PATH}
         return ContainerSpec(
-            id=holder_id(name), pod=name, argv=argv, env=env, cwd="/", root=RootFs(None, None), hidden=HOMES
+            id=holder_id(name),
+            pod=name,
+            argv=argv,
+            env=env,
+            cwd="/",
+            root=RootFs(None, None),
+            hidden=self._hidden(None),
         )
 
     def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
@@ -247,6 +252,9 @@ class Outfitter:
         if image is not None or container.get("name") == wait_for_master.NAME:
             return (image.workdir if image is not None else "") or "/"
         return str(self.settings.workdir)
+
+    def _hidden(self, image: ImageConfig | None) -> tuple[str, ...]:
+        return hidden_directories(Path.home(), self.settings.state, host_is_image=image is None)
 
     def _own_mounts(self, image: ImageConfig | None) -> list[Mount]:
         mounts = [Mount(str(self.settings.workdir), str(self.settings.workdir))]
