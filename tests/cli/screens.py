@@ -68,7 +68,15 @@ class OnTerminal:
         self._near, far = pty.openpty()
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         self.process = subprocess.Popen(
-            argv, cwd=cwd, env=env, stdin=far, stdout=far, stderr=far, start_new_session=True
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=far,
+            stdout=far,
+            stderr=far,
+            start_new_session=True,
+            # Only of the terminal that controls it does a session get signals for keys.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - nothing is locked that it needs
         )
         os.close(far)
 

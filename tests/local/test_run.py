@@ -4,89 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from pumice.engines.local.sandbox.probing import probe
-
-_SOURCES = str(Path(__file__).resolve().parents[2] / "src")
-_MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
-Manifest = dict[str, Any]
+from tests.local.running import Manifest, Place, job, need_namespaces, task
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
-    missing = [each.what for each in probe().missing if each.fatal]
-    if missing:
-        pytest.skip(f"this machine refuses {', '.join(missing)}")
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-@dataclass
-class Place:
-    directory: Path
-
-    def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
-        file = self.directory / "job.yaml"
-        file.write_text(yaml.safe_dump_all(documents))
-        environ = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.directory),
-            "XDG_STATE_HOME": str(self.directory / "state"),
-            "PYTHONPATH": _SOURCES,
-        }
-        return subprocess.Popen(
-            [sys.executable, "-c", _MAIN, "run", file.name, *flags],
-            cwd=self.directory,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
-        process = self.start(*documents, flags=["--timeout=25s", *flags])
-        try:
-            out, err = process.communicate(timeout=40)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        return Result(process.returncode, out, err)
+    need_namespaces()
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-def job(*tasks: Manifest, **spec: Any) -> Manifest:
-    metadata = {"name": "trial"}
-    body = {"schedulerName": "volcano", "tasks": list(tasks), **spec}
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": body}
-
-
-def task(name: str, script: str, replicas: int = 1, **extra: Any) -> Manifest:
-    container: Manifest = {"name": name, "image": "nowhere", "command": ["sh", "-c", script]}
-    container |= extra.pop("container", {})
-    pod: Manifest = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
-    pod |= extra.pop("pod", {})
-    return {"name": name, "replicas": replicas, "template": {"spec": pod}, **extra}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +136,9 @@ def test_claims_are_kept_by_name(place: Place) -> None:
     [
         pytest.param({"command": []}, [], "no command, and this machine has no image nowhere", id="no command"),
         pytest.param({"envFrom": [{"configMapRef": {"name": "gone"}}]}, [], "gone", id="missing ConfigMap"),
-        pytest.param({"resources": {"requests": {"cpu": "4000"}}}, [], "needs 1 pod, 0 fit on this machine", id="too large"),
+        pytest.param(
+            {"resources": {"requests": {"cpu": "4000"}}}, [], "needs 1 pod, 0 fit on this machine", id="too large"
+        ),
         pytest.param({}, ["--image", "nowhere=job.yaml"], "job.yaml", id="image that is no archive"),
         pytest.param({}, ["--scale", "only"], "must be TASK=N", id="bad flag"),
     ],
@@ -232,20 +169,6 @@ def test_init_containers_come_first_and_restarts_are_told(place: Place) -> None:
     assert result.code == 0, result.err
     assert result.out.index("begun") < result.out.index("broken")
     assert "only-0 restart 1: exit code 9: broken" in result.err
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
-)
-def test_signals_end_the_job_gracefully(place: Place, number: int, code: int) -> None:
-    script = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.1; done"
-    process = place.start(job(task("only", script)))
-    assert process.stdout is not None
-    assert "up" in process.stdout.readline()
-    process.send_signal(number)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == code, err
-    assert "farewell" in out
 
 
 def test_two_jobs_at_once(place: Place, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -343,11 +266,6 @@ def test_directory_serves_as_image(place: Place) -> None:
     assert result.code == 0, result.err
     assert "from the image" in result.out
     assert "images: nowhere" in result.err
-
-
-def test_timeout(place: Place) -> None:
-    result = place.run(job(task("only", "sleep 20")), flags=["--timeout", "1s"])
-    assert result.code == 124
 
 
 def test_json_events(place: Place) -> None:
