@@ -112,3 +112,12 @@ def test_without_a_failure_the_state_speaks() -> None:
     words = last_words(job, [], Advice("pumice run x"))
     assert words.lines == ("j Failed: the job ran longer than allowed", "  next          pumice run x")
     assert words.code == 1
+
+
+def test_who_was_started_again_is_to_blame_where_nobody_else_is() -> None:
+    again = replace(_failed(0, _end(1, 3)), phase=PodPhase.RUNNING, restarts=2)
+    assert _names(_failures(again)) == ["w-0"]
+    assert _names(_failures(again, _failed(1, _end(2)))) == ["w-1"]
+    assert _names(_failures(again, replace(again, phase=PodPhase.SUCCEEDED))) == []
+    assert _names(_failures(replace(again, restarts=0))) == []
+    assert _names(_failures(again, _failed(1, _end(2), version=1))) == ["w-1"]

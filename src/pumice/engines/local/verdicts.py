@@ -51,12 +51,15 @@ class Failures:
     """Of the pods that are there, or were the last of their name. One that was made anew is forgiven."""
 
     _known: dict[str, Failure] = field(default_factory=dict)
+    # Pods whose containers fail and are started again: where no pod has failed, a policy may have had enough of them.
+    _restarted: dict[str, Failure] = field(default_factory=dict)
     _version: int = 0
 
     def take(self, pod: ObservedPod) -> None:
         if pod.version > self._version:
             self._version = pod.version
             self._known.clear()
+            self._restarted.clear()
         known = self._known.get(pod.name)
         if known is not None and known.pod.uid != pod.uid:
             del self._known[pod.name]
@@ -64,10 +67,14 @@ class Failures:
         # One that is being deleted was told to end: it is no culprit.
         if pod.phase is PodPhase.FAILED and end is not None and not pod.is_deleting:
             self._known.setdefault(pod.name, Failure(pod, end))
+        if pod.phase is PodPhase.SUCCEEDED:
+            self._restarted.pop(pod.name, None)
+        elif end is not None and pod.restarts and not pod.is_deleting:
+            self._restarted[pod.name] = Failure(pod, end)
 
     def in_order(self) -> list[Failure]:
         never = dt.datetime.max.replace(tzinfo=dt.UTC)
-        found = self._known.values()
+        found = (self._known or self._restarted).values()
         return sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index))
 
 
