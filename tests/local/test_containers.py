@@ -130,6 +130,19 @@ def test_it_is_ended(tmp_path: Path, script: str, grace: float, code: int | None
 
 
 @in_box
+async def test_who_cannot_hear_the_signal_ends_after_the_hook_and_not_after_the_grace(box: Box) -> None:
+    stage = await stage_in(box)
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hooked > /proc/1/fd/1"]}}}
+    container = stage.container(shell("echo up; sleep 1000; true", lifecycle=hook))
+    life = asyncio.create_task(container.run("Never"))
+    await until(stage, "up")
+    await container.stop(600)
+    end = await life
+    assert (end.exit_code, end.signal) == (143, 15)
+    assert stage.lines == ["up", "hooked"]
+
+
+@in_box
 async def test_the_signal_of_its_choice_ends_it(box: Box) -> None:
     stage = await stage_in(box)
     script = "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done"

@@ -71,6 +71,31 @@ def test_who_can_hear_it_decides_how_to_end(tmp_path: Path, command: list[str], 
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("number", "end"),
+    [
+        pytest.param(signal.SIGINT, Ended(130, 2, oom=False), id="SIGINT"),
+        pytest.param(signal.SIGUSR1, Ended(138, 10, oom=False), id="SIGUSR1"),
+        pytest.param(signal.SIGRTMIN + 3, Ended(165, 37, oom=False), id="one for real time"),
+        pytest.param(signal.SIGKILL, Ended(137, 9, oom=False), id="SIGKILL"),
+    ],
+)
+def test_other_signals_end_it_as_well(tmp_path: Path, number: int, end: Ended) -> None:
+    """A container may choose the signal that it is ended by."""
+
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            await made.pod("a")
+            output = await made.start(made.spec("a", *SHELL, "echo up; exec sleep 1000"))
+            assert await output.line() == "up"
+            for harmless in (signal.SIGWINCH, signal.SIGCONT, signal.SIGCHLD):
+                await made.sandbox.signal(output.container, harmless)
+            await made.sandbox.signal(output.container, number)
+            assert await output.ended() == end
+
+    run(story())
+
+
 @in_box
 async def test_who_ignores_it_on_purpose_is_left_alone(box: Box) -> None:
     await box.pod("a")
@@ -101,9 +126,9 @@ def test_a_process_that_is_not_the_first_or_has_ended_hears() -> None:
     process = subprocess.Popen(["sleep", "1000"])
     pidfd = os.pidfd_open(process.pid)
     try:
-        assert hearing(pidfd) is Hearing.GOOD
+        assert hearing(pidfd, signal.SIGTERM) is Hearing.GOOD
         process.kill()
         process.wait()
-        assert hearing(pidfd) is Hearing.GOOD
+        assert hearing(pidfd, signal.SIGTERM) is Hearing.GOOD
     finally:
         os.close(pidfd)

@@ -55,14 +55,14 @@ class Container:
     def send(self, number: int, *, now: bool) -> bool:
         """False if it is better sent a little later, unless it has to be now.
 
-        SIGTERM ends who has no handler for it, as it would outside of a container.
+        SIGTERM and its like end who has no handler for them, as they would outside of a container.
         """
-        heard = hearing(self.process.pidfd) if number == signal.SIGTERM else Hearing.GOOD
+        heard = hearing(self.process.pidfd, number)
         if heard is Hearing.BUSY and not now:
             return False
         if heard is Hearing.NONE:
             self.ended_for = number
-        if heard is Hearing.NONE or number == signal.SIGKILL:
+        if number == signal.SIGKILL or heard is Hearing.NONE:
             self.kill()
         else:
             self.process.send(number)

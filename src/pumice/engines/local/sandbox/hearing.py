@@ -1,4 +1,4 @@
-"""Whether SIGTERM would be lost on the first process of a container.
+"""Whether SIGTERM, or another signal that should end it, would be lost on the first process of a container.
 
 Linux does not deliver a signal to the first process of a pid namespace unless that process has a handler for it: there
 the default action is to do nothing. Most shells have none, so that a container whose command is a shell script would
@@ -21,14 +21,32 @@ _WAITING_FOR_SIGNALS: Final = {
 }
 
 
+# All others end a process that does nothing about them. SIGKILL does so in any case.
+_HARMLESS: Final = frozenset(
+    {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGTSTP,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+        signal.SIGCONT,
+        signal.SIGCHLD,
+        signal.SIGURG,
+        signal.SIGWINCH,
+    }
+)
+
+
 class Hearing(enum.Enum):
     GOOD = enum.auto()  # the signal is for the process to deal with
     NONE = enum.auto()  # it would have no effect
     BUSY = enum.auto()  # blocked for a moment; look again
 
 
-def hearing(pidfd: int, number: int = signal.SIGTERM) -> Hearing:
+def hearing(pidfd: int, number: int) -> Hearing:
     """What would become of the signal. In doubt the process has its grace."""
+    if number in _HARMLESS:
+        return Hearing.GOOD
     try:
         # By the descriptor: the number may have become another's, and /proc may be that of an outer namespace.
         pid = _find(_read(f"/proc/self/fdinfo/{pidfd}"), b"Pid").decode()
