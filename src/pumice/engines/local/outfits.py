@@ -79,6 +79,7 @@ class Outfitter:
     files: VolumeFiles = field(init=False)
     _known: tuple[list[Manifest], Companions, list[Problem]] | None = None
     _hosts: str = ""
+    _accounts: dict[Path, tuple[File, ...]] = field(default_factory=dict)  # of the hosts and images, read once
 
     def __post_init__(self) -> None:
         self.files = VolumeFiles(self.scratch)
@@ -281,10 +282,12 @@ class Outfitter:
 
     def _files(self, manifest: Manifest, image: ImageConfig | None) -> list[File]:
         root = image.root if image is not None else Path("/")
-        passwd, group = (read_inside(root, f"etc/{name}") for name in ("passwd", "group"))
+        if root not in self._accounts:
+            passwd, group = (read_inside(root, f"etc/{name}") for name in ("passwd", "group"))
+            self._accounts[root] = account_files(passwd, group, single_id=not self.all_users)
         return [
             *name_files(self.hosts(), manifest, self.nameservers),
-            *account_files(passwd, group, single_id=not self.all_users),
+            *self._accounts[root],
             *host_key_files(self.host_key),
         ]
 
