@@ -37,6 +37,9 @@ def main() -> NoReturn:
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups = cgroups.Cgroups(config["name"], cgroups.available(config["engine"]))
+    with contextlib.suppress(OSError):
+        # A kernel without keys has none to give away, and so has a container that forbids the call.
+        syscalls.leave_session_keyring()
     try:
         all_users = idmap.enter_user_namespace()
         syscalls.unshare(syscalls.NEWPID)
