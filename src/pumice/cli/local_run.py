@@ -34,6 +34,7 @@ from pumice.engines.local.addresses import Addresses
 from pumice.engines.local.allotments import Processors
 from pumice.engines.local.containers import DEFAULT_GRACE, Container
 from pumice.engines.local.engine import LocalEngine
+from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.logs import LogLine, LogPump
 from pumice.engines.local.machine import Machine, read_machine
@@ -50,6 +51,7 @@ from pumice.engines.local.preflight import (
     gang,
     what_ends_restarts,
 )
+from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.reservations import Reservations, reservations_directory
 from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, tell_once
 from pumice.engines.local.surroundings import AnySandbox, Network, only_user, open_sandbox, published, way_out
@@ -120,7 +122,7 @@ class LocalRun:
     def prepared(self) -> Iterator[None]:
         """Look at everything that can be known before anything starts, and hold what the job needs.
 
-        Raises RefusedError, SettingsError or ImageError.
+        Raises RefusedError or SettingsError.
         """
         options = self.request.options
         self._admitted = scaled(self.request.written, options.scale)
@@ -130,9 +132,9 @@ class LocalRun:
         self._manifests = [pod.manifest for pod in pods(self._admitted.job, self._admitted.plugins)]
         check_names(options, self._admitted.job, self._manifests)
         with ExitStack() as held:
-            self._equip(held)
-            self._check()
             try:
+                self._equip(held)
+                self._check()
                 claim_directories(self._outfitter.claims.values())
                 held.enter_context(claimed(self._directory))
             except OSError as error:
@@ -205,7 +207,7 @@ class LocalRun:
         for companion in companions(self._admitted.job, self._admitted.plugins):
             self._engine.foresee(companion)
         found = [
-            (manifest, container, self._outfitter.problems(manifest, container))
+            (manifest, container, self._problems(manifest, container))
             for manifest in self._manifests
             for container in every_container(manifest)
         ]
@@ -213,6 +215,13 @@ class LocalRun:
         self._engine.objects.clear()
         members = {each["metadata"]["name"]: each["spec"] for each in gang(self._admitted.job, self._manifests)}
         check_fit(self._admitted.job, self._places.reserve(members), self.request.locate)
+
+    def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
+        try:
+            return self._outfitter.problems(manifest, container)
+        except ImageError as error:
+            hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
+            return [fatal(f"image {container.get('image')}: {error.message}", hint)]
 
     async def _surrounded(self) -> int:
         options = self.request.options
@@ -369,6 +378,6 @@ class LocalRun:
 
 def _no_state(state: Path, error: OSError) -> str:
     return (
-        f"nothing can be kept in {state}: {(error.strerror or str(error)).lower()}\n"
+        f"{error.filename or state}: {(error.strerror or str(error)).lower()}, so nothing can be kept in {state}\n"
         "  hint: make room there, or set XDG_STATE_HOME to a directory of yours"
     )

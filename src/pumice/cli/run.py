@@ -24,7 +24,6 @@ from pumice.cli.run_flags import SettingsError
 from pumice.cli.run_json import JsonView
 from pumice.cli.run_screen import Screen
 from pumice.cli.run_view import TextView
-from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.preflight import RefusedError
 from pumice.model.findings import Path as FindingPath
 from pumice.model.job import Manifest
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         job = LocalRun(request, Teller([_view(args, request)]))
         with job.prepared():
             return asyncio.run(_Driver(job).drive(options.timeout, args.timeout))
-    except (SettingsError, RefusedError, ImageError) as error:
+    except (SettingsError, RefusedError) as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
 

@@ -73,16 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--network",
-        choices=[*Network],
-        type=Network,
-        default=Network.OUTBOUND,
+        choices=[str(each) for each in Network],
+        default=str(Network.OUTBOUND),
         help="job: the pods reach each other only; outbound: also what this machine reaches",
     )
     parser.add_argument(
         "--isolation",
-        choices=[*Isolation],
-        type=Isolation,
-        default=Isolation.AUTO,
+        choices=[str(each) for each in Isolation],
+        default=str(Isolation.AUTO),
         help="namespaces keep pods apart; process: plain processes, where namespaces are refused",
     )
     parser.add_argument("--timeout", metavar="10m", default="", help="end the job after this long (exit code 124)")
@@ -120,8 +118,8 @@ def read_options(args: argparse.Namespace) -> RunOptions:
         kills=tuple(run_flags.kill(text) for text in args.kill),
         publish=tuple(run_flags.publish(text) for text in args.publish),
         timeout=run_flags.timeout(args.timeout) if args.timeout else None,
-        network=args.network,
-        isolation=args.isolation,
+        network=Network(args.network),
+        isolation=Isolation(args.isolation),
         named_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
     )
 
@@ -132,8 +130,8 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     for flag in _REPEATED:
         values = args.companions if flag == "with" else getattr(args, flag)
         words += [word for value in values for word in (f"--{flag}", value)]
-    words += [] if args.network is Network.OUTBOUND else ["--network", str(args.network)]
-    words += [] if args.isolation is Isolation.AUTO else ["--isolation", str(args.isolation)]
+    words += [] if args.network == Network.OUTBOUND else ["--network", args.network]
+    words += [] if args.isolation == Isolation.AUTO else ["--isolation", args.isolation]
     return shlex.join([*words, *more])
 
 
