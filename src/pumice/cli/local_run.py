@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,30 +16,27 @@ from pumice.cli.run_events import (
     Ended,
     Moved,
     Planned,
-    PodMoved,
-    Printed,
     Published,
-    Restarted,
     Stopping,
     Teller,
     TimePassed,
 )
 from pumice.cli.run_images import RunImages
 from pumice.cli.run_json import JsonView
+from pumice.cli.run_pods import PodMaker, now
 from pumice.cli.run_scale import check_names, scaled
 from pumice.cli.run_settings import RunOptions
 from pumice.cli.run_view import policy_text
 from pumice.engines.local.addresses import Addresses
 from pumice.engines.local.allotments import Processors
-from pumice.engines.local.containers import DEFAULT_GRACE, Container
+from pumice.engines.local.containers import DEFAULT_GRACE
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
-from pumice.engines.local.logs import LogLine, LogPump
 from pumice.engines.local.machine import Machine, read_machine
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.places import Places
-from pumice.engines.local.pods import LocalPod, grace_of
+from pumice.engines.local.pods import LocalPod
 from pumice.engines.local.preflight import (
     RefusedError,
     check_fit,
@@ -49,18 +45,14 @@ from pumice.engines.local.preflight import (
     claims_at_hand,
     every_container,
     gang,
-    what_ends_restarts,
 )
 from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.reservations import Reservations, reservations_directory
 from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, tell_once
 from pumice.engines.local.surroundings import AnySandbox, Network, only_user, open_sandbox, published, way_out
 from pumice.engines.local.trees import remove_tree
-from pumice.engines.local.unsupported import not_honoured
-from pumice.engines.local.verdicts import Failures
 from pumice.model.job import Job, Manifest
 from pumice.model.slot import slots
-from pumice.model.snapshot import ContainerEnd
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Phase
 from pumice.plugins.companions import companions
@@ -73,11 +65,6 @@ from pumice.runtime.runner import Runner
 
 _OVER = FINAL | {Phase.ABORTED}
 _TICK = 0.5
-_ENOUGH_RESTARTS = 3
-
-
-def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +99,7 @@ class LocalRun:
     _phase: str = ""
     _policy: str = ""
     _attempt: int = 1
-    _failures: Failures = field(default_factory=Failures)
-    _pod_phases: dict[str, str] = field(default_factory=dict)  # by uid
+    _pods: PodMaker = field(init=False)
     _stop: Stop | None = None
     _beside: list[asyncio.Task[None]] = field(default_factory=list)
     _kills_wait: bool = True
@@ -155,6 +141,15 @@ class LocalRun:
         self._outfitter.all_users = self._sandbox.all_users
         self._outfitter.only_user = only_user(self._sandbox)
         self._outfitter.kernel_limits = self._sandbox.limits
+        self._pods = PodMaker(
+            job=self._admitted.job,
+            sandbox=self._sandbox,
+            outfitter=self._outfitter,
+            places=self._places,
+            record=self._record,
+            tell=self.tell,
+            touch=self._engine.touch,
+        )
         try:
             return await self._surrounded()
         finally:
@@ -185,7 +180,13 @@ class LocalRun:
         self._places = Places(self._machine, held.enter_context(Reservations(place, self.job.uid)), self.tell.warn)
         claims = claims_at_hand(self.job, self.request.documents, settings.state)
         self._engine = LocalEngine(
-            self.job, self._make_pod, now, self._told, self._written, self._addresses.of, frozenset(claims)
+            self.job,
+            self._make_pod,
+            now,
+            self._told,
+            self._written,
+            self._addresses.of,
+            frozenset(claims),
         )
         self._outfitter = Outfitter(
             job=self._admitted.job,
@@ -257,7 +258,7 @@ class LocalRun:
         return ended.code
 
     def _ending(self) -> Ending:
-        failures = self._failures.in_order()
+        failures = self._pods.failures.in_order()
         image = log = ""
         if failures:
             first, end = failures[0].pod, failures[0].end
@@ -311,69 +312,13 @@ class LocalRun:
             if local.short_name == pod:
                 await local.kill(9)
 
+    def _make_pod(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
+        return self._pods.make(manifest, uid, address)
+
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
             self.tell(TimePassed())
-
-    def _make_pod(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
-        for warning in not_honoured(manifest):
-            self.tell.warn(warning)
-
-        def make_container(container: Manifest) -> Container:
-            return Container(
-                manifest=container,
-                sandbox=self._sandbox,
-                make_spec=lambda attempt: self._outfitter.spec(manifest, uid, address, container, attempt),
-                open_logs=lambda attempt: self._open_logs(pod, place, str(container["name"]), attempt),
-                changed=lambda: self._changed(pod),
-                restarted=lambda end, count: self._restarted(pod, end, count),
-                now=now,
-                tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
-                grace=grace_of(manifest["spec"]),
-            )
-
-        pod = LocalPod(
-            manifest=manifest,
-            uid=uid,
-            address=address,
-            sandbox=self._sandbox,
-            make_container=make_container,
-            changed=lambda: self._changed(pod),
-            now=now,
-            created_at=now(),
-            places=self._places,
-            make_holder=lambda: self._outfitter.holder(manifest),
-            tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
-            removed=lambda: self._outfitter.files.remove_pod(uid),
-        )
-        place = self._record.pod(pod.short_name, manifest)
-        images = {str(each["name"]): str(each.get("image") or "") for each in every_container(manifest)}
-        self._changed(pod, images)
-        return pod
-
-    def _changed(self, pod: LocalPod, images: Mapping[str, str] | None = None) -> None:
-        observed = pod.observed()
-        self._failures.take(observed)
-        if self._pod_phases.get(pod.uid) != observed.phase:
-            self._pod_phases[pod.uid] = observed.phase
-            self.tell(PodMoved(observed, images or {}))
-        self._engine.touch()
-
-    def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
-        observed = pod.observed()
-        hint = what_ends_restarts(self._admitted.job, observed.task) if count == _ENOUGH_RESTARTS else ""
-        self.tell(Restarted(observed, end, count, hint))
-
-    def _open_logs(self, pod: LocalPod, place: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
-        file = self._record.log(place, container, attempt)
-        return (
-            LogPump(pod.short_name, container, "stdout", file, self._printed),
-            LogPump(pod.short_name, container, "stderr", file, self._printed),
-        )
-
-    def _printed(self, lines: Sequence[LogLine]) -> None:
-        self.tell(Printed(lines))
 
 
 def _no_state(state: Path, error: OSError) -> str:
