@@ -45,19 +45,19 @@ def _job(name: str, script: str, **pod: Any) -> list[Any]:
 
 
 def _start(place: Path, documents: list[Any], *flags: str) -> subprocess.Popen[str]:
-    """In `place`/work, with the home in `place`/home and the state in the working directory."""
-    for name in ("home", "work"):
+    """In `place`/project, with the home in `place`/home and the state in the working directory."""
+    for name in ("home", "project"):
         (place / name).mkdir(exist_ok=True)
     name = documents[0]["metadata"]["name"]
-    (place / "work" / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
+    (place / "project" / f"{name}.yaml").write_text(yaml.safe_dump_all(documents))
     return subprocess.Popen(
         [sys.executable, "-c", MAIN, "run", "--network=job", "--timeout=60s", *flags, f"{name}.yaml"],
-        cwd=place / "work",
+        cwd=place / "project",
         env={
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT / "src"),
             "HOME": str(place / "home"),
-            "XDG_STATE_HOME": str(place / "work" / "state"),
+            "XDG_STATE_HOME": str(place / "project" / "state"),
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -80,12 +80,12 @@ def test_neither_the_home_nor_the_secrets_of_another_job_are_found(place: Path, 
         while SECRET not in (line := other.stdout.readline()):
             assert line, "the other job ended"
         look = f"grep -rl {SECRET[:-1]}[t] {place} /proc/[0-9]*/environ /home /root 2>/dev/null;"
-        look += f"ls -A {place}/home {place}/work/state/pumice 2>/dev/null; true"
+        look += f"ls -A {place}/home {place}/project/state/pumice 2>/dev/null; true"
         found, _ = _start(place, _job("curious", look), *flags).communicate(timeout=100)
         said = [line.partition("  ")[2] for line in found.splitlines() if line.startswith("only-0")]
         # The other job's own file is in the working directory, where its author put it.
-        assert [line for line in said if line and not line.endswith(":")] == [f"{place}/work/other.yaml"], found
-        assert list((place / "work/state/pumice").iterdir())
+        assert [line for line in said if line and not line.endswith(":")] == [f"{place}/project/other.yaml"], found
+        assert list((place / "project/state/pumice").iterdir())
     finally:
         other.kill()
         other.communicate()

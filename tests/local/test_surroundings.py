@@ -17,6 +17,7 @@ from pumice.engines.local.sandbox.problems import SandboxError
 from pumice.engines.local.surroundings import Isolation, Network, open_sandbox, published, way_out
 from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import need_namespaces, run
+from tests.meta.tree import ROOT
 
 HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
 
@@ -86,7 +87,9 @@ spec:
   - {name: only, replicas: 1, template: {spec: {restartPolicy: Never, containers: [
       {name: c, image: none, command: [sh, -c, echo it ran]}]}}}
 """
-NO_NAMESPACES = "user namespaces: this machine allows none (user.max_user_namespaces is 0)\n  hint: sudo sysctl -w user"
+# What the guide shows is what is said.
+GUIDE = (ROOT / "docs/guides/isolation-and-network.md").read_text(encoding="utf-8")
+NO_NAMESPACES = GUIDE.partition("```text\n")[2].partition("```")[0]
 
 
 @pytest.mark.parametrize(

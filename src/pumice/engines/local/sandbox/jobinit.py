@@ -44,7 +44,7 @@ def main() -> NoReturn:
         all_users = idmap.enter_user_namespace()
         syscalls.unshare(syscalls.NEWPID)
     except OSError as error:
-        protocol.send(channel, {"refused": f"namespaces are refused: {error}"})
+        protocol.send(channel, {"refused": f"namespaces are refused: {error.strerror}"})
         _clear_away(config, groups)
     keeper = os.pidfd_open(os.getpid())
     child = os.fork()
@@ -77,7 +77,7 @@ def _job_init(
         try:
             containers = _prepare(config, groups, all_users=all_users)
         except OSError as error:
-            protocol.send(channel, {"refused": str(error)})
+            protocol.send(channel, {"refused": error.strerror or str(error)})
         else:
             # In another's /proc we have another number.
             own_proc = os.readlink("/proc/self") == str(os.getpid())
