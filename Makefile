@@ -37,7 +37,7 @@ format: ## Put every Python file into the project's format
 
 bench: ## The measurements of benchmarks/
 	$(setup) test
-	@for file in benchmarks/*.py; do echo "== $$file"; $(python) "$$file" || exit 1; done
+	@for file in benchmarks/*.py; do echo "== $$file"; $(python) -m "benchmarks.$$(basename "$$file" .py)" || exit 1; done
 
 docs: ## Write the generated pages of docs/ anew
 	$(setup) test

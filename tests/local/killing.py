@@ -96,8 +96,8 @@ def _names(directory: str) -> set[str]:
 @dataclass(frozen=True, slots=True)
 class Process:
     pid: int
-    parent: int
-    born: str  # with the number, it tells a process from a later one of the same number
+    parent: int = field(compare=False)  # another one when the first has died
+    born: int  # in ticks since the machine's start; with the number, it tells a process from a later one
 
     @classmethod
     def all(cls) -> Iterator[Process]:
@@ -109,7 +109,7 @@ class Process:
                 except OSError:
                     continue
                 if fields[0] not in ("Z", "X"):
-                    yield cls(int(name), int(fields[1]), fields[19])
+                    yield cls(int(name), int(fields[1]), int(fields[19]))
 
     def namespaces(self) -> set[str]:
         """As links say, like `net:[4026531840]`; none if it is gone or somebody else's."""
@@ -137,21 +137,33 @@ class Process:
             return f"process {self.pid}"
 
 
+def _ticks() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
 @dataclass(slots=True)
 class Traces:
-    """What was seen of a run while it lived."""
+    """What was seen of a run while it lived.
+
+    The kernel uses the numbers of namespaces again. Who is in one that was seen, but came later than the kill, is
+    somebody else.
+    """
 
     place: Path
     foreign: set[str] = field(default_factory=set)  # interfaces that were there before
     processes: set[Process] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
     interfaces: set[str] = field(default_factory=set)
+    seen_at: int = 0
+    killed_at: int = 0
 
     @classmethod
     def before(cls, place: Path) -> Traces:
         return cls(place, foreign=_names("/sys/class/net"))
 
     def look(self, pid: int) -> None:
+        """To be called right before the kill, and `killed` right after it."""
+        self.seen_at = _ticks()
         everyone = list(Process.all())
         family = {pid}
         while more := {each.pid for each in everyone if each.parent in family} - family:
@@ -162,12 +174,15 @@ class Traces:
         self.namespaces -= {str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in NAMESPACES}
         self.interfaces |= _names("/sys/class/net") - self.foreign
 
+    def killed(self) -> None:
+        self.killed_at = _ticks() + 1
+
     def left(self) -> list[str]:
         """Processes, namespaces that somebody is in, mounts and interfaces of the host."""
         everyone = list(Process.all())
         found = [str(each) for each in everyone if each in self.processes or each.speaks_of(str(self.place))]
-        if self.namespaces:
-            found += [f"{each} in {sorted(both)}" for each in everyone if (both := each.namespaces() & self.namespaces)]
+        new = [each for each in everyone if self.seen_at <= each.born <= self.killed_at]
+        found += [f"{each} in {sorted(both)}" for each in new if (both := each.namespaces() & self.namespaces)]
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found += [line for line in mounts if str(self.place) in line]
         return found + sorted(self.interfaces & _names("/sys/class/net"))
@@ -212,6 +227,7 @@ class Lane:
             traces.look(process.pid)
         finally:
             process.kill()
+            traces.killed()
             process.communicate()
         self.moments[word or "begin"] += process.returncode == -9
         self.moments["ended first"] += process.returncode != -9
