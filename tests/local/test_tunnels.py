@@ -85,10 +85,16 @@ async def story():
             print((await made.run(made.spec(pod, *argv, files=files, mounts=python_mounts())))[1], end="", flush=True)
         await way.close()
 
+def run_job():
+    os.chdir(os.path.dirname(sys.argv[1]))
+    sys.argv = ["pumice", "run", "--timeout=60s", "job.yaml"]
+    from pumice.cli.main import main
+    sys.exit(main())
+
 make_network()
 for server in (serve_names, serve):
     threading.Thread(target=server, daemon=True).start()
-run(story())
+run_job() if sys.argv[3] == "job" else run(story())
 """
 PROGRAMS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("pasta", "slirp4netns")]
 PATIENCE = 20
@@ -108,7 +114,12 @@ def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
     engine = (sys.executable, "-c", MACHINE, str(place / "stage"), program, purpose)
     return subprocess.Popen(
         ["unshare", "-nm" if AS_ROOT else "-Urnm", "sh", "-ec", setup, "sh", str(place), *engine],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        env={
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "HOME": str(place),
+            "XDG_STATE_HOME": str(place / "state"),
+        },
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -122,6 +133,27 @@ def test_every_pod_gets_out_by_name_and_address_but_not_to_the_loopback(tmp_path
     reached = ["outside.test hello 192.0.2.77", "192.0.2.77 hello 192.0.2.77"]
     refused = ["198.51.100.2 is not reached", "127.0.0.1 is not reached"]
     assert said.splitlines() == ["note ", *2 * (reached + refused)]
+
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: trial}
+spec:
+  tasks:
+  - {name: only, replicas: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: none, command: [
+      PYTHON, -c, "import socket; print(socket.create_connection(('outside.test', 8080)).makefile().read())"]}]}}}
+"""
+
+
+@pytest.mark.usefixtures("_tunnels")
+@pytest.mark.needs("pasta")
+def test_pods_of_a_run_get_out_by_name_without_a_proxy(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB.replace("PYTHON", f"{sys.base_prefix}/bin/python3"))
+    engine = _start(tmp_path, "any", "job")
+    said, _ = engine.communicate(timeout=100)
+    assert engine.returncode == 0
+    assert sorted(said.splitlines()) == [f"only-{index}  hello 192.0.2.77" for index in range(2)]
 
 
 @pytest.mark.usefixtures("_tunnels")
