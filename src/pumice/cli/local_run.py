@@ -48,7 +48,7 @@ from pumice.engines.local.preflight import (
 )
 from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.reservations import Reservations, reservations_directory
-from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, tell_once
+from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, make_private, tell_once
 from pumice.engines.local.surroundings import AnySandbox, Network, only_user, open_sandbox, published, way_out
 from pumice.engines.local.trees import remove_tree
 from pumice.model.job import Job, Manifest
@@ -174,6 +174,7 @@ class LocalRun:
 
     def _equip(self, held: ExitStack) -> None:
         settings = self.request.options.settings
+        make_private(settings.state)
         self._machine = read_machine()
         self._images = RunImages(ImageStore(settings.state / "images"), settings.images, held, self.tell.warn)
         place = reservations_directory(os.environ, settings.state)

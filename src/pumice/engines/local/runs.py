@@ -32,10 +32,16 @@ MOST_RUNS: Final = 20
 _PRIVATE: Final = 0o700
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory for its owner alone. Those above it are made as everybody makes them."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(exist_ok=True, mode=_PRIVATE)
+
+
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    directory.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-    directory.mkdir(exist_ok=True, mode=_PRIVATE)
+    make_private(directory.parent)
+    make_private(directory)
     with _locked(directory):
         _sweep(directory)
         yield
