@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.local import restarts
+from pumice.engines.local.containers import Container
 from tests.local.lives import ADDRESS, Stage, shell
 from tests.local.sandbox import boxes
 from tests.local.sandbox.boxes import Box, in_box
@@ -26,6 +27,13 @@ def _possible() -> None:
 
 async def until(stage: Stage, line: str) -> None:
     while line not in stage.lines:  # noqa: ASYNC110 - every test has an end
+        await asyncio.sleep(0.01)
+
+
+async def up(stage: Stage, container: Container) -> None:
+    """What it prints may be heard before it is known that it was started."""
+    await until(stage, "up")
+    while not container.running:  # noqa: ASYNC110 - every test has an end
         await asyncio.sleep(0.01)
 
 
@@ -59,7 +67,7 @@ async def test_a_kill_is_a_signal(box: Box) -> None:
     stage = await stage_in(box)
     container = stage.container(shell("echo up; sleep 60"))
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     await container.kill()
     end = await life
     assert (end.exit_code, end.signal) == (137, 9)
@@ -119,7 +127,7 @@ def test_it_is_ended(tmp_path: Path, script: str, grace: float, code: int | None
             stage = await stage_in(box)
             container = stage.container(shell(script))
             life = asyncio.create_task(container.run("Always"))
-            await until(stage, "up")
+            await up(stage, container)
             await container.stop(grace)
             end = await life
             assert code is None or end.exit_code == code
@@ -135,7 +143,7 @@ async def test_who_cannot_hear_the_signal_ends_after_the_hook_and_not_after_the_
     hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hooked > /proc/1/fd/1"]}}}
     container = stage.container(shell("echo up; sleep 1000; true", lifecycle=hook))
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     await container.stop(600)
     end = await life
     assert (end.exit_code, end.signal) == (143, 15)
@@ -148,7 +156,7 @@ async def test_the_signal_of_its_choice_ends_it(box: Box) -> None:
     script = "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done"
     container = stage.container(shell(script, lifecycle={"stopSignal": "SIGUSR1"}))
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     await container.stop(30)
     assert (await life).exit_code == 7
 
@@ -190,7 +198,7 @@ async def test_a_hook_that_fails_at_the_end_is_told(box: Box) -> None:
     hook = {"preStop": {"httpGet": {"port": 80}}}
     container = stage.container(shell(POLITE, lifecycle=hook))
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     await container.stop(30)
     assert (await life).exit_code == 0
     assert stage.told == ["container c: the preStop hook failed: connection refused"]
@@ -209,7 +217,7 @@ async def test_a_long_hook_at_the_end_has_the_grace_and_no_longer(box: Box) -> N
     stage = await stage_in(box)
     container = stage.container(shell(POLITE, lifecycle={"preStop": {"sleep": {"seconds": 600}}}))
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     await container.stop(0.3)
     assert (await life).exit_code == 137
 
@@ -262,7 +270,7 @@ async def test_readiness_follows_its_probe(box: Box) -> None:
     script = "trap 'rm /tmp/ready; echo gone' USR1; trap 'touch /tmp/ready' USR2; echo up; while :; do sleep 0.05; done"
     container = stage.container(shell(script, readinessProbe=probe))
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     assert container.started
     assert not container.ready
     for number, expected in ((12, True), (10, False)):
@@ -280,7 +288,7 @@ async def test_a_container_with_a_startup_probe_has_not_started_before_it_says_s
     container = stage.container(shell("trap 'touch /tmp/begun' USR1; echo up; while :; do sleep 0.05; done"))
     container.manifest["startupProbe"] = probe
     life = asyncio.create_task(container.run("Never"))
-    await until(stage, "up")
+    await up(stage, container)
     assert (container.running, container.started, container.ready) == (True, False, False)
     await container.kill(10)
     while not container.ready:  # noqa: ASYNC110 - every test has an end

@@ -86,7 +86,7 @@ async def test_a_pod_is_pending_until_its_init_containers_are_done(box: Box) -> 
     stage = Stage(box)
     pod = stage.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
     pod.begin()
-    await until(lambda: "waits" in stage.lines)
+    await until(lambda: "waits" in stage.lines and pod.init_containers[0].running)
     assert pod.observed().phase is PodPhase.PENDING
     await pod.init_containers[0].kill(9)
     await pod.gone()
