@@ -17,6 +17,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.engines.local.settings import ExtraMount, Settings
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
+from pumice.plugins.wait_for_master import WaitForMaster
 from tests.builders import a_job, a_task, literal
 from tests.local.translation import a_pod
 
@@ -196,6 +197,14 @@ def test_without_root_there_is_one_user(bench: Bench) -> None:
     spec = bench.spec({"command": ["a"], "securityContext": {"runAsUser": 5}})
     assert (spec.uid, spec.gid) == (None, None)
     assert any("5" in warning for warning in bench.warned)
+
+
+def test_that_who_waits_for_a_master_is_nobody_in_particular_needs_no_warning(bench: Bench) -> None:
+    bench.outfitter.all_users = False
+    container = WaitForMaster("master", 23456, 10, "small").container(None)
+    manifest = a_pod({"name": "c"}, initContainers=[container])
+    spec = bench.outfitter.spec(manifest, "uid-1", "10.77.0.10", container, 0)
+    assert (spec.uid, spec.cwd, bench.warned) == (None, "/", [])
 
 
 def test_what_is_kept(bench: Bench, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pumice.engines.local.outbound import open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.probing import Surroundings, judge
 from pumice.engines.local.sandbox.problems import SandboxError
 from pumice.engines.local.surroundings import Isolation, Network, open_sandbox, published, way_out
 from tests.local.sandbox import refusals
@@ -74,6 +75,20 @@ def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert told[0].startswith("this machine refuses what pods are made of: namespaces are refused")
         with pytest.raises(RefusedError, match="refuses"):
             await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, told.append)
+
+    run(story())
+
+
+def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "_ON_LINUX", False)
+    monkeypatch.setattr(surroundings, "probe", lambda: judge({}, Surroundings(linux=False)))
+
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        await sandbox.close()
+        assert type(sandbox) is ProcessSandbox
+        assert "this is not Linux\n  Linux: namespaces exist on Linux only\n" in told[0]
 
     run(story())
 

@@ -319,7 +319,9 @@ class Outfitter:
             user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
             group = group if group is not None else _image_group(named_group, image.root) or found
         if user not in (None, 0) and not self.all_users:
-            self.warn(f"runAsUser {user} is not honoured: {self.only_user}")
+            # Who waits for a master has a user of the plugin's choice, whom nobody misses.
+            if container.get("name") != wait_for_master.NAME:
+                self.warn(f"runAsUser {user} is not honoured: {self.only_user}")
             return None, None
         return user, group
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
@@ -25,6 +26,7 @@ async def _nothing_to_close() -> None:
 
 
 _NOWHERE = WayOut(_nothing_to_close)
+_ON_LINUX = sys.platform == "linux"
 
 
 class Isolation(StrEnum):
@@ -43,7 +45,7 @@ async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell)
     if isolation == Isolation.PROCESS:
         return await ProcessSandbox.start(name, place, warn=warn)
     try:
-        return _warned(await Sandbox.start(name, place), warn)
+        return _warned(await _start(name, place), warn)
     except SandboxError as error:
         permits = await asyncio.to_thread(probe)
         lines = [f"this machine refuses what pods are made of: {error}"]
@@ -81,6 +83,12 @@ async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell)
             yield way
         finally:
             await way.close()
+
+
+async def _start(name: str, place: Path) -> Sandbox:
+    if not _ON_LINUX:
+        raise SandboxError("this is not Linux")
+    return await Sandbox.start(name, place)
 
 
 def _warned(sandbox: Sandbox, warn: Tell) -> Sandbox:
