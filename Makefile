@@ -8,7 +8,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench docs pin clean
+.PHONY: help run examples test lint format bench docs pin clean
 
 
 help: ## This list
@@ -16,7 +16,11 @@ help: ## This list
 
 run: ## Run the PyTorch job of the examples on this machine
 	$(setup) run
-	@scripts/python scripts/torch_env.py .venv/bin/pumice run examples/pytorch-job.yaml
+	@$(python) -m scripts.with_framework torch .venv/bin/pumice run examples/pytorch-job.yaml
+
+examples: ## Run every job of the examples that can run on this machine
+	$(setup) run
+	@$(python) -m scripts.examples
 
 test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test
@@ -33,7 +37,7 @@ format: ## Put every Python file into the project's format
 
 bench: ## The measurements of benchmarks/
 	$(setup) test
-	@for file in benchmarks/*.py; do echo "== $$file"; $(python) "$$file" || exit 1; done
+	@for file in benchmarks/*.py; do echo "== $$file"; $(python) -m "benchmarks.$$(basename "$$file" .py)" || exit 1; done
 
 docs: ## Write the generated pages of docs/ anew
 	$(setup) test

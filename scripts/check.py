@@ -6,20 +6,25 @@ installed but is not counts as a failure: a test that never runs there would rot
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from subprocess import run
 
-from scripts import kubernetes_programs, programs, torch_env
+from scripts import kubernetes_programs, programs
+from scripts.fetching import FetchError, fetch
+from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 # Tests that share what takes long to start, a cluster for example, name a group and stay in one process.
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadgroup")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
+USER_TESTS = ("tests/local",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,17 @@ def lint() -> list[Check]:
 
 
 def tests() -> list[Check]:
+    """As root, what depends on the user's rights is run once more as an ordinary user."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
+    is_root = sys.platform == "linux" and os.geteuid() == 0
+    again = [Check("tests as an ordinary user", ordinary_user)] if is_root else []
     return [
         Check("outside programs", outside_programs),
-        Check("torch", torch),
+        *(Check(name, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
         Check("kubernetes programs", kubernetes),
         command("pytest", "pytest", "-q", "-rfEs", *PARALLEL, "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
+        *again,
     ]
 
 
@@ -61,16 +70,30 @@ def outside_programs() -> bool:
     return not missing or os.environ.get("CI") != "true"
 
 
-def torch() -> bool:
-    """Under CI=true it is fetched; elsewhere 2.9 GB are not for a test to spend, and its tests are skipped."""
-    found = torch_env.find(os.environ, Path.cwd())
+def ordinary_user() -> bool:
+    found = {each.variable: python_with(each) for each in FRAMEWORKS.values()}
+    environ = {**os.environ, **{name: each.python for name, each in found.items() if each is not None}}
+    options = ("-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "scripts.ordinary_user", sys.executable, "-m", "pytest", *options, *USER_TESTS]
+    return run(command, env=environ, check=False).returncode == 0
+
+
+@functools.cache
+def python_with(framework: Framework) -> Candidate | None:
+    return find(framework, os.environ, Path.cwd())
+
+
+def has(framework: Framework) -> bool:
+    """Under CI=true it is fetched; elsewhere such a download is not for a test to begin, and its tests are skipped."""
+    found = python_with(framework)
     if found is None and os.environ.get("CI") == "true":
         try:
-            found = torch_env.fetch(os.environ, Path.cwd())
-        except torch_env.TorchError as error:
+            found = fetch(framework, os.environ, Path.cwd())
+            python_with.cache_clear()
+        except FetchError as error:
             print(f"  {error}")
             return False
-    print(f"  {found.python}" if found else "  not found, its tests are skipped: `make run` fetches it", flush=True)
+    print(f"  {found.python}" if found else "  none: its tests are skipped; `make examples` fetches it", flush=True)
     return True
 
 

@@ -62,12 +62,14 @@ is `ExpectationMet` or `ExpectationMissed`.
     "run": """\
 The job's pods run at once on this machine, each with its own address, host name and `/etc/hosts`; no root, Docker or
 cluster is needed. Where no image is given for a name, the file system of this machine serves as the image, with the
-working directory and the active Python environment visible in every pod. [PyTorch on a
-laptop](../guides/pytorch-on-a-laptop.md) and [MPI on a laptop](../guides/mpi-on-a-laptop.md) show whole runs.
+working directory and the active Python environment visible in every pod. Whole runs:
+[PyTorch](../guides/pytorch-on-a-laptop.md), [TensorFlow](../guides/tensorflow-on-a-laptop.md),
+[MPI](../guides/mpi-on-a-laptop.md) and [Ray](../guides/ray-on-a-laptop.md) on a laptop.
 
 A `pumice.toml` beside the job file says the same as the flags, which win: `[images]` and `[entrypoints]` have names of
 images as keys; `paths` in `[mounts]` is a list. Words of an entry point that begin with `./` are files beside it. It
-can also have `[programs]`: for the name of an image, a list of files that its containers find in `/usr/local/bin`.
+can also have `[programs]`: for the name of an image, a list of files that its containers find in `/usr/local/bin`; and
+`[files]`: for the name of an image, a table of paths in its containers and the files that are put there.
 
 The pods' output goes to standard output, each line with its pod; what happens to the job goes to standard error. With
 `--json` every event is one JSON object a line.

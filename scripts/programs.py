@@ -39,6 +39,8 @@ PROGRAMS = (
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
     Program("mpiexec", "openmpi-bin", "runs the MPI job of the examples"),
+    Program("pasta", "passt", "leads the pods out of the job's network"),
+    Program("slirp4netns", "slirp4netns", "leads the pods out of the job's network, where there is no pasta"),
     Program("ssh-keygen", "openssh-client", "reads the generated ssh keys back"),
     Program("sshd", "openssh-server", "lets the pods of the MPI job reach each other"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 
 import pytest
@@ -19,6 +20,15 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.load_profile("ci" if IN_CI else "default")
 
 
+# Where a test draws lots, CI draws the same every time; elsewhere each run draws new ones, which the summary names. Set
+# here, so that all processes of a run have the same.
+SEED = os.environ.setdefault("PUMICE_TEST_SEED", "7" if IN_CI else str(random.randrange(10**6)))
+
+
+def seed() -> int:
+    return int(SEED)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("needs"):
         for name in marker.args:
@@ -32,6 +42,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         counted.update({name: number for name, number in report.user_properties if isinstance(number, int)})
     for name, number in sorted(counted.items()):
         terminalreporter.write_line(f"{name}: {number}")
+    terminalreporter.write_line(f"lots were drawn with PUMICE_TEST_SEED={SEED}")
 
 
 def _need(program: programs.Program) -> None:

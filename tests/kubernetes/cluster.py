@@ -28,6 +28,7 @@ GATES = "--feature-gates=GenericWorkload=true"
 CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolumeclaim-protection-controller",
     "podgroup-protection-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",

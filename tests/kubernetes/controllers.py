@@ -51,10 +51,12 @@ class Controllers:
     started: list[Daemon] = field(default_factory=list)
 
     def start(self, namespace: str, *flags: str, server: str = "", gang: str = "none") -> Daemon:
-        """One that serves that namespace; by way of `server`, if given."""
+        """One that serves that namespace, or all if it is empty; by way of `server`, if given."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
         config = self.cluster.kubeconfig(names.CONTROLLER, token=token, server=server)
-        arguments = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", f"--gang={gang}"]
+        arguments = ["controller", f"--kubeconfig={config}", f"--gang={gang}"]
+        if namespace:
+            arguments.append(f"--namespace={namespace}")
         if not any(flag.startswith("--lease") for flag in flags):
             arguments.append("--no-leader-elect")
         number = len(self.started)

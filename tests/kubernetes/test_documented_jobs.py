@@ -14,7 +14,7 @@ import pytest
 
 from pumice.cli.run_settings import active_python, add_arguments, read_options
 from pumice.engines.local.settings import ExtraMount, Settings
-from scripts import torch_env
+from scripts.frameworks import TORCH, environment, find
 from tests.kubernetes.api import Api, Object, eventually
 from tests.kubernetes.comparing import as_stored, missing
 from tests.kubernetes.controllers import MAIN, Controllers, apply, phase
@@ -119,10 +119,10 @@ def _check_completed(job: Object, pod: str, policy: str, *, workers: str) -> Non
 
 @pytest.fixture
 def with_torch() -> dict[str, str]:
-    found = torch_env.find(os.environ, ROOT)
+    found = find(TORCH, os.environ, ROOT)
     if found is None:
         (pytest.fail if IN_CI else pytest.skip)("no torch: make run fetches it")
-    return torch_env.environment(found, {**os.environ})
+    return environment(found, {**os.environ})
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ import pytest
 
 from pumice.engines.local.capacity import (
     GPU,
-    GpuPool,
     amount_text,
     container_gpus,
     fit,
     gpu_env,
+    gpu_shares,
     shortfall,
     size_text,
     wanted,
@@ -132,17 +132,29 @@ def test_container_gpus(container: dict[str, Any], count: int) -> None:
     assert container_gpus(container) == count
 
 
-def test_gpus_are_handed_out_once() -> None:
-    pool = GpuPool(["0", "1", "2"])
-    assert pool.take("a", 2) == ("0", "1")
-    assert pool.take("a", 2) == ("0", "1")
-    assert pool.take("b", 2) is None
-    assert pool.free == ("2",)
-    assert pool.take("b", 1) == ("2",)
-    pool.give_back("a")
-    pool.give_back("a")
-    assert pool.take("c", 0) == ()
-    assert pool.take("a", 2) == ("0", "1")
+def named(name: str, gpus: int, **extra: str) -> dict[str, Any]:
+    return {**with_resources(None, {GPU: gpus}), "name": name, **extra}
+
+
+@pytest.mark.parametrize(
+    ("spec", "shares"),
+    [
+        pytest.param({"containers": [named("a", 2), named("b", 1)]}, {"a": ("0", "1"), "b": ("2",)}, id="distinct"),
+        pytest.param({"containers": [{"name": "a"}, named("b", 1)]}, {"a": (), "b": ("0",)}, id="one without"),
+        pytest.param(
+            {"initContainers": [named("i", 3)], "containers": [named("a", 2)]},
+            {"i": ("0", "1", "2"), "a": ("0", "1")},
+            id="init containers are gone by then",
+        ),
+        pytest.param(
+            {"initContainers": [named("s", 1, restartPolicy="Always"), named("i", 1)], "containers": [named("a", 2)]},
+            {"s": ("0",), "i": ("1",), "a": ("1", "2")},
+            id="sidecars stay",
+        ),
+    ],
+)
+def test_gpus_of_a_pod_are_shared_out_to_its_containers(spec: dict[str, Any], shares: dict[str, Any]) -> None:
+    assert gpu_shares(spec, ["0", "1", "2"]) == shares
 
 
 def test_gpu_env() -> None:

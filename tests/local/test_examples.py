@@ -1,4 +1,4 @@
-"""The documented jobs run on this machine as they stand, with real torch and Open MPI, and print what they must."""
+"""The documented jobs run on this machine as they stand, with real torch, TensorFlow, Ray and Open MPI."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from scripts import torch_env
+from scripts import examples
+from scripts.frameworks import RAY, TENSORFLOW, TORCH, Framework, environment, find
+from tests.docs.markdown import blocks
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
 EXAMPLES = ROOT / "examples"
+GUIDES = ROOT / "docs" / "guides"
 IMAGE = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
 MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
 # What stands in where torch does not matter: the master accepts every worker, and each tells its rank.
@@ -37,24 +41,33 @@ else:
     print("seen", sorted(number for number, _ in seen), flush=True)
 """
 
+Having = Callable[[Framework], dict[str, str]]
+
 
 def _run(arguments: list[str], environ: dict[str, str], state: Path) -> subprocess.CompletedProcess[str]:
     """`pumice run` as a program of its own, which cannot hang for good and whose state is nobody else's."""
     return subprocess.run(
-        [sys.executable, "-c", MAIN, "run", "--timeout=100s", *arguments],
+        [sys.executable, "-c", MAIN, "run", "--timeout=150s", *arguments],
         cwd=ROOT,
         env={**environ, "PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(state)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=200,
         check=False,
     )
 
 
-def _said_by_pods(output: str) -> set[str]:
-    """The lines of pods, whatever time it took them."""
-    return {re.sub(r"after \d+s", "after Ns", line) for line in re.findall(r"(?m)^(?:master|worker)-\d.*$", output)}
+def _said_by_pods(output: str, pods: str = r"[a-z]+-\d") -> set[str]:
+    """The lines of pods, whatever time it took them and however wide the names of others are."""
+    lines = re.findall(rf"(?m)^({pods}(?: [a-z-]+)?) {{2,}}(.*)$", output)
+    return {f"{pod}  {re.sub(r'after [0-9]+s', 'after Ns', text)}" for pod, text in lines}
+
+
+def _shown(page: Path, pods: str = r"[a-z]+-\d") -> set[str]:
+    """What a page shows of a run: the lines of pods in its first block of output."""
+    output = next(block.text for block in blocks(page) if block.language == "text")
+    return _said_by_pods(output, pods)
 
 
 def _environ() -> dict[str, str]:
@@ -62,21 +75,26 @@ def _environ() -> dict[str, str]:
 
 
 @pytest.fixture
-def with_torch() -> dict[str, str]:
-    found = torch_env.find(os.environ, ROOT)
-    if found is None:
-        (pytest.fail if IN_CI else pytest.skip)("no torch: make run fetches it")
-    return torch_env.environment(found, _environ())
+def having() -> Having:
+    """What the environment must say for a run with a framework; who has none is told that a test did not run."""
+
+    def ask(framework: Framework) -> dict[str, str]:
+        found = find(framework, os.environ, ROOT)
+        if found is None:
+            (pytest.fail if IN_CI else pytest.skip)(f"no {framework.name}: make examples fetches it")
+        return environment(found, _environ())
+
+    return ask
 
 
-def test_the_pytorch_job_sends_a_number_around_all_ranks(with_torch: dict[str, str], tmp_path: Path) -> None:
-    done = _run(["examples/pytorch-job.yaml"], with_torch, tmp_path)
+def test_the_pytorch_job_sends_a_number_around_all_ranks(having: Having, tmp_path: Path) -> None:
+    done = _run(["examples/pytorch-job.yaml"], having(TORCH), tmp_path)
     assert done.returncode == 0, done.stderr
-    # The readers of the first page are shown these very lines.
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = _said_by_pods(readme.partition("```text\n")[2].partition("```")[0])
-    assert "master-0  ring closed: 42.0" in shown
-    assert shown <= _said_by_pods(done.stdout)
+    # The readers of the first page and of the guide are shown these very lines.
+    for page in (ROOT / "README.md", GUIDES / "pytorch-on-a-laptop.md"):
+        shown = _shown(page)
+        assert "master-0  ring closed: 42.0" in shown
+        assert shown <= _said_by_pods(done.stdout)
 
 
 def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
@@ -90,12 +108,59 @@ def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
     assert "master-0  seen [1, 2]" in done.stdout.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        pytest.param("tensorflow-dist-mnist.yaml", "the host name, as TF_CONFIG is of no use", id="as documented"),
+        pytest.param("tensorflow-dist-mnist-corrected.yaml", "TF_CONFIG", id="corrected"),
+    ],
+)
+def test_the_tensorflow_job_learns_on_both_workers(having: Having, tmp_path: Path, file: str, source: str) -> None:
+    done = _run([f"examples/{file}"], having(TENSORFLOW), tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = _said_by_pods(done.stdout)
+    for task, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        assert f"{task}-{index}  {task} {index} listens on port 2222 (by {source})" in said
+    for index in (0, 1):
+        learned = f"worker {index} of 2: 100 steps done, the model knows 100% of the digits"
+        assert f"worker-{index}  {learned}" in said
+    if file == "tensorflow-dist-mnist.yaml":
+        assert _shown(GUIDES / "tensorflow-on-a-laptop.md") <= said
+
+
+def test_the_ray_job_computes_on_both_workers(having: Having, tmp_path: Path) -> None:
+    done = _run(["examples/ray-job.yaml"], having(RAY), tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = _said_by_pods(done.stdout, "driver-0")
+    assert "driver-0  counted by ray-job-worker-0 ray-job-worker-1" in said
+    assert _shown(GUIDES / "ray-on-a-laptop.md", "driver-0") <= said
+
+
 @pytest.mark.needs("mpiexec", "sshd")
 def test_the_mpi_job_says_hello_from_every_worker(tmp_path: Path) -> None:
-    # The workers' first process is a shell, which ignores SIGTERM: the job ends after their grace period, as anywhere.
+    """Its result is read back from the layer of the master, which --keep keeps and names."""
     done = _run(["examples/lm-mpi-job.yaml", "--keep"], _environ(), tmp_path)
     assert done.returncode == 0, done.stderr
     [result] = tmp_path.rglob("home/re")
-    assert sorted(result.read_text(encoding="utf-8").splitlines()) == [
+    assert str(result.parent.parent.parent) in done.stderr
+    hello = [
         f"Hello world from processor lm-mpi-job-mpiworker-{rank}, rank {rank} out of 2 processors" for rank in (0, 1)
     ]
+    assert sorted(result.read_text(encoding="utf-8").splitlines()) == hello
+    # Nothing waits for the grace of half a minute that the workers' shells could not make use of.
+    seconds = re.search(r"succeeded in (?:(\d+)m)?([\d.]+)s", done.stderr)
+    assert seconds is not None
+    assert float(seconds[2]) < 25
+    assert seconds[1] is None
+
+
+@pytest.mark.needs("mpiexec", "sshd")
+def test_the_mpi_job_leaves_nothing_unless_asked(tmp_path: Path) -> None:
+    done = _run(["examples/lm-mpi-job.yaml"], _environ(), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("home/re")) == []
+
+
+def test_make_examples_knows_every_example() -> None:
+    listed = [*examples.RUNNABLE, *examples.LEFT_OUT]
+    assert sorted(listed) == sorted(file.name for file in EXAMPLES.glob("*.yaml"))

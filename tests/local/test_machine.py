@@ -7,6 +7,7 @@ import pytest
 
 from pumice.engines.local.capacity import GPU
 from pumice.engines.local.machine import Machine, gpu_devices, read_gpus, read_machine
+from pumice.model.quantity import Quantity
 
 GIB = 1 << 30
 
@@ -35,6 +36,32 @@ def test_this_machine_has_something() -> None:
 def test_what_is_free() -> None:
     free = Machine((0, 1), 1.5, 2 * GIB, ("0",)).free()
     assert {name: str(amount) for name, amount in free.items()} == {"cpu": "1500m", "memory": "2Gi", GPU: "1"}
+
+
+@pytest.mark.parametrize(
+    ("reserved", "free"),
+    [
+        pytest.param({}, {"cpu": "2", "memory": "6Gi", GPU: "2"}, id="nothing reserved"),
+        pytest.param({"cpu": "500m", GPU: 1}, {"cpu": "1500m", "memory": "6Gi", GPU: "1"}, id="some"),
+        pytest.param({"cpu": 3, GPU: 9}, {"cpu": "0", "memory": "6Gi", GPU: "0"}, id="more than there is"),
+        # Of the 8 GiB 2 are in use: who has reserved 2 may well be who uses them.
+        pytest.param({"memory": "2Gi"}, {"cpu": "2", "memory": "6Gi", GPU: "2"}, id="memory in use"),
+        pytest.param({"memory": "5Gi"}, {"cpu": "2", "memory": "3Gi", GPU: "2"}, id="memory not in use yet"),
+        pytest.param({"memory": "9Gi"}, {"cpu": "2", "memory": "0", GPU: "2"}, id="more memory than there is"),
+    ],
+)
+def test_what_others_have_reserved_is_not_free(reserved: dict[str, str | int], free: dict[str, str]) -> None:
+    machine = Machine((0, 1), 2, 6 * GIB, ("0", "1"), all_memory=8 * GIB)
+    found = machine.free({name: Quantity.parse(amount) for name, amount in reserved.items()})
+    assert {name: str(amount) for name, amount in found.items()} == free
+
+
+def test_all_memory(root: Path) -> None:
+    put(root, "proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n")
+    assert read_machine(root, {}).all_memory == 16 * GIB
+    put(root, "proc/self/cgroup", "0::/me\n")
+    put(root, "sys/fs/cgroup/me/memory.max", str(4 * GIB))
+    assert read_machine(root, {}).all_memory == 4 * GIB
 
 
 def test_without_limits(root: Path) -> None:
@@ -111,15 +138,11 @@ def test_gpus(root: Path, visible: str | None, gpus: tuple[str, ...], kind: str)
         pytest.param(None, 0, id="cannot be started"),
     ],
 )
-def test_a_driver_that_only_its_program_knows(
-    root: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, count: int
-) -> None:
+def test_a_driver_that_only_its_program_knows(root: Path, script: str | None, count: int) -> None:
     put(root, "bin/nvidia-smi", f"#!/bin/sh\n{script}\n" if script else "#!/no/such/shell\n")
     (root / "bin/nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{root}/bin:/usr/bin:/bin")
-    assert read_gpus(root, {}) == ()
-    put(root, "dev/dxg")
-    assert len(read_gpus(root, {})) == count
+    assert len(read_gpus(root, {"PATH": f"{root}/bin"})) == count
+    assert read_gpus(root, {"PATH": str(root)}) == ()
 
 
 def test_gpu_devices(root: Path) -> None:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from pumice.engines.local.network_env import LOOPBACK, interface_env, proxy_env
+from pumice.engines.local.network_env import interface_env, loopback_interface, proxy_env
 
 
 def test_interfaces() -> None:
     assert interface_env() == {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
-    assert set(interface_env(LOOPBACK).values()) == {"lo"}
+    assert set(interface_env(loopback_interface("linux")).values()) == {"lo"}
+    assert set(interface_env(loopback_interface("darwin")).values()) == {"lo0"}
 
 
 def test_what_stays_inside_needs_no_proxy() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import sys
+from pathlib import Path
 
-from pumice.engines.local.outbound import open_outbound, outbound_env
+from pumice.engines.local.outbound import HINT, NOTE, open_outbound, outbound_env
 from pumice.engines.local.relay import Server, Stream
+from pumice.engines.local.tunnels import Kind
 from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts
 
 PEER = """
@@ -36,19 +38,48 @@ async def test_out_by_the_proxy_and_to_peers_directly(box: Box) -> None:
     server = Server(listener, _answer)
     await server.start()
     # Nothing beyond this machine is reached in a test, so its loopback plays the outside.
-    proxy = await open_outbound(box.sandbox, permits=lambda _: True)
+    way = await open_outbound(box.sandbox, ["10.77.0.99"], kinds=(), permits=lambda _: True)
+    assert way.env["no_proxy"].endswith("10.77.0.99")
+    assert way.note == NOTE + HINT
     await box.pod("a")
     peer = await box.pod("b")
     output = await box.start(box.spec("b", sys.executable, "-I", "-c", PEER, mounts=python_mounts()))
     assert await output.line() == "up"
     urls = (f"http://127.0.0.1:{listener.getsockname()[1]}/", f"http://{peer}:8000/")
     # With 127.0.0.1 off the list, for this once it is outside to the client, too.
-    env = outbound_env([]) | dict.fromkeys(("no_proxy", "NO_PROXY"), peer)
+    env = dict(way.env) | dict.fromkeys(("no_proxy", "NO_PROXY"), peer)
     spec = box.spec("a", sys.executable, "-c", CLIENT, *urls, mounts=python_mounts(), env=env)
     ended, text = await box.run(spec)
     assert (ended.code, text.splitlines()) == (0, ["from outside", "from the peer"])
-    await proxy.close()
+    await way.close()
     await server.close()
+
+
+@in_box
+async def test_a_program_that_fails_is_named_and_the_proxy_serves(box: Box) -> None:
+    need_namespaces()
+    failing = Kind("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
+    absent = Kind("no-such-program", list)
+    way = await open_outbound(box.sandbox, [], kinds=(absent, failing))
+    assert way.note == f"sh does not lead the pods out: no tap for you\n  {NOTE}"
+    assert "https_proxy" in way.env
+    await way.close()
+
+
+@in_box
+async def test_the_proxy_is_there_for_the_pods_of_the_job_only(box: Box) -> None:
+    """It listens in the job's network, in which nothing of the machine and of other jobs is."""
+    need_namespaces()
+    before = _listeners()
+    way = await open_outbound(box.sandbox, [], kinds=())
+    assert _listeners() - before == set()
+    await way.close()
+
+
+def _listeners() -> set[str]:
+    listening = "0A"
+    rows = [line.split() for file in ("tcp", "tcp6") for line in Path(f"/proc/net/{file}").read_text().splitlines()]
+    return {row[1] for row in rows if row[3] == listening and row[1].endswith(f":{3128:04X}")}
 
 
 def test_variables() -> None:

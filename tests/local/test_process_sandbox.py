@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pumice.engines.local.network_env import loopback_interface
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.problems import StartError
@@ -45,7 +47,7 @@ async def _sandbox(place: Path, warnings: list[str] | None = None) -> AsyncItera
         yield sandbox
     finally:
         await sandbox.close()
-    assert not list((place / "stage").iterdir())
+    assert [path.name for path in (place / "stage").iterdir()] == ["lock"]
 
 
 def _spec(pod: str, *argv: str, env: dict[str, str] | None = None, **more: Any) -> ContainerSpec:
@@ -101,7 +103,9 @@ def test_host_files_are_rewritten_and_commands_led_to_them(tmp_path: Path) -> No
             mounts = (Mount(str(config), "/etc/volcano", read_only=True), Mount(str(tmp_path), str(tmp_path)))
             script = "cat /etc/volcano/b.host $PUMICE_ROOT/etc/volcano/b.host; echo $GLOO_SOCKET_IFNAME"
             spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts)
-            assert await (await _start(sandbox, spec)).read() == b"127.0.0.1\n127.0.0.1\nlo\n"
+            found = await (await _start(sandbox, spec)).read()
+            address = sandbox._translation.loopback("10.77.0.11")
+            assert found.decode().split() == [address, address, loopback_interface()]
             await sandbox.ended(spec.id)
         assert [warning.partition(" ")[0] for warning in warnings] == ["/etc/volcano"]
 
@@ -111,7 +115,7 @@ def test_host_files_are_rewritten_and_commands_led_to_them(tmp_path: Path) -> No
 def test_signals_and_what_the_first_process_leaves_behind(tmp_path: Path) -> None:
     async def story() -> None:
         async with _sandbox(tmp_path) as sandbox:
-            spec = _spec("job-a-0", "sh", "-c", "sleep 1000 & echo $!; wait")
+            spec = _spec("job-a-0", "sh", "-c", "sleep 1000 & setsid sleep 1000 & echo $!; wait")
             output = await _start(sandbox, spec)
             await output.readline()
             await sandbox.signal(spec.id, signal.SIGTERM)
@@ -119,6 +123,32 @@ def test_signals_and_what_the_first_process_leaves_behind(tmp_path: Path) -> Non
             # The pipe ends when the last who holds it is gone.
             assert await output.read() == b""
             await sandbox.signal(spec.id, signal.SIGKILL)
+
+    run(story())
+
+
+def test_directories_of_its_own_are_kept_where_asked(tmp_path: Path) -> None:
+    """/home and the working directory in it are the container's, and so is what it writes there."""
+    own = tmp_path / "own"
+    own.mkdir()
+
+    async def story() -> None:
+        async with _sandbox(tmp_path) as sandbox:
+            script = f"pwd; echo result > /home/re; echo mine > {own}/file; echo $HOME; echo $GLOO_SOCKET_IFNAME"
+            spec = _spec(
+                "job-a-0",
+                *("sh", "-c", script),
+                env={"HOME": "/root", "GLOO_SOCKET_IFNAME": "wlan0"},
+                hidden=("/home", "/root", str(tmp_path)),
+                mounts=(Mount(str(own), str(own)),),
+            )
+            spec = replace(spec, cwd="/home/new", root=RootFs(upper=str(tmp_path / "kept")))
+            output = (await (await _start(sandbox, spec)).read()).decode().split()
+            kept = tmp_path / "kept"
+            assert output == [str(kept / "home/new"), str(kept / "root"), "wlan0"]
+            assert (await sandbox.ended(spec.id)).code == 0
+        assert (tmp_path / "kept/home/re").read_text() == "result\n"
+        assert (own / "file").read_text() == "mine\n"
 
     run(story())
 
@@ -165,7 +195,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 async def story():
     sandbox = await ProcessSandbox.start("job", pathlib.Path(sys.argv[1]), warn=print)
     await sandbox.create_pod("a", "10.77.0.10", "a")
-    argv = ("sh", "-c", "sleep 1000 & echo up; wait")
+    argv = ("sh", "-c", "sleep 1000 & setsid sleep 1000 & echo up; wait")
     spec = ContainerSpec(id="a/a", pod="a", argv=argv, env={"PATH": os.defpath}, cwd="/", root=RootFs())
     await sandbox.start_container(spec, 1, 1)
     await sandbox.ended("a/a")
@@ -178,5 +208,5 @@ def test_everything_dies_with_the_engine(tmp_path: Path) -> None:
     assert engine.stdout is not None
     assert engine.stdout.readline() == b"up\n"
     engine.kill()
-    # The pipe is held by the container and by its child: it ends when both are gone.
+    # The pipe is held by the container and by its children, one of which has left its group: all of them are gone.
     assert engine.communicate(timeout=30)[0] == b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -89,6 +90,30 @@ def test_refused_http(request_: str, status: str) -> None:
         assert (await _converse(outside, request_)).startswith(f"HTTP/1.1 {status} ")
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        pytest.param(f"CONNECT {'a' * 70}.test:80 HTTP/1.1\n\n", "HTTP/1.1 502 ", id="name too long"),
+        pytest.param("CONNECT 127.0.0.1:99999 HTTP/1.1\n\n", "HTTP/1.1 400 ", id="port too large"),
+        pytest.param(f"GET http://a/{'a' * 100_000} HTTP/1.1\n\n", "", id="too long"),
+    ],
+)
+def test_what_no_client_should_say(request_: str, answer: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It gets an answer, or is cut off; whoever runs the job hears nothing of it."""
+
+    async def story() -> None:
+        try:
+            said = await _converse(_everywhere, request_)
+        except ConnectionError:
+            said = ""
+        assert said.startswith(answer)
+        assert bool(said) == bool(answer)
+
+    run(story())
+    gc.collect()
+    assert caplog.records == []
 
 
 def test_nobody_there() -> None:

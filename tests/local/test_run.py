@@ -2,91 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from pumice.engines.local.sandbox.probing import probe
-
-_SOURCES = str(Path(__file__).resolve().parents[2] / "src")
-_MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
-Manifest = dict[str, Any]
+from tests.local.running import Manifest, Place, job, need_namespaces, task
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
-    missing = [each.what for each in probe().missing if each.fatal]
-    if missing:
-        pytest.skip(f"this machine refuses {', '.join(missing)}")
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-@dataclass
-class Place:
-    directory: Path
-
-    def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
-        file = self.directory / "job.yaml"
-        file.write_text(yaml.safe_dump_all(documents))
-        environ = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.directory),
-            "XDG_STATE_HOME": str(self.directory / "state"),
-            "PYTHONPATH": _SOURCES,
-        }
-        return subprocess.Popen(
-            [sys.executable, "-c", _MAIN, "run", file.name, *flags],
-            cwd=self.directory,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
-        process = self.start(*documents, flags=["--timeout=25s", *flags])
-        try:
-            out, err = process.communicate(timeout=40)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        return Result(process.returncode, out, err)
+    need_namespaces()
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-def job(*tasks: Manifest, **spec: Any) -> Manifest:
-    metadata = {"name": "trial"}
-    body = {"schedulerName": "volcano", "tasks": list(tasks), **spec}
-    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": body}
-
-
-def task(name: str, script: str, replicas: int = 1, **extra: Any) -> Manifest:
-    container: Manifest = {"name": name, "image": "nowhere", "command": ["sh", "-c", script]}
-    container |= extra.pop("container", {})
-    pod: Manifest = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
-    pod |= extra.pop("pod", {})
-    return {"name": name, "replicas": replicas, "template": {"spec": pod}, **extra}
 
 
 @pytest.mark.parametrize(
@@ -102,19 +36,6 @@ def test_exit_code_is_that_of_the_container(place: Place, script: str, code: int
     # The shell is not pid 1 here, because signals that it sends to itself would not reach it; $$ is one $ in a command.
     result = place.run(job(task("only", f"sh -c '{script}'; exit $?"), maxRetry=1))
     assert result.code == code, result.err
-
-
-def test_verdict_names_the_culprit_in_six_lines(place: Place) -> None:
-    policies = [{"event": "PodFailed", "action": "TerminateJob"}]
-    bad, good = task("bad", "echo 'it broke'; exit 3"), task("good", "sleep 20")
-    result = place.run(job(bad, good, policies=policies))
-    verdict = result.err.rpartition("\n\n")[2].strip().splitlines()
-    assert result.code == 3
-    assert len(verdict) <= 6
-    assert verdict[0].startswith("bad-0 failed first: exit code 3 after ")
-    assert verdict[0].endswith("(attempt 1 of 3)")
-    assert verdict[1].split(maxsplit=2)[2] == "it broke"
-    assert any("PodFailed -> TerminateJob (policies[0], job.yaml:" in line for line in verdict)
 
 
 def test_restart_policy_restarts_until_the_retries_are_spent(place: Place) -> None:
@@ -201,7 +122,9 @@ def test_claims_are_kept_by_name(place: Place) -> None:
     [
         pytest.param({"command": []}, [], "no command, and this machine has no image nowhere", id="no command"),
         pytest.param({"envFrom": [{"configMapRef": {"name": "gone"}}]}, [], "gone", id="missing ConfigMap"),
-        pytest.param({"resources": {"requests": {"cpu": "4000"}}}, [], "1 pods at once", id="too large"),
+        pytest.param(
+            {"resources": {"requests": {"cpu": "4000"}}}, [], "needs 1 pod, 0 fit on this machine", id="too large"
+        ),
         pytest.param({}, ["--image", "nowhere=job.yaml"], "job.yaml", id="image that is no archive"),
         pytest.param({}, ["--scale", "only"], "must be TASK=N", id="bad flag"),
     ],
@@ -216,12 +139,6 @@ def test_bad_input_is_told_before_anything_starts(
     assert "Traceback" not in result.err
 
 
-def test_missing_command_fails_its_pod_with_a_reason(place: Place) -> None:
-    result = place.run(job(task("only", "", container={"command": ["no-such-program"]}), maxRetry=1))
-    assert result.code == 127, result.err
-    assert "no-such-program" in result.err
-
-
 def test_init_containers_come_first_and_restarts_are_told(place: Place) -> None:
     first = {"name": "first", "image": "nowhere", "command": ["sh", "-c", "echo begun"]}
     script = "echo broken; [ -e seen ] && exit 0; touch seen; exit 9"
@@ -231,61 +148,7 @@ def test_init_containers_come_first_and_restarts_are_told(place: Place) -> None:
     result = place.run(job(only))
     assert result.code == 0, result.err
     assert result.out.index("begun") < result.out.index("broken")
-    assert "container only ended with 9 and is started again (restart 1): broken" in result.err
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
-)
-def test_signals_end_the_job_gracefully(place: Place, number: int, code: int) -> None:
-    script = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.1; done"
-    process = place.start(job(task("only", script)))
-    assert process.stdout is not None
-    assert "up" in process.stdout.readline()
-    process.send_signal(number)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == code, err
-    assert "farewell" in out
-
-
-def test_two_jobs_at_once(place: Place, tmp_path_factory: pytest.TempPathFactory) -> None:
-    listen = "import socket, time; s = socket.create_server(('', 22)); print('open', flush=True); time.sleep(1)"
-    only = task("only", "", container={"command": ["python3", "-c", listen]})
-    places = [place, Place(tmp_path_factory.mktemp("other"))]
-    processes = [each.start(job(only)) for each in places]
-    for process in processes:
-        out, err = process.communicate(timeout=20)
-        assert process.returncode == 0, err
-        assert "open" in out
-
-
-def test_out_of_memory(place: Place) -> None:
-    container = {"command": ["python3", "-c", "x = b'x' * (1 << 29)"], "resources": {"limits": {"memory": "64Mi"}}}
-    result = place.run(job(task("only", "", container=container), maxRetry=1))
-    assert result.code == 137, result.err
-    assert "OOMKilled" in result.err
-
-
-def test_flags_scale_env_and_prefix(place: Place) -> None:
-    only = task("only", "echo $WORD $OWN", 3, container={"env": [{"name": "OWN", "value": "own"}]})
-    flags = ["--scale", "only=2", "--env", "WORD=word", "--env", "OWN=other", "--no-prefix"]
-    result = place.run(job(only, minAvailable=3), flags=flags)
-    assert result.code == 0, result.err
-    assert result.out.splitlines() == ["word own"] * 2
-
-
-def test_keep_says_where_the_layers_are(place: Place) -> None:
-    result = place.run(job(task("only", "echo treasure > /opt/found")), flags=["--keep"])
-    assert result.code == 0, result.err
-    kept = Path(result.err.partition("kept: ")[2].splitlines()[0])
-    assert [path.read_text() for path in kept.rglob("opt/found")] == ["treasure\n"]
-
-
-def test_logs_and_spec_are_kept_but_no_scratch(place: Place) -> None:
-    place.run(job(task("only", "echo words")))
-    (directory,) = (place.directory / "state/pumice/runs").iterdir()
-    assert sorted(path.name for path in directory.iterdir()) == ["job.json", "logs"]
-    assert [path.read_text() for path in (directory / "logs").iterdir()] == ["words\n"]
+    assert "only-0 restart 1: exit code 9: broken" in result.err
 
 
 _SERVER = ["python3", "-m", "http.server", "80"]
@@ -343,20 +206,6 @@ def test_directory_serves_as_image(place: Place) -> None:
     assert result.code == 0, result.err
     assert "from the image" in result.out
     assert "images: nowhere" in result.err
-
-
-def test_timeout(place: Place) -> None:
-    result = place.run(job(task("only", "sleep 20")), flags=["--timeout", "1s"])
-    assert result.code == 124
-
-
-def test_json_events(place: Place) -> None:
-    result = place.run(job(task("only", "echo hi; exit 2"), maxRetry=1), flags=["--json"])
-    events = [json.loads(line) for line in result.out.splitlines()]
-    assert {"plan", "phase", "log", "verdict"} <= {event["type"] for event in events}
-    assert all("time" in event for event in events)
-    assert [event["line"] for event in events if event["type"] == "log"] == ["hi"]
-    assert next(event for event in events if event["type"] == "verdict")["code"] == 2
 
 
 def test_kill_of_pumice_leaves_nothing(place: Place, wait: Callable[[Callable[[], bool]], None]) -> None:

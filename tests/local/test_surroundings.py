@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from pathlib import Path
 
 import pytest
 
+from pumice.engines.local import surroundings
+from pumice.engines.local.outbound import open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.probing import Surroundings, judge
 from pumice.engines.local.sandbox.problems import SandboxError
 from pumice.engines.local.surroundings import Isolation, Network, open_sandbox, published, way_out
+from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import need_namespaces, run
+from tests.meta.tree import ROOT
 
 HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
 
@@ -26,17 +33,26 @@ HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
     ],
 )
 def test_ways(
-    tmp_path: Path, *, isolation: Isolation, network: Network, kind: type, proxied: bool, warnings: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    isolation: Isolation,
+    network: Network,
+    kind: type,
+    proxied: bool,
+    warnings: int,
 ) -> None:
     need_namespaces()
+    # Whatever programs for it are installed: those have their own test.
+    monkeypatch.setattr(surroundings, "open_outbound", functools.partial(open_outbound, kinds=()))
 
     async def story() -> None:
         told: list[str] = []
         sandbox = await open_sandbox("job", tmp_path / "stage", isolation, told.append)
         assert type(sandbox) is kind
-        async with way_out(sandbox, network, HOSTS, told.append) as env:
-            assert ("https_proxy" in env) is proxied
-            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(env["no_proxy"].split(","))
+        async with way_out(sandbox, network, HOSTS, told.append) as way:
+            assert ("https_proxy" in way.env) is proxied
+            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(way.env["no_proxy"].split(","))
         await sandbox.close()
         assert len(told) == warnings
 
@@ -63,13 +79,72 @@ def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     run(story())
 
 
-def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
+def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "_ON_LINUX", False)
+    monkeypatch.setattr(surroundings, "probe", lambda: judge({}, Surroundings(linux=False)))
+
     async def story() -> None:
         told: list[str] = []
-        sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=told.append)
-        async with published(sandbox, [("job-a-0", 34567)], told.append):
-            assert told[0].startswith("job-a-0:34567 is published on 127.0.0.1:")
-            assert not told[0].endswith(":34567")
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        await sandbox.close()
+        assert type(sandbox) is ProcessSandbox
+        assert "this is not Linux\n  Linux: namespaces exist on Linux only\n" in told[0]
+
+    run(story())
+
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: trial}
+spec:
+  tasks:
+  - {name: only, replicas: 1, template: {spec: {restartPolicy: Never, containers: [
+      {name: c, image: none, command: [sh, -c, echo it ran]}]}}}
+"""
+# What the guide shows is what is said.
+GUIDE = (ROOT / "docs/guides/isolation-and-network.md").read_text(encoding="utf-8")
+NO_NAMESPACES = GUIDE.partition("```text\n")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "isolation", "code", "out", "err"),
+    [
+        pytest.param(refusals.NONE_ALLOWED, "namespaces", 2, "", NO_NAMESPACES, id="none allowed"),
+        pytest.param(refusals.NONE_ALLOWED, "auto", 0, "it ran", NO_NAMESPACES, id="none allowed, auto"),
+        pytest.param(refusals.NONE_ALLOWED, "process", 0, "it ran", "", id="none allowed, process"),
+        pytest.param(refusals.FILTERED, "namespaces", 2, "", "(EPERM)", id="filter"),
+        pytest.param(refusals.FILTERED, "auto", 0, "it ran", "hint: docker run --security-opt", id="filter, auto"),
+        pytest.param(refusals.COVERED_PROC, "auto", 0, "it ran", "pods see all processes", id="covered proc"),
+    ],
+)
+def test_pumice_run_where_something_is_refused(
+    tmp_path: Path, *, refusal: refusals.Refusal, isolation: str, code: int, out: str, err: str
+) -> None:
+    """For real; what is missing and the command that grants it are told, and the job runs if it may."""
+    need_namespaces()
+    (tmp_path / "job.yaml").write_text(JOB)
+    main = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    flags = ("--network=job", "--timeout=50s", f"--isolation={isolation}")
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = (sys.executable, "-c", main, "run", *flags, str(tmp_path / "job.yaml"))
+    done = refusals.run_refused(refusal, *command, environ=environ)
+    assert done.returncode == code, done.stderr
+    assert out in done.stdout
+    assert err in done.stderr
+    assert ("the pods run as plain processes" in done.stderr) == (
+        isolation == "auto" and refusal is not refusals.COVERED_PROC
+    )
+
+
+def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
+    async def story() -> None:
+        told: list[tuple[str, int, str]] = []
+        sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=lambda _message: None)
+        async with published(sandbox, [("job-a-0", 34567)], lambda *words: told.append(words)):
+            assert told[0][:2] == ("job-a-0", 34567)
+            assert told[0][2].startswith("127.0.0.1:")
+            assert not told[0][2].endswith(":34567")
         await sandbox.close()
 
     run(story())

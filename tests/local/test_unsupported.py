@@ -44,6 +44,7 @@ HONOURED = {
         "restartPolicyRules",
         "securityContext",
         "startupProbe",
+        "terminationMessagePath",
         "volumeMounts",
         "workingDir",
     },

@@ -197,3 +197,16 @@ def test_rests_that_are_over_are_forgotten() -> None:
         assert queue.take(at(number)) == key
         queue.done(key, rest=at(number + 1))
     assert len(queue._resting) <= MOST_RESTING
+
+
+def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
+    queue = KeyQueue()
+    for key in (A, B):
+        queue.add(key)
+        assert queue.take(at(10_000)) == key
+    queue.done(A, rest=at(10_002))
+    queue.failed(B, at(10_000))
+    queue.add(A)
+    assert [queue.take(START), queue.take(at(1)), queue.take(at(1)), queue.take(at(2))] == [None, B, None, A]
+    queue.add_at(C, at(60))
+    assert [queue.take(at(59)), queue.take(at(60))] == [None, C]

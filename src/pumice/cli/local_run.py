@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
-from pumice.admission.admit import Admitted, admit
+from pumice.admission.admit import Admitted
 from pumice.cli.jobfile import offline_context
+from pumice.cli.run_end import Ending, Stop
+from pumice.cli.run_events import (
+    Ended,
+    Moved,
+    Planned,
+    Published,
+    Stopping,
+    Teller,
+    TimePassed,
+)
+from pumice.cli.run_images import RunImages
+from pumice.cli.run_json import JsonView
+from pumice.cli.run_pods import PodMaker, now
+from pumice.cli.run_scale import check_names, scaled
 from pumice.cli.run_settings import RunOptions
-from pumice.cli.run_view import View, policy_text
+from pumice.cli.run_view import policy_text
 from pumice.engines.local.addresses import Addresses
-from pumice.engines.local.capacity import GpuPool
-from pumice.engines.local.containers import Container
+from pumice.engines.local.allotments import Processors
+from pumice.engines.local.containers import DEFAULT_GRACE
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.images.names import normalised
-from pumice.engines.local.images.store import Image, ImageStore
-from pumice.engines.local.logs import LogPump, open_log
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.machine import Machine, read_machine
 from pumice.engines.local.outfits import Outfitter
+from pumice.engines.local.places import Places
 from pumice.engines.local.pods import LocalPod
 from pumice.engines.local.preflight import (
+    RefusedError,
     check_fit,
     check_problems,
     claim_directories,
+    claims_at_hand,
     every_container,
+    gang,
 )
-from pumice.engines.local.runs import KEPT, SCRATCH, claimed
-from pumice.engines.local.surroundings import AnySandbox, open_sandbox, published, way_out
+from pumice.engines.local.problems import Problem, fatal
+from pumice.engines.local.reservations import Reservations, reservations_directory
+from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, make_private, tell_once
+from pumice.engines.local.surroundings import AnySandbox, Network, only_user, open_sandbox, published, way_out
 from pumice.engines.local.trees import remove_tree
-from pumice.engines.local.unsupported import not_honoured
-from pumice.engines.local.verdicts import Failure, failures_among, last_words
-from pumice.model.claims import claim_names
 from pumice.model.job import Job, Manifest
 from pumice.model.slot import slots
 from pumice.model.status import JobStatus
@@ -51,192 +64,248 @@ from pumice.runtime.loop import Loop
 from pumice.runtime.runner import Runner
 
 _OVER = FINAL | {Phase.ABORTED}
+_TICK = 0.5
 
 
-def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user wants to be run."""
+
+    written: Job
+    options: RunOptions
+    documents: Sequence[Manifest]  # ConfigMaps, Secrets and claims
+    file: str
+    locate: Callable[[str], str]  # a path in the Job -> file:line
+    again: Callable[..., str]  # the command line that asks for the same once more, with additions
 
 
 @dataclass(slots=True)
 class LocalRun:
-    admitted: Admitted
-    options: RunOptions
-    documents: Sequence[object]
-    view: View
-    file: str
-    locate: Callable[[str], str] = lambda path: path
+    request: Request
+    tell: Teller
     job: Job = field(init=False)
+    _admitted: Admitted = field(init=False)
+    _manifests: list[Manifest] = field(init=False)
     _engine: LocalEngine = field(init=False)
     _sandbox: AnySandbox = field(init=False)
     _outfitter: Outfitter = field(init=False)
     _addresses: Addresses = field(init=False)
     _directory: Path = field(init=False)
-    _over: asyncio.Event = field(default_factory=asyncio.Event)
-    _failures: list[Failure] = field(default_factory=list)
-    _policy: str = ""
-    _stopped: bool = False
-    _images: dict[str, Image | None] = field(default_factory=dict)
+    _record: RunRecord = field(init=False)
     _machine: Machine = field(init=False)
-    _killers: list[asyncio.Task[None]] = field(default_factory=list)
+    _places: Places = field(init=False)
+    _images: RunImages = field(init=False)
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _phase: str = ""
+    _policy: str = ""
+    _attempt: int = 1
+    _pods: PodMaker = field(init=False)
+    _stop: Stop | None = None
+    _beside: list[asyncio.Task[None]] = field(default_factory=list)
+    _kills_wait: bool = True
 
-    def __post_init__(self) -> None:
-        self.job = _placed(self.admitted.written, self.options)
-        # With other replicas there are other pods, names and ranks.
-        self.admitted = admit(msgspec.to_builtins(self.job), offline_context())
-        self._directory = self.options.settings.state / "runs" / f"{self.job.name}-{self.job.uid[:8]}"
-        self._addresses = Addresses(slot.short_name for slot in slots(self.admitted.job))
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Look at everything that can be known before anything starts, and hold what the job needs.
+
+        Raises RefusedError or SettingsError.
+        """
+        options = self.request.options
+        self._admitted = scaled(self.request.written, options.scale)
+        self.job = self._admitted.written
+        self._directory = options.settings.state / "runs" / f"{self.job.name}-{self.job.uid[:8]}"
+        self._addresses = Addresses(slot.short_name for slot in slots(self._admitted.job))
+        self._manifests = [pod.manifest for pod in pods(self._admitted.job, self._admitted.plugins)]
+        check_names(options, self._admitted.job, self._manifests)
+        with ExitStack() as held:
+            try:
+                self._equip(held)
+                self._check()
+                claim_directories(self._outfitter.claims.values())
+                held.enter_context(claimed(self._directory))
+            except OSError as error:
+                raise RefusedError(_no_state(options.settings.state, error)) from error
+            self._record = RunRecord(self._directory, self.tell.warn)
+            held.callback(self._record.close)
+            self._record.job(self.job)
+            self.tell.listeners.append(JsonView(self._record.events, with_logs=False))
+            self.tell(Planned(self._admitted.job, self._images.text(self._manifests)))
+            yield
 
     async def run(self) -> int:
-        """To its end; the exit code. Raises RefusedError, before anything starts, if it cannot be run."""
-        with ExitStack() as held:
-            self._prepare(held)
-            manifests = self._check()
-            self.view.plan(self.admitted.job, self._images_text(manifests))
-            held.enter_context(claimed(self._directory))
-            self._keep_spec()
-            self._sandbox = await open_sandbox(
-                self.job.name, self.options.settings.state / "stage", self.options.isolation, self.view.warn
-            )
-            self._outfitter.all_users = self._sandbox.all_users
-            try:
-                return await self._surrounded()
-            finally:
-                for killer in self._killers:
-                    killer.cancel()
-                await self._sandbox.close()
-                if not self.options.settings.keep:
-                    await asyncio.to_thread(remove_tree, self._directory / SCRATCH)
+        """To its end; the exit code."""
+        settings = self.request.options.settings
+        self._sandbox = await open_sandbox(
+            self.job.name, settings.state / "stage", self.request.options.isolation, self.tell.warn
+        )
+        self._outfitter.all_users = self._sandbox.all_users
+        self._outfitter.only_user = only_user(self._sandbox)
+        self._outfitter.kernel_limits = self._sandbox.limits
+        self._pods = PodMaker(
+            job=self._admitted.job,
+            sandbox=self._sandbox,
+            outfitter=self._outfitter,
+            places=self._places,
+            record=self._record,
+            tell=self.tell,
+            touch=self._engine.touch,
+        )
+        try:
+            return await self._surrounded()
+        finally:
+            for task in self._beside:
+                task.cancel()
+            await self._sandbox.close()
+            if not settings.keep:
+                await asyncio.to_thread(remove_tree, self._directory / SCRATCH)
 
-    def stop_gracefully(self) -> None:
-        self._stopped = True
+    def stop(self, stop: Stop) -> bool:
+        """End the job gracefully; False if it is being ended already. Who asks first is named as the reason."""
+        if self._stop is not None:
+            return False
+        self._stop = stop
+        graces = [manifest["spec"].get("terminationGracePeriodSeconds") for manifest in self._manifests]
+        self.tell(Stopping(max(DEFAULT_GRACE if grace is None else grace for grace in graces)))
         self._engine.send(Action.TERMINATE_JOB)
+        return True
 
-    def _check(self) -> list[Manifest]:
-        """All that can be known before anything starts; the pods' manifests."""
-        job, plugins = self.admitted.job, self.admitted.plugins
-        manifests = [pod.manifest for pod in pods(job, plugins)]
-        problems = {}
-        for companion in companions(job, plugins):
-            self._engine.foresee(companion)
-        for manifest in manifests:
-            for container in every_container(manifest):
-                place = f"{manifest['metadata']['name']}: container {container['name']}"
-                problems[place] = self._outfitter.problems(manifest, container)
-        check_problems(problems, self.file)
-        self._engine.objects.clear()
-        check_fit(job, manifests, self._machine.free(), self.file)
-        return manifests
+    def was_killed(self, code: int) -> None:
+        self.tell(Ended(self._phase, code, reason="Killed"))
 
-    def _keep_spec(self) -> None:
-        (self._directory / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(self.job), indent=1))
-
-    def _images_text(self, manifests: Sequence[Manifest]) -> str:
-        names = {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)}
-        mapped = sorted(name for name in names if self._images.get(name) is not None)
-        if not mapped:
-            return "host (no registry)"
-        return ", ".join(mapped) + ("" if len(mapped) == len(names) else "; the others: host (no registry)")
-
-    def _image_of(self, held: ExitStack) -> Callable[[str], Image | None]:
-        """The user's mapping, then the store; None where the host serves. Each is held for as long as the job runs."""
-        store = ImageStore(self.options.settings.state / "images")
-        given = {normalised(name): path for name, path in self.options.settings.images.items()}
-
-        def image_of(name: str) -> Image | None:
-            if not name:
-                return None
-            if name not in self._images:
-                path = given.get(normalised(name))
-                image = store.find(name) if path is None else store.obtain(name, path, self.view.warn)
-                if image is not None:
-                    held.enter_context(store.held(image))
-                self._images[name] = image
-            return self._images[name]
-
-        return image_of
-
-    def _prepare(self, held: ExitStack) -> None:
+    def _equip(self, held: ExitStack) -> None:
+        settings = self.request.options.settings
+        make_private(settings.state)
         self._machine = read_machine()
-        asked = [document for document in self.documents if isinstance(document, dict)]
-        named = [str(each["metadata"]["name"]) for each in asked if each.get("kind") == "PersistentVolumeClaim"]
-        directories = claim_directories([*named, *claim_names(self.job)], self.options.settings.state)
+        self._images = RunImages(ImageStore(settings.state / "images"), settings.images, held, self.tell.warn)
+        place = reservations_directory(os.environ, settings.state)
+        self._places = Places(self._machine, held.enter_context(Reservations(place, self.job.uid)), self.tell.warn)
+        claims = claims_at_hand(self.job, self.request.documents, settings.state)
         self._engine = LocalEngine(
-            self.job, self._make_pod, now, self._told, self._written, self._addresses.of, frozenset(directories)
+            self.job,
+            self._make_pod,
+            now,
+            self._told,
+            self._written,
+            self._addresses.of,
+            frozenset(claims),
         )
         self._outfitter = Outfitter(
-            job=self.admitted.job,
-            settings=self.options.settings,
-            scratch=self._directory / (KEPT if self.options.settings.keep else SCRATCH) / "volumes",
-            documents=asked,
+            job=self._admitted.job,
+            settings=settings,
+            scratch=self._directory / (KEPT if settings.keep else SCRATCH) / "volumes",
+            documents=self.request.documents,
             objects=lambda: list(self._engine.objects.values()),
-            claims=directories,
+            claims=claims,
             address_of=self._addresses.of,
-            image_of=self._image_of(held),
+            image_of=self._images.of,
             host_key=make_key_pair("ed25519"),
-            warn=self.view.warn,
+            warn=self.tell.warn,
             allocatable=self._machine.free(),
-            gpus=GpuPool(self._machine.gpus),
+            gpus_of=self._places.gpus_of,
+            processors=Processors(self._machine.cpus),
         )
 
+    def _check(self) -> None:
+        for companion in companions(self._admitted.job, self._admitted.plugins):
+            self._engine.foresee(companion)
+        found = [
+            (manifest, container, self._problems(manifest, container))
+            for manifest in self._manifests
+            for container in every_container(manifest)
+        ]
+        check_problems(self._admitted.job, found, self.request.locate)
+        self._engine.objects.clear()
+        members = {each["metadata"]["name"]: each["spec"] for each in gang(self._admitted.job, self._manifests)}
+        check_fit(self._admitted.job, self._places.reserve(members), self.request.locate)
+
+    def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
+        try:
+            return self._outfitter.problems(manifest, container)
+        except ImageError as error:
+            hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
+            return [fatal(f"image {container.get('image')}: {error.message}", hint)]
+
     async def _surrounded(self) -> int:
-        ports = [(f"{self.job.name}-{each.pod}", each.port) for each in self.options.publish]
+        options = self.request.options
+        ports = [(f"{self.job.name}-{each.pod}", each.port) for each in options.publish]
         hosts = self._outfitter.hosts()
+        # What a way out lacks that nobody asked for is worth a word, but not in every run.
+        warn: Callable[[str], None] = self.tell.warn
+        if options.network is Network.OUTBOUND:
+            warn = tell_once(options.settings.state, warn)
         async with (
-            published(self._sandbox, ports, self.view.note),
-            way_out(self._sandbox, self.options.network, hosts, self.view.warn) as env,
+            published(self._sandbox, ports, self._published),
+            way_out(self._sandbox, options.network, hosts, warn) as way,
         ):
-            self._outfitter.extra_env = {**self._outfitter.extra_env, **env}
+            self._outfitter.extra_env = {**self._outfitter.extra_env, **way.env}
+            self._outfitter.nameservers = way.nameservers
             return await self._watch()
 
     async def _watch(self) -> int:
-        runner = asyncio.create_task(Runner(Loop(self._engine, offline_context(), now)).run())
+        self._beside.append(asyncio.create_task(self._tick()))
+        runner = asyncio.create_task(Runner(Loop(self._engine, offline_context(), now, rest=8.0)).run())
         over = asyncio.create_task(self._over.wait())
-        await asyncio.wait([runner, over], return_when=asyncio.FIRST_COMPLETED)
-        if runner.done():
+        try:
+            await asyncio.wait([runner, over], return_when=asyncio.FIRST_COMPLETED)
+        finally:
             over.cancel()
-            await runner
-        runner.cancel()
+            if not runner.done():
+                runner.cancel()
         with suppress(asyncio.CancelledError):
             await runner
         await self._engine.end_all()
-        if self.options.settings.keep:
-            self.view.note(f"kept: {self._directory / KEPT}")
-        return self._end()
+        ended = self._ending().told(self._stop)
+        self.tell(ended)
+        return ended.code
 
-    def _end(self) -> int:
-        status = self._engine.job.status
-        if status.state.phase == Phase.COMPLETED:
-            return 0
-        words = last_words(
-            msgspec.structs.replace(self.admitted.job, status=status),
-            self._failures,
-            self._policy,
-            f"pumice run {self.file} --keep     keeps the pods' files",
+    def _ending(self) -> Ending:
+        failures = self._pods.failures.in_order()
+        image = log = ""
+        if failures:
+            first, end = failures[0].pod, failures[0].end
+            manifest = next(each for each in self._manifests if each["metadata"]["name"] == first.name)
+            image = next((each["image"] for each in every_container(manifest) if each["name"] == end.container), "")
+            log = str(self._record.newest_log(first.short_name, end.container))
+        return Ending(
+            job=self._admitted.job,
+            status=self._engine.job.status,
+            failures=failures,
+            policy=self._policy,
+            again=self.request.again,
+            locate=self.request.locate,
+            kept=self._kept(),
+            log=log,
+            host_image=image if self._images.of(image) is None else "",
         )
-        fields: dict[str, object] = {"pod": words.pod, "code": words.code, "signal": words.signal or None}
-        self.view.verdict(words.lines, {**fields, "reason": words.reason})
-        return words.code or 1
+
+    def _kept(self) -> list[str]:
+        place = self._directory / KEPT
+        if not self.request.options.settings.keep or not place.is_dir():
+            return []
+        layers = sorted(str(path) for path in place.iterdir() if path.name != "volumes")
+        return layers or [str(place)]
+
+    def _published(self, pod: str, port: int, address: str) -> None:
+        self.tell(Published(pod.removeprefix(f"{self.job.name}-"), port, address))
 
     def _told(self, events: Sequence[JobEvent]) -> None:
-        self.view.status(self._engine.job, self._engine.job.status, events)
-        for event in events:
-            if event.policy:
-                self._policy = policy_text(event, self.locate, who=False)
-        self._look_for_end()
+        status = self._engine.job.status
+        acted = next((event for event in events if event.policy), None)
+        if acted is not None:
+            self._policy = policy_text(acted, self.request.locate, who=False)
+        if acted is not None or status.state.phase != self._phase:
+            self._phase = status.state.phase
+            if self._phase == Phase.PENDING:
+                self._attempt = status.retry_count + 1
+            self.tell(Moved(self._engine.job, status, self._attempt, acted))
+        if status.state.phase in _OVER and all(pod.observed().is_finished for pod in self._engine.pods.values()):
+            self._over.set()
 
     def _written(self, status: JobStatus) -> None:
-        found = failures_among([pod.observed() for pod in self._engine.pods.values()])
-        known = {failure.pod.uid for failure in self._failures}
-        self._failures += [failure for failure in found if failure.pod.uid not in known]
-        newest = max((failure.attempt for failure in self._failures), default=0)
-        self._failures = [failure for failure in self._failures if failure.attempt == newest]
-        if status.state.phase == Phase.RUNNING and not self._killers:
-            self._killers = [asyncio.create_task(self._kill(kill.pod, kill.after)) for kill in self.options.kills]
-
-    def _look_for_end(self) -> None:
-        pods = [pod.observed() for pod in self._engine.pods.values()]
-        if self._engine.job.status.state.phase in _OVER and all(pod.is_finished for pod in pods):
-            self._over.set()
+        if status.state.phase == Phase.RUNNING and self._kills_wait:
+            self._kills_wait = False
+            kills = self.request.options.kills
+            self._beside += [asyncio.create_task(self._kill(kill.pod, kill.after)) for kill in kills]
 
     async def _kill(self, pod: str, after: float) -> None:
         await asyncio.sleep(after)
@@ -245,51 +314,16 @@ class LocalRun:
                 await local.kill(9)
 
     def _make_pod(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
-        for warning in not_honoured(manifest):
-            self.view.warn(warning)
+        return self._pods.make(manifest, uid, address)
 
-        def make_container(container: Manifest) -> Container:
-            return Container(
-                manifest=container,
-                sandbox=self._sandbox,
-                make_spec=lambda attempt: self._outfitter.spec(manifest, uid, address, container, attempt),
-                open_logs=lambda attempt: self._open_logs(pod, str(container["name"]), attempt),
-                changed=self._engine.touch,
-                restarted=lambda end, count: self.view.restarted(pod.short_name, end, count),
-                now=now,
-            )
-
-        pod = LocalPod(
-            manifest=manifest,
-            uid=uid,
-            address=address,
-            sandbox=self._sandbox,
-            make_container=make_container,
-            changed=self._engine.touch,
-            now=now,
-            created_at=now(),
-        )
-        return pod
-
-    def _open_logs(self, pod: LocalPod, container: str, attempt: int) -> tuple[LogPump, LogPump]:
-        file = open_log(self._directory / "logs", pod.short_name, container, attempt)
-        return (
-            LogPump(pod.short_name, container, "stdout", file, self.view.log),
-            LogPump(pod.short_name, container, "stderr", file, self.view.log),
-        )
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            self.tell(TimePassed())
 
 
-def _placed(job: Job, options: RunOptions) -> Job:
-    """The job as an API server would hold it, in the sizes that the user asked for."""
-    tasks = [
-        msgspec.structs.replace(task, replicas=options.scale[task.name], min_available=None)
-        if task.name in options.scale
-        else task
-        for task in job.spec.tasks
-    ]
-    total = sum(task.replicas for task in tasks)
-    spec = msgspec.structs.replace(job.spec, tasks=tasks, min_available=min(job.spec.min_available, total))
-    metadata = msgspec.structs.replace(
-        job.metadata, namespace=job.namespace or "default", uid=str(uuid.uuid4()), generation=1, resource_version="1"
+def _no_state(state: Path, error: OSError) -> str:
+    return (
+        f"{error.filename or state}: {(error.strerror or str(error)).lower()}, so nothing can be kept in {state}\n"
+        "  hint: make room there, or set XDG_STATE_HOME to a directory of yours"
     )
-    return msgspec.structs.replace(job, metadata=metadata, spec=spec)

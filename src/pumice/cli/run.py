@@ -4,101 +4,152 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime as dt
+import io
+import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 from pumice.cli import run_settings
-from pumice.cli.jobfile import JobDocument, JobFile
-from pumice.cli.local_run import LocalRun
+from pumice.cli.findings import counted, write_reports
+from pumice.cli.jobfile import JobDocument, JobFile, load, offline_context
+from pumice.cli.local_run import LocalRun, Request
+from pumice.cli.output import style_for
 from pumice.cli.render import load_good
-from pumice.cli.run_settings import RunOptions, SettingsError
-from pumice.cli.run_view import JsonView, TextView, View
-from pumice.engines.local.images.errors import ImageError
+from pumice.cli.run_end import BROKEN_PIPE, INTERRUPTED, TERMINATED, TIMED_OUT, Stop
+from pumice.cli.run_events import Listener, Teller
+from pumice.cli.run_flags import SettingsError
+from pumice.cli.run_json import JsonView
+from pumice.cli.run_screen import Screen
+from pumice.cli.run_view import TextView
 from pumice.engines.local.preflight import RefusedError
 from pumice.model.findings import Path as FindingPath
+from pumice.model.job import Manifest
 
+BAD_INPUT = 2
 add_arguments = run_settings.add_arguments
-TIMED_OUT = 124
-INTERRUPTED = 130
-TERMINATED = 143
 
 
 def run(args: argparse.Namespace) -> int:
     loaded = load_good(args.file)
     if loaded is None:
-        return 2
+        return BAD_INPUT
     if len(loaded.jobs) != 1:
         print(f"{args.file}: has {len(loaded.jobs)} Jobs; exactly one can be run", file=sys.stderr)
-        return 2
+        return BAD_INPUT
+    others = [_load_companions(file) for file in args.companions]
+    if None in others:
+        return BAD_INPUT
+    _never_fail_at_characters()
+    documents = [document for file in (loaded, *others) if file is not None for document in _companions(file)]
+    entry = loaded.jobs[0]
     try:
         options = run_settings.read_options(args)
-    except SettingsError as error:
+        request = Request(
+            written=entry.admitted.written,
+            options=options,
+            documents=documents,
+            file=args.file,
+            locate=_locator(entry, args.file),
+            again=partial(run_settings.typed_again, args),
+        )
+        job = LocalRun(request, Teller([_view(args, request)]))
+        with job.prepared():
+            return asyncio.run(_Driver(job).drive(options.timeout, args.timeout))
+    except (SettingsError, RefusedError) as error:
         print(error, file=sys.stderr)
-        return 2
-    extra = [document for file in args.companions if (more := load_companions(file)) for document in more]
-    entry = loaded.jobs[0]
-    view: View = JsonView() if args.json else TextView(prefix=not args.no_prefix, locate=_locator(entry, args.file))
-    documents = [document.value for document in loaded.companions] + extra
-    locate = _locator(entry, args.file)
-    try:
-        return asyncio.run(_run(LocalRun(entry.admitted, options, documents, view, args.file, locate), options))
-    except (RefusedError, ImageError) as error:
-        print(error, file=sys.stderr)
-        return 2
+        return BAD_INPUT
 
 
-def load_companions(file: str) -> list[object]:
-    from pumice.cli.jobfile import load, offline_context
+def _load_companions(file: str) -> JobFile | None:
+    """A file of `--with`; None, and told why, if it holds anything that cannot be used."""
+    found = load(file, offline_context())
+    write_reports(found.reports, sys.stderr, style_for(sys.stderr))
+    if found.reports:
+        print(counted(found.reports), file=sys.stderr)
+    if found.jobs:
+        line = found.jobs[0].document.line
+        print(f"{file}:{line}: a Job is not for --with, which takes what a Job uses", file=sys.stderr)
+    return None if found.jobs or not found.is_good else found
 
-    found: JobFile = load(file, offline_context())
-    return [document.value for document in found.companions]
+
+def _companions(file: JobFile) -> list[Manifest]:
+    return [document.value for document in file.companions if isinstance(document.value, dict)]
 
 
-async def _run(job: LocalRun, options: RunOptions) -> int:
-    loop = asyncio.get_running_loop()
-    presses = 0
-    ended_by = 0
+def _view(args: argparse.Namespace, request: Request) -> Listener:
+    if args.json:
+        return JsonView(_write_out)
+    return TextView(Screen.of(sys.stdout, sys.stderr), request.locate, prefix=not args.no_prefix)
 
-    def stop(number: int) -> None:
-        nonlocal presses, ended_by
-        presses += 1
-        ended_by = INTERRUPTED if number == signal.SIGINT else TERMINATED
-        if presses == 1:
-            job.stop_gracefully()
-        else:
-            task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    task = asyncio.ensure_future(job.run())
-    try:
-        async with asyncio.timeout(options.timeout):
-            code = await task
-    except TimeoutError:
-        print(f"the job took longer than --timeout {dt.timedelta(seconds=options.timeout or 0)}", file=sys.stderr)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        return TIMED_OUT
-    except asyncio.CancelledError:
-        return ended_by or INTERRUPTED
-    return ended_by or code
+def _write_out(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _never_fail_at_characters() -> None:
+    """A terminal that cannot show a character of a log shows another one in its place."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+@dataclass(slots=True)
+class _Driver:
+    """Runs the job until it ends, or is told to: by keys, by signals, by the clock, or by output that leads nowhere."""
+
+    job: LocalRun
+    _task: asyncio.Future[int] = field(init=False)
+    _code: int = INTERRUPTED
+
+    async def drive(self, timeout: float | None, told: str) -> int:  # noqa: ASYNC109 - the job ends gracefully then
+        loop = asyncio.get_running_loop()
+        self.job.tell.failed = self._output_failed
+        self._task = asyncio.ensure_future(self.job.run())
+        loop.add_signal_handler(signal.SIGINT, self._stop, Stop(INTERRUPTED, "Interrupted"))
+        loop.add_signal_handler(signal.SIGTERM, self._stop, Stop(TERMINATED, "Terminated"))
+        if timeout is not None:
+            why = Stop(TIMED_OUT, "Timeout", f"{self.job.job.name} took longer than --timeout {told} and was ended")
+            loop.call_later(timeout, self.job.stop, why)
+        try:
+            return await self._task
+        except asyncio.CancelledError:
+            self.job.was_killed(self._code)
+            return self._code
+
+    def _stop(self, stop: Stop) -> None:
+        """Once: gracefully. Once more: at once."""
+        if not self.job.stop(stop):
+            self._code = stop.code
+            self._task.cancel()
+
+    def _output_failed(self, error: OSError) -> None:
+        """Whoever read our output has seen enough, or there is no room for it: then nobody wants the job either."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                # Python would complain once more when it closes the stream.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"output: {(error.strerror or str(error)).lower()}; the job is ended", file=sys.stderr)
+        self.job.stop(Stop(BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1, "OutputClosed"))
 
 
 def _locator(entry: JobDocument, file: str) -> Callable[[str], str]:
     def locate(path: str) -> str:
         line, _ = entry.document.position(_parsed(path))
-        return f"{path.removeprefix('spec.')}, {file}:{line}"
+        return f"{file}:{line}"
 
     return locate
 
 
 def _parsed(path: str) -> FindingPath:
     steps: list[str | int] = []
-    for part in path.split("."):
+    for part in filter(None, path.split(".")):
         name, *indexes = part.replace("]", "").split("[")
         steps += [name, *map(int, indexes)]
     return FindingPath(steps)

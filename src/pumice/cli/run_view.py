@@ -1,176 +1,205 @@
-"""What a person (or a program, with --json) sees of a running job."""
+"""What a person sees of a running job: logs on stdout, talk on stderr, and on a terminal its state at the bottom."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from pumice.cli.output import Style, style_for
+from pumice.cli.output import style_for
+from pumice.cli.run_events import (
+    Ended,
+    Happening,
+    Moved,
+    Planned,
+    PodMoved,
+    Printed,
+    Published,
+    Restarted,
+    Stopping,
+    Warned,
+)
+from pumice.cli.run_screen import Screen, plain
+from pumice.cli.run_state import PodStates, state_line
 from pumice.engines.local.logs import LogLine
 from pumice.model.job import Job
-from pumice.model.snapshot import ContainerEnd
-from pumice.model.status import JobStatus
-from pumice.model.vocabulary import Event
+from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.phases import FINAL
+from pumice.reconcile.verdict import how_it_ended
 
 _COLOURS: Final = ("36", "32", "35", "34", "33", "96", "92", "95")
-
-
-class View(Protocol):
-    def plan(self, job: Job, images: str) -> None: ...
-
-    def log(self, line: LogLine) -> None: ...
-
-    def status(self, job: Job, status: JobStatus, events: Sequence[JobEvent]) -> None: ...
-
-    def restarted(self, pod: str, end: ContainerEnd, count: int) -> None: ...
-
-    def note(self, message: str) -> None: ...
-
-    def warn(self, message: str) -> None: ...
-
-    def verdict(self, lines: Sequence[str], fields: dict[str, object]) -> None: ...
+_MOST_BARS: Final = 8
+_MOST_KEPT: Final = 8
+Locate = Callable[[str], str]  # a path in the Job -> file:line
 
 
 @dataclass(slots=True)
 class TextView:
-    """Logs on stdout, each with its pod's name in its task's colour; talk on stderr."""
-
+    screen: Screen
+    locate: Locate = lambda _path: ""
     prefix: bool = True
-    locate: Callable[[str], str] = lambda path: path  # a policy's path -> the same with its line in the file
-    _began: float = field(default_factory=time.monotonic)
+    clock: Callable[[], float] = time.monotonic
+    _began: float = 0.0
     _tasks: list[str] = field(default_factory=list)
+    _alone: dict[str, str] = field(default_factory=dict)  # by task, the container that needs no name
     _width: int = 0
     _phase: str = ""
-    _warned: set[str] = field(default_factory=set)
-    _out: Style = field(default_factory=lambda: style_for(sys.stdout))
+    _attempt: int = 0
+    _stopping: bool = False  # because the user wants it
+    _complete: bool = False  # it was told that all pods of this attempt run
+    _states: PodStates = field(default_factory=PodStates)
+    _bars: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
-    def plan(self, job: Job, images: str) -> None:
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def __call__(self, happening: Happening) -> None:
+        match happening:
+            case Planned(job, images):
+                self._plan(job, images)
+            case Printed():
+                self._printed(happening)
+            case Moved():
+                self._moved(happening)
+            case PodMoved(pod):
+                self._states.take(pod)
+                self._tell_completeness()
+            case Restarted():
+                self._restarted(happening)
+            case Published(pod, port, address):
+                self._say(f"{pod}:{port} is published on {address}")
+            case Warned(message):
+                self._say(f"{style_for(self.screen.talk).warning('warning:')} {message}")
+            case Stopping(grace):
+                self._stopping = True
+                self._say(f"stopping: the pods have up to {grace:g}s to end; Ctrl-C ends them at once")
+            case Ended():
+                self._ended(happening)
+                return
+        self.screen.keep(self._bottom())
+
+    def _plan(self, job: Job, images: str) -> None:
+        self._states.plan(job)
         self._tasks = [task.name for task in job.spec.tasks]
+        for task in job.spec.tasks:
+            containers = task.template.get("spec", {}).get("containers") or []
+            self._alone[task.name] = str(containers[0]["name"]) if len(containers) == 1 else task.name
         names = [f"{task.name}-{max(task.replicas - 1, 0)}" for task in job.spec.tasks]
         self._width = max(map(len, names), default=0)
         total = job.total_replicas
         tasks = ", ".join(f"{task.name} {task.replicas}" for task in job.spec.tasks)
         plugins = f"   plugins {', '.join(job.spec.plugins)}" if job.spec.plugins else ""
-        self._say(
-            f"{job.name}  {total} pod{'' if total == 1 else 's'}: {tasks}   gang {job.spec.min_available}{plugins}"
-            f"   images: {images}"
-        )
+        gang = f"   gang {job.spec.min_available}"
+        self._say(f"{job.name}  {_pods(total)}: {tasks}{gang}{plugins}   images: {images}")
 
-    def log(self, line: LogLine) -> None:
-        if line.unfinished and not sys.stdout.isatty():
-            return
+    def _printed(self, happening: Printed) -> None:
+        ended = []
+        for line in happening.lines:
+            source = (line.pod, line.container, line.stream)
+            if line.unfinished:
+                self._bars[source] = self._labelled(line)
+            else:
+                self._bars.pop(source, None)
+                ended.append(self._labelled(line))
+        if ended:
+            self.screen.print(ended)
+
+    def _labelled(self, line: LogLine) -> str:
+        if not self.prefix:
+            return line.text
         task = line.pod.rpartition("-")[0]
-        # A container that carries its task's name needs no second name.
-        name = line.pod if line.container in (task, "") else f"{line.pod} {line.container}"
-        text = f"{self._painted(task, name.ljust(self._width))}  {line.text}" if self.prefix else line.text
-        print(text, end="\r" if line.unfinished else "\n", flush=True)
+        alone = line.container in (self._alone.get(task, task), "")
+        name = (line.pod if alone else f"{line.pod} {line.container}").ljust(self._width)
+        if style_for(self.screen.data).coloured and task in self._tasks:
+            name = f"\x1b[{_COLOURS[self._tasks.index(task) % len(_COLOURS)]}m{name}\x1b[0m"
+        return f"{name}  {line.text}"
 
-    def status(self, job: Job, status: JobStatus, events: Sequence[JobEvent]) -> None:
+    def _moved(self, moved: Moved) -> None:
         """One line for what has changed: the policy that acted says more than the phase that it led to."""
-        phase = status.state.phase
-        acted = [event for event in events if event.policy]
-        for event in acted:
-            self._say(f"{self._elapsed()}  {phase:<10} {policy_text(event, self.locate)}")
-        if phase != self._phase and not acted:
-            self._say(f"{self._elapsed()}  {phase:<10} {_about(job, status, self._elapsed())}".rstrip())
-        self._phase = phase
+        self._phase = moved.status.state.phase
+        if moved.attempt != self._attempt:
+            self._attempt, self._complete = moved.attempt, False
+        self._complete = self._complete or self._states.running == self._states.total
+        about = policy_text(moved.acted, self.locate) if moved.acted is not None else self._about(moved)
+        self._say_phase(about)
 
-    def restarted(self, pod: str, end: ContainerEnd, count: int) -> None:
-        again = f"{pod}: container {end.container} ended with {end.exit_code} and is started again (restart {count})"
-        self._say(f"{self._elapsed()}  {again}: {end.last_line}" if end.last_line else f"{self._elapsed()}  {again}")
-        if count == 3:  # noqa: PLR2004 - as the contract says, after three
-            self._say("  hint: a policy {event: TaskFailed, action: TerminateJob} ends the job when this goes on")
+    def _about(self, moved: Moved) -> str:
+        job, state = moved.job, moved.status.state
+        match state.phase:
+            case Phase.PENDING if not state.message:
+                again = f"attempt {moved.attempt} of {job.spec.max_retry}: " if moved.attempt > 1 else ""
+                waits = any(task.depends_on is not None for task in job.spec.tasks)
+                return f"{again}starting" if waits else f"{again}starting {_pods(job.total_replicas)}"
+            case Phase.RUNNING:
+                return f"{max(self._states.running, moved.status.running)}/{job.total_replicas}"
+            case Phase.COMPLETED:
+                return f"{moved.status.succeeded} succeeded in {self._elapsed()}"
+            case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
+                return ""
+            case phase if phase in FINAL:
+                return state.message.partition(";")[0]
+            case _:
+                return state.message
 
-    def note(self, message: str) -> None:
-        self._say(message)
+    def _tell_completeness(self) -> None:
+        if self._phase == Phase.RUNNING and not self._complete and self._states.running == self._states.total:
+            self._complete = True
+            self._say_phase(f"{self._states.total}/{self._states.total}")
 
-    def warn(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            self._say(f"warning: {message}")
+    def _restarted(self, restarted: Restarted) -> None:
+        end, pod = restarted.end, restarted.pod
+        container = "" if end.container == self._alone.get(pod.task) else f" {end.container}"
+        line = f": {plain(end.last_line)}" if end.last_line else ""
+        self._say(
+            f"{self._elapsed()}  {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
+        )
+        if restarted.hint:
+            self._say(f"  hint: {restarted.hint}")
 
-    def verdict(self, lines: Sequence[str], fields: dict[str, object]) -> None:  # noqa: ARG002 - for programs
-        self._say("\n" + "\n".join(lines))
+    def _ended(self, ended: Ended) -> None:
+        self._bars.clear()
+        self.screen.keep(())
+        # What is told later, such as pods that are being killed, must not bring it back.
+        self.screen.live = False
+        if ended.lines:
+            self._say("\n" + "\n".join(map(plain, ended.lines)))
+        for path in ended.kept[:_MOST_KEPT]:
+            self._say(f"kept: {path}")
+        if len(ended.kept) > _MOST_KEPT:
+            self._say(f"kept: and {len(ended.kept) - _MOST_KEPT} more")
+
+    def _bottom(self) -> list[str]:
+        if not self.screen.live or not self._tasks:
+            return []
+        most = max(1, min(_MOST_BARS, self.screen.size()[1] // 3))
+        coloured = style_for(self.screen.talk).coloured
+        unicode = (self.screen.talk.encoding or "").lower().startswith("utf")
+        state = state_line(self._phase, self._states, self._seconds(), coloured=coloured, unicode=unicode)
+        return [*(self._bars[source] for source in sorted(self._bars)[:most]), state]
+
+    def _say_phase(self, about: str) -> None:
+        self._say(f"{self._elapsed()}  {self._phase:<10} {about}".rstrip())
 
     def _say(self, text: str) -> None:
-        sys.stdout.flush()
-        print(text, file=sys.stderr, flush=True)
+        self.screen.print(text.split("\n"), talk=True)
+
+    def _seconds(self) -> float:
+        return self.clock() - self._began
 
     def _elapsed(self) -> str:
-        return f"{time.monotonic() - self._began:.1f}s"
-
-    def _painted(self, task: str, text: str) -> str:
-        if not self._out.coloured or task not in self._tasks:
-            return text
-        return f"\x1b[{_COLOURS[self._tasks.index(task) % len(_COLOURS)]}m{text}\x1b[0m"
+        return f"{self._seconds():.1f}s"
 
 
-@dataclass(slots=True)
-class JsonView:
-    """One object a line on stdout; only the fields that apply."""
-
-    _phase: str = ""
-    _warned: set[str] = field(default_factory=set)
-
-    def plan(self, job: Job, images: str) -> None:
-        tasks = {task.name: task.replicas for task in job.spec.tasks}
-        self._tell("plan", job=job.name, tasks=tasks, minAvailable=job.spec.min_available, images=images)
-
-    def log(self, line: LogLine) -> None:
-        if not line.unfinished:
-            self._tell("log", pod=line.pod, container=line.container, stream=line.stream, line=line.text)
-
-    def status(self, job: Job, status: JobStatus, events: Sequence[JobEvent]) -> None:  # noqa: ARG002 - as every view
-        acted = next((event for event in events if event.policy), None)
-        if status.state.phase != self._phase:
-            self._phase = status.state.phase
-            self._tell("phase", phase=self._phase, reason=status.state.reason, message=status.state.message)
-        if acted is not None:
-            self._tell("phase", phase=self._phase, pod=acted.pod, policy=acted.policy, action=acted.action)
-
-    def restarted(self, pod: str, end: ContainerEnd, count: int) -> None:
-        told: dict[str, object] = {"container": end.container, "code": end.exit_code, "line": end.last_line}
-        self._tell("pod", pod=pod, attempt=count, reason="Restarted", **told)
-
-    def note(self, message: str) -> None:
-        self._tell("note", message=message)
-
-    def warn(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            self._tell("warning", message=message)
-
-    def verdict(self, lines: Sequence[str], fields: dict[str, object]) -> None:
-        self._tell("verdict", message="\n".join(lines), **fields)
-
-    def _tell(self, kind: str, **fields: object) -> None:
-        moment = dt.datetime.now(dt.UTC).isoformat()
-        shown = {name: value for name, value in fields.items() if value not in ("", None)}
-        print(json.dumps({"time": moment, "type": kind, **shown}, ensure_ascii=False), flush=True)
-
-
-def policy_text(event: JobEvent, locate: Callable[[str], str], *, who: bool = True) -> str:
+def policy_text(event: JobEvent, locate: Locate, *, who: bool = True) -> str:
     """`master-0 succeeded: TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:21)`."""
     path, _, name = event.policy.partition(" ")
     how = "succeeded: " if name == Event.TASK_COMPLETED else "failed: " if "Failed" in name else ""
-    text = f"{name} -> {event.action} ({locate(path)})"
+    place = ", ".join(filter(None, (path.removeprefix("spec."), locate(path))))
+    text = f"{name} -> {event.action} ({place})"
     return f"{event.pod} {how}{text}".lstrip() if who else text
 
 
-def _about(job: Job, status: JobStatus, elapsed: str) -> str:
-    match status.state.phase:
-        case "Running":
-            return f"{status.running}/{job.total_replicas}"
-        case "Completed":
-            return f"{status.succeeded} succeeded in {elapsed}"
-        case phase if phase in FINAL:
-            return status.state.message.partition(";")[0]
-        case _:
-            return status.state.message
+def _pods(count: int) -> str:
+    return f"{count} pod{'' if count == 1 else 's'}"

@@ -15,6 +15,7 @@ from pumice.model.snapshot import JobKey
 
 FIRST_DELAY = dt.timedelta(milliseconds=5)
 LONGEST_DELAY = dt.timedelta(seconds=60)
+LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 # Keys that are never added again would be remembered for ever.
 MOST_RESTING = 1000
 
@@ -28,6 +29,7 @@ class KeyQueue:
     _heap: list[tuple[dt.datetime, JobKey]] = field(default_factory=list)
     _failures: dict[JobKey, int] = field(default_factory=dict)
     _resting: dict[JobKey, dt.datetime] = field(default_factory=dict)
+    _latest: dt.datetime = LONG_AGO  # that the clock has shown
 
     def add(self, key: JobKey) -> None:
         if key in self._serving:
@@ -69,11 +71,14 @@ class KeyQueue:
     def next_due(self) -> dt.datetime | None:
         """When there will be something to take; the past if there is already."""
         if self._ready:
-            return dt.datetime.min.replace(tzinfo=dt.UTC)
+            return LONG_AGO
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def _ripen(self, now: dt.datetime) -> None:
+        if now < self._latest:
+            self._set_back(self._latest - now)
+        self._latest = now
         while self._heap and self._heap[0][0] <= now:
             moment, key = heapq.heappop(self._heap)
             if self._due.get(key) == moment:
@@ -82,6 +87,13 @@ class KeyQueue:
                 self.add(key)
         if len(self._resting) > MOST_RESTING:
             self._resting = {key: end for key, end in self._resting.items() if end > now}
+
+    def _set_back(self, by: dt.timedelta) -> None:
+        """The clock was set back: what was due in a minute would be due in hours. To look early does no harm."""
+        self._due = {key: moment - by for key, moment in self._due.items()}
+        self._resting = {key: end - by for key, end in self._resting.items()}
+        self._heap = [(moment, key) for key, moment in self._due.items()]
+        heapq.heapify(self._heap)
 
     def _drop_stale(self) -> None:
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:

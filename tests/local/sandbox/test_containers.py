@@ -69,18 +69,6 @@ def test_a_signal(tmp_path: Path, number: signal.Signals, expected: Ended) -> No
 
 
 @in_box
-async def test_the_first_process_ignores_sigterm_unless_it_handles_it(box: Box) -> None:
-    """As on a cluster; the grace period is there for that."""
-    await box.pod("a")
-    output = await box.start(box.spec("a", "sleep", "1000"))
-    await box.sandbox.signal(output.container, signal.SIGTERM)
-    code, text = await box.sandbox.exec(output.container, ["echo", "alive"], {"PATH": os.defpath}, 10)
-    assert (code, text) == (0, b"alive\n")
-    await box.sandbox.signal(output.container, signal.SIGKILL)
-    assert (await output.ended()).signal == signal.SIGKILL
-
-
-@in_box
 async def test_killed_by_its_own_signal(box: Box) -> None:
     await box.pod("a")
     # The first process of a pid namespace cannot signal itself to death, a shell tells of its child: 128 + 11.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +165,53 @@ async def test_the_first_process_gives_nothing_of_job_init_away(box: Box) -> Non
     assert int(rest.rpartition("['")[2].strip("']\n"), 16) & admin == 0
     assert ended.code == 0
     del os.environ["PUMICE_TEST_SECRET"]
+
+
+KEYS = """
+import ctypes, os, sys
+add, control = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+session, join, search, unlink = -3, 1, 10, 9
+libc = ctypes.CDLL(None, use_errno=True)
+def key(*arguments):
+    return libc.syscall(*(ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="numbers of its system calls are not known")
+def test_keys_of_the_user_s_session_are_not_found(tmp_path: Path) -> None:
+    """The kernel keeps tickets and passwords for a login session, which whatever it starts inherits."""
+    found: dict[str, Any] = {}
+    exec(KEYS, found)
+    key, control = found["key"], found["control"]
+    # As a login does it.
+    key(control, found["join"], None)
+    number = key(found["add"], b"user", b"pumice-test", b"secret", 6, found["session"])
+    if number < 0:
+        pytest.skip("this kernel keeps no keys for us")
+
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            await made.pod("a")
+            look = KEYS + 'print(key(control, search, session, b"user", b"pumice-test", 0) >= 0, flush=True)'
+            _, text = await made.run(made.spec("a", sys.executable, "-I", "-c", look, mounts=python_mounts()))
+            assert text == "False\n"
+
+    try:
+        run(story())
+    finally:
+        key(control, found["unlink"], number, found["session"])
+
+
+@in_box
+async def test_sockets_of_the_host_that_have_a_name_but_no_file_are_not_reached(box: Box) -> None:
+    name = f"\0pumice-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(name)
+        listener.listen()
+        program = f"import socket; print(socket.socket(socket.AF_UNIX).connect_ex({name!r}))"
+        await box.pod("a")
+        _, text = await box.run(box.spec("a", sys.executable, "-I", "-c", program, mounts=python_mounts()))
+    assert text.strip() == str(errno.ECONNREFUSED)
 
 
 @in_box

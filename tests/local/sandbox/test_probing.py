@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import subprocess
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 
 from pumice.engines.local.sandbox import probing
 from pumice.engines.local.sandbox.probing import Missing, Surroundings, judge
+from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 
 USER = Surroundings(settings={"max_user_namespaces": 9000}, kernel="6.1.0")
@@ -16,6 +17,8 @@ ROOT = replace(USER, root=True)
 CONTAINER = replace(USER, container=True)
 UBUNTU = replace(USER, settings={"max_user_namespaces": 9000, "apparmor_restrict_unprivileged_userns": 1})
 ALL = ["cpu", "memory", "pids"]
+CONTAINED = "the container that this runs in refuses them (EPERM)"
+FILTERED = "a filter on system calls (seccomp) refuses them (EPERM), and nothing started from here gets rid of it"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +70,25 @@ ALL = ["cpu", "memory", "pids"]
             {"user": "EPERM"},
             replace(ROOT, filtered=True),
             "user namespaces",
-            "the container that this runs",
+            "a filter on system calls (seccomp) refuses them (EPERM)",
             "docker run ",
             id="a filter on system calls",
+        ),
+        pytest.param(
+            {"user": "EPERM"},
+            replace(USER, filtered=True, user_session=True),
+            "user namespaces",
+            "a filter on system calls (seccomp) refuses them (EPERM)",
+            "systemd-run --user --pty --same-dir pumice run ...",
+            id="a filter that others do not have",
+        ),
+        pytest.param(
+            {"user": "EPERM"},
+            UBUNTU,
+            "user namespaces",
+            "kernel.apparmor_restrict_unprivileged_userns is 1",
+            probing.apparmor_profile("/usr/bin/python3"),
+            id="apparmor, from the start",
         ),
         pytest.param({"user": "EPERM"}, ROOT, "user namespaces", "capabilities were taken away", "", id="weak root"),
         pytest.param(
@@ -135,26 +154,56 @@ def test_this_machine_is_probed_without_traces() -> None:
     assert all(missing.why for missing in permits.missing)
 
 
-# Refusals can be had for real: by settings that hold inside of a user namespace, in which the probe then runs.
 @pytest.mark.parametrize(
-    ("setup", "what"),
+    ("refusal", "what", "why", "command"),
     [
-        pytest.param("echo 0 > /proc/sys/user/max_user_namespaces", "user namespaces", id="none allowed"),
-        pytest.param("mount -t tmpfs none /proc/acpi", "a /proc for each pod", id="covered proc"),
+        pytest.param(
+            refusals.NONE_ALLOWED,
+            "user namespaces",
+            "this machine allows none (user.max_user_namespaces is 0)",
+            "sudo sysctl -w user.max_user_namespaces=15000",
+            id="none allowed",
+        ),
+        pytest.param(
+            refusals.FILTERED,
+            "user namespaces",
+            CONTAINED if probing.look_around().container else FILTERED,
+            "docker run --security-opt seccomp=unconfined",
+            id="a filter on system calls",
+        ),
+        pytest.param(
+            refusals.WITHOUT_RIGHTS,
+            "rights inside of user namespaces",
+            CONTAINED if probing.look_around().container else FILTERED,
+            "docker run --security-opt seccomp=unconfined",
+            id="no rights inside",
+        ),
+        pytest.param(
+            refusals.IN_A_CONTAINER,
+            "user namespaces",
+            CONTAINED,
+            "docker run --security-opt seccomp=unconfined",
+            id="a container with a filter",
+        ),
+        pytest.param(
+            refusals.COVERED_PROC,
+            "a /proc for each pod",
+            "a new one is refused (EPERM) where parts of the old are covered: pods see all processes",
+            "docker run --security-opt seccomp=unconfined",
+            id="covered proc",
+        ),
     ],
 )
-def test_a_real_refusal(setup: str, what: str) -> None:
+def test_a_real_refusal(refusal: refusals.Refusal, what: str, why: str, command: str) -> None:
     need_namespaces()
-    program = "from pumice.engines.local.sandbox.probing import probe\nprint([m.what for m in probe().missing])"
-    source = Path(probing.__file__).parents[4]
-    done = subprocess.run(
-        ["unshare", "-Urmpf", "--mount-proc", "sh", "-ec", f'{setup}; exec "$0" -c "$1"', sys.executable, program],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(source)},
-        capture_output=True,
-        text=True,
-        check=False,
+    program = (
+        "import json; from pumice.engines.local.sandbox.probing import probe\n"
+        "print(json.dumps([(m.what, m.why, m.command) for m in probe().missing]))"
     )
-    assert what in done.stdout, done.stderr
+    done = refusals.run_refused(refusal, sys.executable, "-c", program)
+    found = {missing: (reason, remedy) for missing, reason, remedy in json.loads(done.stdout)}
+    assert found[what][0] == why
+    assert found[what][1].startswith(command)
 
 
 def test_root_or_not() -> None:

@@ -5,7 +5,7 @@ A pod wants what it requests; where a container has limits alone, those are its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -109,28 +109,20 @@ def container_gpus(container: Manifest) -> int:
         return 0
 
 
-class GpuPool:
-    """Which GPUs are whose. The ids are those that CUDA_VISIBLE_DEVICES takes."""
-
-    def __init__(self, ids: Iterable[str]) -> None:
-        self._free = list(ids)
-        self._taken: dict[str, tuple[str, ...]] = {}
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        return tuple(self._free)
-
-    def take(self, owner: str, count: int) -> tuple[str, ...] | None:
-        """The GPUs of this owner, the same if it has asked before; None if there are not enough."""
-        if owner not in self._taken:
-            if count > len(self._free):
-                return None
-            self._taken[owner], self._free = tuple(self._free[:count]), self._free[count:]
-        return self._taken[owner]
-
-    def give_back(self, owner: str) -> None:
-        # In front, so that a pod made anew most likely gets the same ones.
-        self._free = [*self._taken.pop(owner, ()), *self._free]
+def gpu_shares(spec: Manifest, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The pod's GPUs, by container. Init containers have gone when the others come, so they may have the same ones."""
+    shares: dict[str, tuple[str, ...]] = {}
+    beside = 0  # sidecars stay, and so do theirs
+    for container in spec.get("initContainers") or []:
+        count = container_gpus(container)
+        shares[str(container["name"])] = tuple(gpus[beside : beside + count])
+        if container.get("restartPolicy") == "Always":
+            beside += count
+    for container in spec.get("containers") or []:
+        count = container_gpus(container)
+        shares[str(container["name"])] = tuple(gpus[beside : beside + count])
+        beside += count
+    return shares
 
 
 def gpu_env(ids: Sequence[str]) -> dict[str, str]:

@@ -9,25 +9,26 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from pumice.engines.local.logs import LogPump
 from pumice.engines.local.probes import Probe
+from pumice.engines.local.restarts import BackOff, starts_again
 from pumice.engines.local.sandbox import problems
 from pumice.engines.local.sandbox.problems import StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
 
-FIRST_BACK_OFF = 1.0
-LONGEST_BACK_OFF = 300.0
-# Who ran this long has recovered: the next failure starts from the first delay again.
-RECOVERED_AFTER = 600.0
-_SIGNAL_BASE = 128
-CANNOT_START = 128
-TERMINATED = 143
+DEFAULT_GRACE: Final = 30.0
+DEFAULT_MESSAGE_PATH: Final = "/dev/termination-log"
+LONGEST_MESSAGE: Final = 4096
+CANNOT_START: Final = 128
+TERMINATED: Final = 143
+_SIGNAL_BASE: Final = 128
 # What a shell would say for the same mistake; everything else is the runtime's own code.
-_START_CODES = {problems.COMMAND_NOT_FOUND: 127, problems.NOT_EXECUTABLE: 126, problems.BAD_INTERPRETER: 126}
+_START_CODES: Final = {problems.COMMAND_NOT_FOUND: 127, problems.NOT_EXECUTABLE: 126, problems.BAD_INTERPRETER: 126}
 
 
 class Sandboxed(Protocol):
@@ -39,7 +40,7 @@ class Sandboxed(Protocol):
 
     async def ended(self, container: str) -> Any: ...
 
-    async def exec(self, container: str, argv: Any, env: Any, timeout: float) -> tuple[int, bytes]: ...  # noqa: ASYNC109 - it is killed then
+    async def exec(self, container: str, argv: Any, env: Any, timeout: float | None) -> tuple[int, bytes]: ...  # noqa: ASYNC109 - it is killed then
 
     async def connect(self, pod: str, port: int) -> Any: ...
 
@@ -58,6 +59,8 @@ class Container:
     changed: Callable[[], None]
     restarted: Callable[[ContainerEnd, int], None]  # how it ended, and how often it has been started again
     now: Now
+    tell: Callable[[str], None] = lambda _message: None  # what a hook or a probe has found
+    grace: float = DEFAULT_GRACE  # of the pod
     restarts: int = 0
     running: bool = False
     started: bool = False
@@ -68,67 +71,59 @@ class Container:
     _stopping: bool = False
     _starting: bool = False
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
     _env: dict[str, str] = field(default_factory=dict)
+    _message_file: str = ""
+    _why: tuple[str, str] = ("", "")  # why we ended it ourselves: a word, and words
 
     @property
     def name(self) -> str:
         return str(self.manifest["name"])
 
+    @property
+    def is_sidecar(self) -> bool:
+        """Of an init container: whether it stays beside the others."""
+        return self.manifest.get("restartPolicy") == "Always"
+
     async def run(self, policy: str) -> ContainerEnd:
         """Run until the policy says that it is over; the last end."""
-        delay = FIRST_BACK_OFF
+        back_off = BackOff()
         while True:
             began = self.now()
             end = await self._run_once()
             self.ends.append(end)
-            again = policy == "Always" or (policy == "OnFailure" and end.exit_code != 0)
-            self.changed()
-            if not again or self._stopping:
+            if self._stopping or not starts_again(self.manifest, policy, end.exit_code):
+                self.changed()
                 return end
-            if (self.now() - began).total_seconds() > RECOVERED_AFTER:
-                delay = FIRST_BACK_OFF
             self.waiting_for = "CrashLoopBackOff"
             self.changed()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
+                async with asyncio.timeout(back_off.after((self.now() - began).total_seconds())):
                     await self._stopped.wait()
             if self._is_stopping():
                 return end
-            delay = min(delay * 2, LONGEST_BACK_OFF)
             self.restarts += 1
             self.waiting_for = ""
             self.restarted(end, self.restarts)
 
     async def stop(self, grace: float) -> None:
-        """End it: the preStop hook, then SIGTERM, and SIGKILL for who is still there when the grace is over."""
+        """End it for good: the preStop hook, then SIGTERM, and SIGKILL for who is there when the grace is over."""
         self._stopping = True
         self._stopped.set()
         while self._starting:  # noqa: ASYNC110 - for an instant
             await asyncio.sleep(0.01)
-        if not self.running:
-            return
-        deadline = asyncio.get_running_loop().time() + grace
-        await self._hook("preStop", grace)
-        await self._signal(int(signal.SIGTERM))
-        while self._is_running() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - with a deadline
-            await asyncio.sleep(min(0.02, grace))
-        if self._is_running():
-            await self._signal(int(signal.SIGKILL))
+        await self._end(grace)
 
     # Asked for as methods because other tasks change them while this one sleeps, which a type checker cannot know.
     def _is_stopping(self) -> bool:
         return self._stopping
 
-    def _is_running(self) -> bool:
-        return self.running
-
     async def kill(self, number: int = int(signal.SIGKILL)) -> None:
         if self.running:
             await self._signal(number)
 
-    async def exec(self, argv: list[str], timeout: float) -> int:  # noqa: ASYNC109 - it is killed then
-        code, _ = await self.sandbox.exec(self._id, argv, self._env, timeout)
-        return code
+    async def exec(self, argv: list[str], timeout: float | None) -> tuple[int, bytes]:  # noqa: ASYNC109 - it is killed then
+        return await self.sandbox.exec(self._id, argv, self._env, timeout)
 
     async def connect(self, port: int) -> Any:
         return await self.sandbox.connect(self._id.rpartition("/")[0], port)
@@ -148,23 +143,31 @@ class Container:
             return ContainerEnd(self.name, CANNOT_START, "StartError", 0, self.now(), told)
         finally:
             self._starting = False
-        await self._hook("postStart", 30.0)
-        probes = asyncio.create_task(self._probe())
-        ended = await self.sandbox.ended(self._id)
-        probes.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await probes
+        attending = asyncio.create_task(self._attend())
+        try:
+            ended = await self.sandbox.ended(self._id)
+        finally:
+            attending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await attending
         self.running = self.started = self.ready = False
+        self._over.set()
         for log in logs:
             await log.drained()
             log.file.close()
-        last = logs[1].last_line or logs[0].last_line
+        reason, why = self._why
+        last = why or self._message() or logs[1].last_line or logs[0].last_line
         code = ended.code if not ended.signal else _SIGNAL_BASE + ended.signal
-        return ContainerEnd(self.name, code, "OOMKilled" if ended.oom else "", ended.signal, self.now(), last)
+        return ContainerEnd(self.name, code, "OOMKilled" if ended.oom else reason, ended.signal, self.now(), last)
 
     async def _start(self, logs: tuple[LogPump, LogPump]) -> None:
         spec = self.make_spec(self.restarts)
         self._id, self._env = spec.id, dict(spec.env)
+        path = self.manifest.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH
+        own = (each.source for each in spec.mounts if isinstance(each, Mount) and each.target == path)
+        self._message_file = next(own, "")
+        self._over.clear()
+        self._why = ("", "")
         pipes = [log.open() for log in logs]
         try:
             await self.sandbox.start_container(spec, *pipes)
@@ -172,56 +175,102 @@ class Container:
             for pipe in pipes:
                 os.close(pipe)
         self.running = True
+        if not (self.manifest.get("lifecycle") or {}).get("postStart"):
+            self._has_begun()
+        self.changed()
+
+    def _message(self) -> str:
+        """What the container left in its file for last words, in one line."""
+        if not self._message_file:
+            return ""
+        with Path(self._message_file).open("rb") as file:
+            words = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+        return " ".join(words.split())
+
+    def _has_begun(self) -> None:
         self.started = not self.manifest.get("startupProbe")
         self.ready = self.started and not self.manifest.get("readinessProbe")
-        self.changed()
 
-    async def _probe(self) -> None:
-        """First whether it has started, then whether it is ready and alive, side by side."""
-        startup = Probe.read(self.manifest.get("startupProbe"))
-        if startup is not None:
-            begun = asyncio.Event()
-
-            async def has_started(good: bool) -> None:  # noqa: FBT001 - the answer of a probe
-                if good:
-                    begun.set()
-                else:
-                    await self._signal(int(signal.SIGKILL))
-
-            watching = asyncio.create_task(startup.watch(self.manifest, self, has_started))
-            try:
-                await begun.wait()
-            finally:
-                watching.cancel()
-            self.started = True
-            self.ready = not self.manifest.get("readinessProbe")
+    async def _attend(self) -> None:
+        """The postStart hook, which runs beside the command; then the probes. Cancelled when the container ends."""
+        if (self.manifest.get("lifecycle") or {}).get("postStart"):
+            fault = await self._hook("postStart", None)
+            if fault:
+                await self._end_because("PostStartHookError", f"the postStart hook failed: {fault}", self.grace)
+                return
+            self._has_begun()
             self.changed()
-        async with asyncio.TaskGroup() as tasks:
-            for kind, tell in (("readinessProbe", self._is_ready), ("livenessProbe", self._is_alive)):
-                probe = Probe.read(self.manifest.get(kind))
-                if probe is not None:
-                    tasks.create_task(probe.watch(self.manifest, self, tell))
+        if await self._has_started():
+            async with asyncio.TaskGroup() as tasks:
+                for kind, tell in (("readinessProbe", self._is_ready), ("livenessProbe", self._is_alive)):
+                    probe = Probe.read(self.manifest.get(kind))
+                    if probe is not None:
+                        tasks.create_task(probe.watch(self.manifest, self, tell))
 
-    async def _is_ready(self, good: bool) -> None:  # noqa: FBT001 - the answer of a probe
-        self.ready = good
+    async def _has_started(self) -> bool:
+        """What the startup probe says, if there is one."""
+        probe = Probe.read(self.manifest.get("startupProbe"))
+        if probe is None:
+            return True
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def tell(fault: str) -> None:
+            if not answer.done():
+                answer.set_result(fault)
+
+        watching = asyncio.create_task(probe.watch(self.manifest, self, tell))
+        try:
+            fault = await answer
+        finally:
+            watching.cancel()
+        if fault:
+            await self._end_because("StartupProbeFailed", f"the startup probe failed: {fault}", self._grace_of(probe))
+            return False
+        self.started = True
+        self.ready = not self.manifest.get("readinessProbe")
+        self.changed()
+        return True
+
+    async def _is_ready(self, fault: str) -> None:
+        self.ready = not fault
         self.changed()
 
-    async def _is_alive(self, good: bool) -> None:  # noqa: FBT001 - the answer of a probe
-        if not good:
-            await self._signal(int(signal.SIGTERM))
-            await asyncio.sleep(1)
+    async def _is_alive(self, fault: str) -> None:
+        if fault:
+            grace = self._grace_of(Probe.read(self.manifest.get("livenessProbe")))
+            await self._end_because("LivenessProbeFailed", f"the liveness probe failed: {fault}", grace)
+
+    def _grace_of(self, probe: Probe | None) -> float:
+        own = probe.handler.get("terminationGracePeriodSeconds") if probe is not None else None
+        return self.grace if own is None else float(own)
+
+    async def _end_because(self, reason: str, why: str, grace: float) -> None:
+        """End this run. Whether there is another one, the policy says."""
+        self._why = (reason, why)
+        self.tell(f"container {self.name}: {why}; it is ended")
+        await self._end(grace)
+
+    async def _end(self, grace: float) -> None:
+        if not self.running:
+            return
+        try:
+            async with asyncio.timeout(grace):
+                fault = await self._hook("preStop", grace) if grace else ""
+                if fault:
+                    self.tell(f"container {self.name}: the preStop hook failed: {fault}")
+                await self._signal(self._stop_signal())
+                await self._over.wait()
+        except TimeoutError:
             await self._signal(int(signal.SIGKILL))
 
-    async def _hook(self, name: str, timeout: float) -> None:  # noqa: ASYNC109 - passed on
-        """A lifecycle hook; one that fails does not stop what it accompanies."""
+    def _stop_signal(self) -> int:
+        name = str((self.manifest.get("lifecycle") or {}).get("stopSignal") or "SIGTERM")
+        return int(getattr(signal, name, signal.SIGTERM))
+
+    async def _hook(self, name: str, limit: float | None) -> str:
+        """A hook of its life: what is wrong, "" if nothing is, or if there is no such hook."""
         handler = (self.manifest.get("lifecycle") or {}).get(name)
-        if not handler:
-            return
-        if "sleep" in handler:
-            await asyncio.sleep(min(handler["sleep"].get("seconds") or 0, timeout))
-            return
-        probe = Probe(handler, 0, 0, timeout, 1, 1)
-        await probe.ask(self.manifest, self)
+        return await Probe(handler, timeout=limit).ask(self.manifest, self) if handler else ""
 
     async def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

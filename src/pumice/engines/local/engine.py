@@ -54,7 +54,7 @@ class LocalEngine:
     group: Manifest | None = None
     deleted: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _goings: set[asyncio.Task[None]] = field(default_factory=set)
+    _goings: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the uid of the pod that goes
 
     @property
     def key(self) -> JobKey:
@@ -118,10 +118,11 @@ class LocalEngine:
         self.touch()
 
     async def end_all(self, grace: float | None = None) -> None:
-        """End every pod that is left; returns when all are gone."""
-        await asyncio.gather(*(pod.delete(grace) for pod in list(self.pods.values()) if pod.deleted_at is None))
+        """End every pod that is left; returns when no process is. What they were in goes with the sandbox."""
+        staying = [pod for pod in self.pods.values() if pod.uid not in self._goings]
+        await asyncio.gather(*(pod.end(grace) for pod in staying))
         if self._goings:
-            await asyncio.wait(self._goings)
+            await asyncio.wait(list(self._goings.values()))
 
     def _create(self, manifest: Manifest) -> None:
         name = manifest["metadata"]["name"]
@@ -136,7 +137,7 @@ class LocalEngine:
 
     def _delete(self, name: str, uid: str) -> None:
         pod = self.pods.get(name)
-        if pod is None or pod.uid != uid or pod.deleted_at is not None:
+        if pod is None or pod.uid != uid or uid in self._goings:
             return
 
         async def go() -> None:
@@ -145,9 +146,8 @@ class LocalEngine:
                 del self.pods[name]
             self.touch()
 
-        going = asyncio.create_task(go(), name=f"delete {name}")
-        self._goings.add(going)
-        going.add_done_callback(self._goings.discard)
+        self._goings[uid] = asyncio.create_task(go(), name=f"delete {name}")
+        self._goings[uid].add_done_callback(lambda _going: self._goings.pop(uid))
 
     def foresee(self, companion: Manifest | Once) -> None:
         """Have an object before the loop makes it, for looking at what the pods will find."""

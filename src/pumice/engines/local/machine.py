@@ -29,15 +29,27 @@ _NO_LIMIT: Final = 2**60
 class Machine:
     cpus: tuple[int, ...]
     cpu_share: float  # how many processors we may keep busy, possibly a fraction
-    memory: int  # bytes that can be had without swapping
+    memory: int  # bytes that can be had now without swapping
     gpus: tuple[str, ...] = ()
+    all_memory: int | None = None  # bytes, those in use included; None if it is not known
 
-    def free(self) -> Usage:
-        return {
+    def free(self, reserved: Mapping[str, Quantity] | None = None) -> Usage:
+        """What there is for pods, less what other runs count on.
+
+        What those runs use already is missing in the available memory, so there it is not subtracted once more: all
+        memory less what is reserved is a second bound, and the lower one holds.
+        """
+        taken = reserved or {}
+        free = {
             "cpu": Quantity(round(self.cpu_share * _NANO)),
-            "memory": Quantity(self.memory * _NANO, Format.BINARY_SI),
             GPU: Quantity(len(self.gpus) * _NANO),
         }
+        left = {name: max(amount - taken.get(name, Quantity()), Quantity()) for name, amount in free.items()}
+        left["memory"] = _memory(self.memory)
+        if self.all_memory is not None:
+            bound = max(_memory(self.all_memory) - taken.get("memory", Quantity()), Quantity())
+            left["memory"] = min(left["memory"], bound)
+        return left
 
 
 def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Machine:
@@ -45,8 +57,18 @@ def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
     limits = list(_control_groups(root))
     shares = [share for share in (_cpu_share(group) for group in limits) if share is not None]
     spare = [memory for memory in (_memory_left(group) for group in limits) if memory is not None]
-    available = _available_memory(root / "proc/meminfo")
-    return Machine(cpus, min([len(cpus), *shares]), min([available, *spare]), read_gpus(root, environ))
+    bounds = [limit for limit in (_memory_limit(group) for group in limits) if limit is not None]
+    meminfo = root / "proc/meminfo"
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = _figure(meminfo, "MemAvailable") or physical
+    everything = _figure(meminfo, "MemTotal") or physical
+    return Machine(
+        cpus=cpus,
+        cpu_share=min([len(cpus), *shares]),
+        memory=min([available, *spare]),
+        gpus=read_gpus(root, environ),
+        all_memory=min([everything, *bounds]),
+    )
 
 
 def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -54,7 +76,7 @@ def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip():
         return ()
-    count = _gpu_count(root)
+    count = _gpu_count(root, environ)
     if visible is None:
         return tuple(str(number) for number in range(count))
     return tuple(_visible(visible, count))
@@ -74,16 +96,16 @@ def _visible(text: str, count: int) -> Iterator[str]:
         yield word
 
 
-def _gpu_count(root: Path) -> int:
+def _gpu_count(root: Path, environ: Mapping[str, str]) -> int:
     listed = list((root / "proc/driver/nvidia/gpus").glob("*/information"))
     files = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", path.name)]
-    return len(listed) or len(files) or _asked_gpu_count(root)
+    return len(listed) or len(files) or _asked_gpu_count(environ)
 
 
-def _asked_gpu_count(root: Path) -> int:
+def _asked_gpu_count(environ: Mapping[str, str]) -> int:
     """Where the driver shows itself neither in /proc nor in /dev, as under WSL."""
-    program = shutil.which("nvidia-smi")
-    if program is None or not (root / "dev/dxg").exists():
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if program is None:
         return 0
     try:
         answer = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=_ASKING, check=False)  # noqa: S603 - the user's own program, no shell
@@ -98,14 +120,17 @@ def _affinity() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def _available_memory(meminfo: Path) -> int:
+def _figure(meminfo: Path, name: str) -> int | None:
+    """In bytes; None where the kernel does not tell."""
     try:
-        found = re.search(r"^MemAvailable:\s+([0-9]+) kB$", meminfo.read_text(), re.MULTILINE)
+        found = re.search(rf"^{name}:\s+([0-9]+) kB$", meminfo.read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    if found is not None:
-        return int(found[1]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return None
+    return None if found is None else int(found[1]) * 1024
+
+
+def _memory(size: int) -> Quantity:
+    return Quantity(size * _NANO, Format.BINARY_SI)
 
 
 def _control_groups(root: Path) -> Iterator[Path]:
@@ -134,12 +159,19 @@ def _cpu_share(group: Path) -> float | None:
     return None
 
 
+def _memory_limit(group: Path) -> int | None:
+    match _words(group / "memory.max") or _words(group / "memory.limit_in_bytes"):
+        case [most] if most.isdigit() and int(most) < _NO_LIMIT:
+            return int(most)
+    return None
+
+
 def _memory_left(group: Path) -> int | None:
     """What the group may still take: its limit less its use, but files that are only cached do not count as used."""
-    for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
-        match [*_words(group / limit), *_words(group / used)]:
-            case [most, now] if most.isdigit() and now.isdigit() and int(most) < _NO_LIMIT:
-                return max(0, int(most) - int(now) + _cached(group))
+    limit = _memory_limit(group)
+    match _words(group / "memory.current") or _words(group / "memory.usage_in_bytes"):
+        case [now] if limit is not None and now.isdigit():
+            return max(0, limit - int(now) + _cached(group))
     return None
 
 

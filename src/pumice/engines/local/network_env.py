@@ -5,11 +5,11 @@ Gloo and NCCL otherwise guess the interface from the host name, and a wrong gues
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Final
 
 POD_INTERFACE: Final = "eth0"
-LOOPBACK: Final = "lo"
 
 _INTERFACE_VARIABLES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 # A list beyond this size would crowd out the program's own arguments, which share the kernel's limit.
@@ -18,6 +18,10 @@ _LONGEST_LIST: Final = 32_000
 
 def interface_env(interface: str = POD_INTERFACE) -> dict[str, str]:
     return dict.fromkeys(_INTERFACE_VARIABLES, interface)
+
+
+def loopback_interface(platform: str = sys.platform) -> str:
+    return "lo" if platform == "linux" else "lo0"
 
 
 def proxy_env(proxy: str, pods: str, names: Iterable[str]) -> dict[str, str]:

@@ -1,14 +1,16 @@
-"""The way out of a job's network (`--network outbound`), and the variables by which programs find it."""
+"""The way out of a job's network (`--network outbound`): by a program that the machine has for it, else by a proxy."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from pumice.engines.local.addresses import GATEWAY, NETWORK
 from pumice.engines.local.network_env import proxy_env
 from pumice.engines.local.proxy import Permits, Proxy, outside
+from pumice.engines.local.tunnels import KINDS, Kind, Tunnel, TunnelError, installed, nameservers
 
 _PORT: Final = 3128
 URL: Final = f"http://{GATEWAY}:{_PORT}"
@@ -16,12 +18,29 @@ NOTE: Final = (
     "pods reach the outside through a proxy (http_proxy, https_proxy): programs that ignore these variables, UDP and "
     "ping do not get out"
 )
+HINT: Final = "\n  hint: install passt or slirp4netns, and everything gets out"
 
 
-class Listening(Protocol):
+class Joinable(Protocol):
     """What the way out needs of the sandbox."""
 
+    @property
+    def pid(self) -> int: ...
+
     async def listen(self, address: str, port: int) -> socket.socket: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """`env` and `nameservers` are for the pods; `note` is what the user should know, or empty.
+
+    It leads out until it is closed, which must be before the sandbox is.
+    """
+
+    close: Callable[[], Awaitable[None]]
+    env: Mapping[str, str] = field(default_factory=dict)
+    nameservers: Sequence[str] = ()
+    note: str = ""
 
 
 def outbound_env(names: Iterable[str]) -> dict[str, str]:
@@ -31,8 +50,21 @@ def outbound_env(names: Iterable[str]) -> dict[str, str]:
     return {**env, "all_proxy": URL, "ALL_PROXY": URL}
 
 
-async def open_outbound(sandbox: Listening, permits: Permits = outside) -> Proxy:
-    """Leads out until it is closed, which must be before the sandbox is."""
+async def open_outbound(
+    sandbox: Joinable, names: Iterable[str], kinds: Sequence[Kind] = KINDS, permits: Permits = outside
+) -> WayOut:
+    """By the first that works. A program that is there and fails is named, with what it said."""
+    failures = []
+    for kind in kinds:
+        program = installed(kind)
+        if program is None:
+            continue
+        try:
+            tunnel = await Tunnel.start(sandbox.pid, kind, program)
+        except TunnelError as error:
+            failures.append(f"{kind.program} does not lead the pods out: {error}\n  ")
+        else:
+            return WayOut(tunnel.close, nameservers=nameservers())
     proxy = Proxy(await sandbox.listen(GATEWAY, _PORT), permits)
     await proxy.start()
-    return proxy
+    return WayOut(proxy.close, outbound_env(names), note="".join(failures) + NOTE + ("" if failures else HINT))

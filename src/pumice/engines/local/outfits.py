@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pumice.engines.local.capacity import GPU, GpuPool, container_gpus, gpu_env
+from pumice.engines.local.allotments import Processors, cpu_limit, memory_limit, threads_env
+from pumice.engines.local.capacity import gpu_env, gpu_shares
 from pumice.engines.local.companions import Companions, read_companions
+from pumice.engines.local.containers import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.environment import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.expansion import expand_all
 from pumice.engines.local.facts import PodFacts
+from pumice.engines.local.hiding import hidden_directories
 from pumice.engines.local.hosts import hosts_text, name_files, named_pod, pod_hostname
 from pumice.engines.local.images.reading import read_inside
 from pumice.engines.local.logins import account_files, find_group, find_user, host_key_files
 from pumice.engines.local.machine import gpu_devices
 from pumice.engines.local.network_env import interface_env
+from pumice.engines.local.own_nc import own_nc, running_interpreter
 from pumice.engines.local.problems import Problem, fatal
-from pumice.engines.local.sandbox.problems import DEVICE, IMAGE, INTERNAL, StartError
+from pumice.engines.local.sandbox.problems import IMAGE, INTERNAL, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from pumice.engines.local.settings import Settings
 from pumice.engines.local.volume_files import VolumeFiles
-from pumice.engines.local.volumes import volume_mounts
+from pumice.engines.local.volumes import pod_directory, volume_mounts
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
-
-HOMES = ("/home", "/root")
+from pumice.plugins import wait_for_master
 
 
 class ImageConfig(Protocol):
@@ -67,13 +69,17 @@ class Outfitter:
     host_key: KeyPair
     warn: Callable[[str], None]
     all_users: bool = True
+    only_user: str = ""  # where not all users can be had: who containers run as instead
     nameservers: Sequence[str] = ()
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     extra_env: Mapping[str, str] = field(default_factory=dict)
-    gpus: GpuPool = field(default_factory=lambda: GpuPool(()))
+    gpus_of: Callable[[str], Sequence[str]] = lambda _pod: ()  # those that a pod, by its name, was given
+    kernel_limits: frozenset[str] = frozenset()  # what the sandbox can have the kernel enforce
+    processors: Processors = field(default_factory=lambda: Processors(()))
     files: VolumeFiles = field(init=False)
     _known: tuple[list[Manifest], Companions, list[Problem]] | None = None
     _hosts: str = ""
+    _accounts: dict[Path, tuple[File, ...]] = field(default_factory=dict)  # of the hosts and images, read once
 
     def __post_init__(self) -> None:
         self.files = VolumeFiles(self.scratch)
@@ -87,6 +93,7 @@ class Outfitter:
         volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
         self._settle([*problems, *missing, *volumes.problems])
         self._settle(self.files.prepare(volumes.steps))
+        gpus = gpu_shares(manifest["spec"], self.gpus_of(facts.name)).get(str(container["name"]), ())
         env = complete_env(
             declared,
             facts.hostname,
@@ -94,28 +101,55 @@ class Outfitter:
             defaults={
                 **self._host_env(image),
                 **interface_env(),
+                **threads_env(container),
                 **self.extra_env,
-                **self._gpu_env(manifest, container),
+                **(gpu_env(gpus) if gpus else {}),
             },
             given=self.settings.env,
         )
+        nc_files, nc_mounts = self._own_nc(container, image, env)
         user, group = self._user(manifest, container, image)
         name = manifest["metadata"]["name"]
+        shares = bool(manifest["spec"].get("shareProcessNamespace"))
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
             argv=self._argv(container, image, declared),
             env=env,
-            cwd=str(container.get("workingDir") or (image.workdir if image is not None else "") or self._cwd(image)),
+            cwd=str(container.get("workingDir") or self._cwd(container, image)),
             root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
-            mounts=(*self._own_mounts(image), *volumes.mounts),
-            files=(*self._files(manifest, image), *self._programs(container)),
+            mounts=(
+                *self._own_mounts(image),
+                *nc_mounts,
+                *volumes.mounts,
+                *self._message_mount(uid, container, attempt),
+            ),
+            files=(*self._files(manifest, image), *self._stand_ins(container), *nc_files),
             uid=user,
             gid=group,
-            memory=_bytes(container),
-            cpu_quota=_cpus(container),
-            devices=gpu_devices() if container_gpus(container) else (),
-            hidden=HOMES if image is None else (),
+            groups=self._groups(manifest),
+            memory=memory_limit(container),
+            cpu_quota=cpu_limit(container),
+            cpus=self._cpus(manifest, container),
+            devices=gpu_devices() if gpus else (),
+            hidden=self._hidden(image),
+            share_pid_with=holder_id(name) if shares else None,
+        )
+
+    def holder(self, manifest: Manifest) -> ContainerSpec:
+        """What holds the pid namespace that the pod's containers share, and takes care of orphans in it."""
+        name = manifest["metadata"]["name"]
+        # Who ignores this signal of its children need not wait for them; a program that is executed inherits that.
+        argv = ("/bin/sh", "-c", "trap '' CHLD; exec sleep infinity")
+        env = {"PATH": DEFAULT_PATH}
+        return ContainerSpec(
+            id=holder_id(name),
+            pod=name,
+            argv=argv,
+            env=env,
+            cwd="/",
+            root=RootFs(None, None),
+            hidden=self._hidden(None),
         )
 
     def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
@@ -193,23 +227,35 @@ class Outfitter:
             )
         return (*command, *args)
 
-    def _gpu_env(self, manifest: Manifest, container: Manifest) -> dict[str, str]:
-        """A pod that is made anew has the same name, and so gets the same GPUs."""
-        count = container_gpus(container)
-        if not count:
-            return {}
-        taken = self.gpus.take(f"{manifest['metadata']['name']}/{container['name']}", count)
-        if taken is None:
-            raise StartError(DEVICE, f"{GPU}: {count}: {len(self.gpus.free)} are free")
-        return gpu_env(taken)
+    def _cpus(self, manifest: Manifest, container: Manifest) -> tuple[int, ...]:
+        """The processors of a container whose share the kernel does not limit; () where it does, or need not."""
+        limit = cpu_limit(container)
+        if limit is None or "cpu" in self.kernel_limits:
+            return ()
+        if limit == int(limit):
+            return self.processors.bind(f"{manifest['metadata']['name']}/{container['name']}", int(limit))
+        # That of an init container, most often one of a plugin, is over soon: not worth a warning.
+        if container in manifest["spec"]["containers"]:
+            self.warn(f"container {container['name']}: limits.cpu {limit:g} is not enforced: no control groups here")
+        return ()
+
+    def _groups(self, manifest: Manifest) -> tuple[int, ...]:
+        given = (manifest["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
+        return tuple(map(int, given)) if self.all_users else ()
 
     def _host_env(self, image: ImageConfig | None) -> dict[str, str]:
         if image is not None or not self.settings.path:
             return {}
         return {"PATH": f"{self.settings.path}:{DEFAULT_PATH}"}
 
-    def _cwd(self, image: ImageConfig | None) -> str:
-        return str(self.settings.workdir) if image is None else "/"
+    def _cwd(self, container: Manifest, image: ImageConfig | None) -> str:
+        """Who waits for a master runs as nobody, to whom the user's directory may be closed."""
+        if image is not None or container.get("name") == wait_for_master.NAME:
+            return (image.workdir if image is not None else "") or "/"
+        return str(self.settings.workdir)
+
+    def _hidden(self, image: ImageConfig | None) -> tuple[str, ...]:
+        return hidden_directories(Path.home(), self.settings.state, host_is_image=image is None)
 
     def _own_mounts(self, image: ImageConfig | None) -> list[Mount]:
         mounts = [Mount(str(self.settings.workdir), str(self.settings.workdir))]
@@ -217,6 +263,16 @@ class Outfitter:
             mounts += [Mount(str(path), str(path), read_only=True) for path in self.settings.python]
         mounts += [Mount(str(extra.path), str(extra.path), extra.read_only) for extra in self.settings.mounts]
         return mounts
+
+    def _message_mount(self, uid: str, container: Manifest, attempt: int) -> list[Mount]:
+        """A file for the container's last words, if it says that it wants one."""
+        if not (container.get("terminationMessagePath") or container.get("terminationMessagePolicy")):
+            return []
+        file = pod_directory(self.scratch, uid) / "messages" / f"{container['name']}.{attempt}"
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch()
+        file.chmod(0o666)
+        return [Mount(str(file), str(container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH))]
 
     def _upper(self, manifest: Manifest, container: Manifest, attempt: int) -> str | None:
         if not self.settings.keep:
@@ -226,17 +282,31 @@ class Outfitter:
 
     def _files(self, manifest: Manifest, image: ImageConfig | None) -> list[File]:
         root = image.root if image is not None else Path("/")
-        passwd, group = (read_inside(root, f"etc/{name}") for name in ("passwd", "group"))
+        if root not in self._accounts:
+            passwd, group = (read_inside(root, f"etc/{name}") for name in ("passwd", "group"))
+            self._accounts[root] = account_files(passwd, group, single_id=not self.all_users)
         return [
             *name_files(self.hosts(), manifest, self.nameservers),
-            *account_files(passwd, group, single_id=not self.all_users),
+            *self._accounts[root],
             *host_key_files(self.host_key),
         ]
 
-    def _programs(self, container: Manifest) -> list[File]:
-        """What stands in for programs of an image. Logins by ssh have a PATH of their own, so a usual place it is."""
-        programs = self.settings.programs.get(str(container.get("image") or ""), ())
-        return [File(f"/usr/local/bin/{program.name}", program.read_bytes(), 0o755) for program in programs]
+    def _stand_ins(self, container: Manifest) -> list[File]:
+        """What stands in for files and programs of an image. Logins by ssh have a PATH of their own: a usual place."""
+        image = str(container.get("image") or "")
+        programs = {f"/usr/local/bin/{program.name}": program for program in self.settings.programs.get(image, ())}
+        return [
+            *(File(path, source.read_bytes(), 0o755) for path, source in programs.items()),
+            *(File(path, source.read_bytes(), 0o644) for path, source in self.settings.files.get(image, {}).items()),
+        ]
+
+    def _own_nc(
+        self, container: Manifest, image: ImageConfig | None, env: Mapping[str, str]
+    ) -> tuple[list[File], list[Mount]]:
+        """For the container that waits for a master: the host that serves as its image may have no nc."""
+        if image is not None or container.get("name") != wait_for_master.NAME:
+            return [], []
+        return own_nc(env["PATH"], running_interpreter())
 
     def _user(
         self, manifest: Manifest, container: Manifest, image: ImageConfig | None
@@ -249,9 +319,16 @@ class Outfitter:
             user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
             group = group if group is not None else _image_group(named_group, image.root) or found
         if user not in (None, 0) and not self.all_users:
-            self.warn(f"runAsUser {user} is not honoured: without root all containers run as one user (root inside)")
+            # Who waits for a master has a user of the plugin's choice, whom nobody misses.
+            if container.get("name") != wait_for_master.NAME:
+                self.warn(f"runAsUser {user} is not honoured: {self.only_user}")
             return None, None
         return user, group
+
+
+def holder_id(pod: str) -> str:
+    """No container of the user's can have such a name."""
+    return f"{pod}/.processes"
 
 
 def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
@@ -263,18 +340,3 @@ def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
 
 def _image_group(name: str, root: Path) -> int | None:
     return find_group(read_inside(root, "etc/group"), name) if name else None
-
-
-def _limit(container: Manifest, name: str) -> Quantity | None:
-    amount = ((container.get("resources") or {}).get("limits") or {}).get(name)
-    return None if amount is None else Quantity.parse(amount)
-
-
-def _bytes(container: Manifest) -> int | None:
-    limit = _limit(container, "memory")
-    return None if limit is None else limit.value()
-
-
-def _cpus(container: Manifest) -> float | None:
-    limit = _limit(container, "cpu")
-    return None if limit is None else math.ceil(limit.milli_value()) / 1000

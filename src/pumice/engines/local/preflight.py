@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pumice.engines.local.capacity import fit, shortfall, wanted
+from pumice.engines.local.capacity import Fit, shortfall
 from pumice.engines.local.problems import Problem
 from pumice.model import keys
+from pumice.model.claims import claims
 from pumice.model.job import Job, Manifest
 from pumice.model.quantity import Quantity
+from pumice.model.vocabulary import Action, Event
+
+Locate = Callable[[str], str]  # a path in the Job -> file:line
+Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its containers, and what is wrong with it
 
 
 class RefusedError(Exception):
@@ -22,11 +27,16 @@ def every_container(manifest: Manifest) -> Iterator[Manifest]:
 
 
 def gang(job: Job, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The pods that have to run at once: what each task must have, then the first ones up to minAvailable."""
-    left = {task.name: task.min_available or 0 for task in job.spec.tasks}
+    """The pods that have to run at once: what each task must have, then the first ones up to minAvailable.
+
+    A job that asks for fewer pods than its tasks do together means any of them, as in Volcano.
+    """
+    least = {task.name: task.replicas if task.min_available is None else task.min_available for task in job.spec.tasks}
+    counts = job.spec.min_available >= sum(least.values())
+    left = {task.name: (task.min_available or 0) if counts else 0 for task in job.spec.tasks}
     chosen, others = [], []
     for manifest in manifests:
-        task = manifest["metadata"]["annotations"][keys.TASK_SPEC]
+        task = _task(manifest)
         if left[task] > 0:
             left[task] -= 1
             chosen.append(manifest)
@@ -36,35 +46,92 @@ def gang(job: Job, manifests: Sequence[Manifest]) -> list[Manifest]:
     return [*chosen, *others[:missing]]
 
 
-def check_fit(job: Job, manifests: Sequence[Manifest], free: Mapping[str, Quantity], file: str) -> None:
-    found = fit([wanted(manifest["spec"]) for manifest in gang(job, manifests)], free)
+def check_fit(job: Job, found: Fit, locate: Locate) -> None:
     if found.fits:
         return
     largest = max(job.spec.tasks, key=lambda task: task.replicas)
-    fewer = max(largest.replicas - (found.pods - found.fitting), 0)
-    short = found.short[0] if found.short else found.rows[0].name
-    lines = [
-        f"{file}: needs {found.pods} pods at once (minAvailable), {found.fitting} fit on this machine",
-        *shortfall(found),
-        f"  hint: --scale {largest.name}={fewer}, or lower resources.requests.{short}, or minAvailable",
+    fewer = largest.replicas - (found.pods - found.fitting)
+    short = found.short or (found.rows[0].name,)
+    advice = [
+        # Fewer pods help only where one fits at all.
+        *([f"--scale {largest.name}={fewer}"] if fewer > 0 else []),
+        "lower " + " and ".join(_largest_request(job, resource, locate) for resource in short),
+        *([f"lower minAvailable ({locate('spec.minAvailable')})"] if found.pods > 1 else []),
     ]
+    file = locate("spec").rpartition(":")[0]
+    needs = "1 pod" if found.pods == 1 else f"{found.pods} pods at once (minAvailable)"
+    fitting = "1 fits" if found.fitting == 1 else f"{found.fitting} fit"
+    lines = [f"{file}: needs {needs}, {fitting} on this machine", *shortfall(found), f"  hint: {', or '.join(advice)}"]
     raise RefusedError("\n".join(lines))
 
 
-def claim_directories(names: Sequence[str], state: Path) -> dict[str, Path]:
-    """A claim is a directory, kept by its name from run to run."""
-    places = {name: state / "claims" / name for name in dict.fromkeys(names)}
-    for place in places.values():
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return places
+def _largest_request(job: Job, resource: str, locate: Locate) -> str:
+    """Where the job asks for most of the resource; where only a plugin does, no place can be named."""
+    asked: list[tuple[Quantity, str, str]] = []
+    for index, task in enumerate(job.spec.tasks):
+        for kind in ("containers", "initContainers") if task.replicas else ():
+            for number, container in enumerate((task.template.get("spec") or {}).get(kind) or []):
+                amounts = container.get("resources") or {}
+                # A limit counts as a request only where there is none.
+                word = "requests" if resource in (amounts.get("requests") or {}) else "limits"
+                if resource in (amounts.get(word) or {}):
+                    path = f"spec.tasks[{index}].template.spec.{kind}[{number}].resources.{word}.{resource}"
+                    asked.append((Quantity.parse(amounts[word][resource]), word, path))
+    if not asked:
+        return f"resources.requests.{resource}"
+    _, word, path = max(asked, key=lambda each: each[0])
+    return f"resources.{word}.{resource} ({locate(path)})"
 
 
-def check_problems(found: Mapping[str, Sequence[Problem]], file: str) -> None:
-    """`found`: what is wrong, by pod and container. The same mistake in many pods is told once."""
+def claims_at_hand(job: Job, documents: Sequence[Manifest], state: Path) -> dict[str, Path]:
+    """The claims of the user's files and those made for the job. Each is a directory, kept by its name."""
+    named = [str(each["metadata"]["name"]) for each in documents if each.get("kind") == "PersistentVolumeClaim"]
+    made = [str(claim["metadata"]["name"]) for claim in claims(job)]
+    return {name: state / "claims" / name for name in dict.fromkeys([*named, *made])}
+
+
+def claim_directories(places: Iterable[Path]) -> None:
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        place.mkdir(exist_ok=True, mode=0o700)
+
+
+def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
+    """The same mistake in many pods is told once."""
     told: dict[str, str] = {}
-    for place, problems in found.items():
+    for manifest, container, problems in found:
         for problem in problems:
-            if problem.fatal:
-                told.setdefault(str(problem), place)
+            if problem.fatal and str(problem) not in told:
+                annotations = manifest["metadata"]["annotations"]
+                pod = f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}"
+                place = locate(container_path(job, annotations[keys.TASK_SPEC], str(container["name"])))
+                told[str(problem)] = f"{place}: {pod}: container {container['name']}"
     if told:
-        raise RefusedError("\n".join(f"{file}: {place}: {problem}" for problem, place in told.items()))
+        raise RefusedError("\n".join(f"{place}: {problem}" for problem, place in told.items()))
+
+
+def container_path(job: Job, task: str, container: str) -> str:
+    """Of one that a plugin has added, the path of its task."""
+    index = next(number for number, each in enumerate(job.spec.tasks) if each.name == task)
+    for kind in ("containers", "initContainers"):
+        listed = (job.spec.tasks[index].template.get("spec") or {}).get(kind) or []
+        for number, each in enumerate(listed):
+            if each.get("name") == container:
+                return f"spec.tasks[{index}].template.spec.{kind}[{number}]"
+    return f"spec.tasks[{index}]"
+
+
+def what_ends_restarts(job: Job, task_name: str) -> str:
+    """The policy that would end a job whose containers are restarted over and over; empty if it has one."""
+    task = next(task for task in job.spec.tasks if task.name == task_name)
+    for policy in (*task.policies, *job.spec.policies):
+        if {Event.ANY, Event.TASK_FAILED} & set(policy.all_events):
+            return ""
+    return (
+        f"a policy {{event: {Event.TASK_FAILED}, action: {Action.TERMINATE_JOB}}} of task {task_name} would end the job"
+        f" after {task.max_retry} restarts (its maxRetry)"
+    )
+
+
+def _task(manifest: Manifest) -> str:
+    return str(manifest["metadata"]["annotations"][keys.TASK_SPEC])

@@ -1,7 +1,8 @@
 """Mounts and files of a container that has no file system of its own: where they lie instead.
 
 A directory takes the place of the root. What a container mounts lies in it, as links, or as copies where names of pods
-must be rewritten; and the paths in its command and variables are made to point there.
+must be rewritten; and so do the directories that a pod has for itself, such as /home. The paths in the command and
+variables of the container are made to lead there. A program that has such a path built in does not find it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, Tmpfs
+from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, Tmpfs
 
 VARIABLE = "PUMICE_ROOT"
+PROGRAMS = "/usr/local/bin"
 # Files that a machine has anyway, and that are only replaced to keep pods apart.
 _OWN_TO_A_MACHINE = ("/etc/", "/run/")
 _MOST_COPIED = 1 << 20
+# An absolute path in a text, as far as it can be told from what surrounds it.
+_PATH = re.compile(r"(?<![\w./~-])/[\w.@+%-]+(?:/+[\w.@+%-]+)*")
 
 Translate = Callable[[str], str]
 
@@ -24,33 +29,52 @@ Translate = Callable[[str], str]
 class PlacedFiles:
     def __init__(self, root: Path, translate: Translate) -> None:
         self.root = root
-        self.targets: list[str] = []
+        self.targets: list[str] = []  # what lies in the root
+        self._shown: list[str] = []  # what lies where it always was
         self._translate = translate
 
     def place(self, spec: ContainerSpec) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir(parents=True, mode=0o700)
+        for path in spec.hidden:
+            self.add_directory(path)
         for mount in spec.mounts:
             self._mount(mount)
         for file in spec.files:
             if not file.path.startswith(_OWN_TO_A_MACHINE):
-                self._make(file.path, file.data, file.mode)
+                self.add(replace(file, data=self._translated(file.data)))
+
+    def add_directory(self, path: str) -> None:
+        self._place(path).mkdir(parents=True, exist_ok=True)
+        self.targets.append(path)
+
+    def add(self, file: File) -> None:
+        """As it is, without a name translated."""
+        place = self._place(file.path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.data)
+        place.chmod(file.mode)
+        self.targets.append(file.path)
 
     def redirect(self, text: str) -> str:
         """Paths of what was placed, in a command or variable, made to lead there."""
-        if not self.targets:
-            return text
-        targets = "|".join(re.escape(target) for target in sorted(self.targets, key=len, reverse=True))
-        return re.sub(rf"(?<![\w./-])({targets})(?![\w.-])", lambda match: f"{self.root}{match[1]}", text)
+        return _PATH.sub(lambda match: self.where(match[0]), text)
+
+    def where(self, path: str) -> str:
+        """The deepest of what covers it decides, as with mounts."""
+        covering = [(len(target), True) for target in self.targets if _is_below(path, target)]
+        covering += [(len(target), False) for target in self._shown if _is_below(path, target)]
+        return f"{self.root}{path}" if max(covering, default=(0, False))[1] else path
 
     def update(self, path: str, data: bytes) -> None:
         place = self._place(path)
         if place.exists():
-            place.write_bytes(self._translate(data.decode("latin-1")).encode("latin-1"))
+            place.write_bytes(self._translated(data))
 
     def _mount(self, mount: Mount | Tmpfs) -> None:
         place = self._place(mount.target)
         if isinstance(mount, Mount) and mount.source == mount.target:
+            self._shown.append(mount.target)
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(mount, Tmpfs):
@@ -66,19 +90,18 @@ class PlacedFiles:
             relative = file.relative_to(source)
             copy = place / relative if relative.parts else place
             copy.parent.mkdir(parents=True, exist_ok=True)
-            text = file.read_bytes().decode("latin-1")
-            copy.write_bytes(self._translate(text).encode("latin-1"))
+            copy.write_bytes(self._translated(file.read_bytes()))
             copy.chmod(file.stat().st_mode & 0o777)
 
-    def _make(self, path: str, data: bytes, mode: int) -> None:
-        place = self._place(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(self._translate(data.decode("latin-1")).encode("latin-1"))
-        place.chmod(mode)
-        self.targets.append(path)
+    def _translated(self, data: bytes) -> bytes:
+        return self._translate(data.decode("latin-1")).encode("latin-1")
 
     def _place(self, target: str) -> Path:
         return self.root / target.lstrip("/")
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _files(source: Path) -> Iterable[Path]:

@@ -1,4 +1,8 @@
-"""Processes without namespaces, in groups that end together, and with the engine however that ends."""
+"""Processes without namespaces, in groups that end together, and with the engine however that ends.
+
+Some leave their group, as what sshd starts does. On Linux those are found by a variable that all of a container have:
+whoever kills the group kills them, too.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +11,42 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
-# Reads "+GROUP" and "-GROUP" lines, and "=" when all is well.
-# When the engine is gone, the pipe ends, and every group that is left is killed.
-_REAPER = """
-import os, signal, sys
-groups = set()
-for line in sys.stdin:
-    if line[0] == "=":
-        groups.clear()
-    else:
-        (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
-for group in groups:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except OSError as error:
-        print(group, error, file=sys.stderr)
-"""
+_SOURCES = str(Path(__file__).resolve().parents[3])
+_BOOT = f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.process_group import main; main()"
+_ROUNDS = 5
+
+
+def main() -> None:
+    """Reads "+GROUP MARK" and "-GROUP" lines, and "=" when all is well.
+
+    When the engine is gone, the input ends, and every group that is left is killed.
+    """
+    groups: dict[int, str] = {}
+    for line in sys.stdin:
+        group, _, mark = line[1:].strip().partition(" ")
+        if line[0] == "=":
+            groups.clear()
+        elif line[0] == "+":
+            groups[int(group)] = mark
+        else:
+            groups.pop(int(group), None)
+    for number, mark in groups.items():
+        kill_all(number, mark)
 
 
 class Reaper:
     """A process that outlives the engine by a moment. A signal at the parent's death would not reach grandchildren."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: int) -> None:
+        """The lock says that something of the job lives. It must outlive the engine, too."""
         self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", "-c", _REAPER],
+            [sys.executable, "-I", "-S", "-c", _BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            pass_fds=(lock,),
             cwd="/",
             start_new_session=True,
         )
@@ -46,9 +58,9 @@ class Reaper:
     def pid(self) -> int:
         return self._process.pid
 
-    def add_self(self) -> None:
+    def add_self(self, mark: str) -> None:
         """Called by a new process, before it becomes the command: a moment later the engine may be dead."""
-        self._tell(f"+{os.getpid()}\n")
+        self._tell(f"+{os.getpid()} {mark}\n")
 
     def remove(self, group: int) -> None:
         self._tell(f"-{group}\n")
@@ -67,3 +79,25 @@ def kill_group(group: int, number: int = signal.SIGKILL) -> None:
     """Where only zombies are left, macOS answers that it is not permitted."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
+
+
+def kill_all(group: int, mark: str) -> None:
+    """The group, and all that carry the variable. One that forks while it is looked for is found in the next round."""
+    kill_group(group)
+    for _ in range(_ROUNDS):
+        found = _marked(mark.encode())
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Who has this variable, as `NAME=value`; nobody where there is no /proc. What is dead already has none."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (directory / "environ").read_bytes().split(b"\0"):
+                found.append(int(directory.name))
+    return found

@@ -1,12 +1,13 @@
 """The sandbox where namespaces are refused (`--isolation process`): plain processes that share this machine.
 
-It answers to the same calls as `sandbox.client.Sandbox`. Pods find each other at 127.0.0.1; nothing is kept apart, no
-limit is enforced, and a process that leaves its group is not found again.
+It answers to the same calls as `sandbox.client.Sandbox`. Pods find each other on the loopback; nothing is kept apart,
+no limit is enforced, and all run as the user who runs the job.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import signal
@@ -17,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pumice.engines.local.network_env import LOOPBACK as LOOPBACK_INTERFACE
-from pumice.engines.local.network_env import interface_env
-from pumice.engines.local.process_files import VARIABLE, PlacedFiles
-from pumice.engines.local.process_group import Reaper, kill_group
+from pumice.engines.local.network_env import POD_INTERFACE, interface_env, loopback_interface
+from pumice.engines.local.process_files import PROGRAMS, VARIABLE, PlacedFiles
+from pumice.engines.local.process_group import Reaper, kill_all, kill_group
+from pumice.engines.local.process_ssh import keys_of, mpi_env, place_ssh
+from pumice.engines.local.sandbox import stage
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.problems import (
     COMMAND_NOT_FOUND,
@@ -32,7 +34,7 @@ from pumice.engines.local.sandbox.problems import (
     StartError,
 )
 from pumice.engines.local.sandbox.specs import ContainerSpec
-from pumice.engines.local.translation import LOOPBACK, Translation
+from pumice.engines.local.translation import Translation
 
 Warn = Callable[[str], None]
 _SIGNAL_BASE = 128
@@ -50,11 +52,11 @@ class _Running:
 class ProcessSandbox:
     """Made by `start`."""
 
-    def __init__(self, directory: Path, warn: Warn) -> None:
+    def __init__(self, directory: Path, lock: int, warn: Warn) -> None:
         self._directory = directory
         self._warn = warn
         self._warned: set[str] = set()
-        self._reaper = Reaper()
+        self._reaper = Reaper(lock)
         self._translation = Translation()
         self._addresses: dict[str, str] = {}
         self._containers: dict[str, _Running] = {}
@@ -62,9 +64,11 @@ class ProcessSandbox:
 
     @classmethod
     async def start(cls, name: str, place: Path, *, warn: Warn) -> Self:
-        directory = place / f"{name}-{os.getpid()}"
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return cls(directory, warn)
+        directory, lock = await asyncio.to_thread(stage.claim, place, name)
+        try:
+            return cls(directory, lock, warn)
+        finally:
+            os.close(lock)
 
     @property
     def pid(self) -> int:
@@ -97,14 +101,24 @@ class ProcessSandbox:
         for file in spec.files:
             if file.path == "/etc/hosts":
                 self._translation.learn(file.data.decode(errors="replace"))
-        files = PlacedFiles(self._directory / spec.id.replace("/", "."), self._translation.text)
-        await asyncio.to_thread(files.place, spec)
-        self._tell_placed(files)
-        env = self._env(spec.env, files)
+        files, env = await asyncio.to_thread(self._prepare, spec)
+        self._tell_placed(spec, files)
         argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
-        process = await self._spawn(argv, env, files.redirect(spec.cwd), stdout, stderr)
-        end = asyncio.create_task(self._watch(process))
-        self._containers[spec.id] = _Running(process, files, env, files.redirect(spec.cwd), end)
+        cwd = files.where(spec.cwd)
+        process = await self._spawn(argv, env, cwd, stdout, stderr)
+        end = asyncio.create_task(self._watch(process, env))
+        self._containers[spec.id] = _Running(process, files, env, cwd, end)
+
+    def _prepare(self, spec: ContainerSpec) -> tuple[PlacedFiles, dict[str, str]]:
+        """Where the layer of the container is to be kept, that is where its files go."""
+        root = spec.root.upper or str(self._directory / spec.id.replace("/", "."))
+        files = PlacedFiles(Path(root), self._translation.text)
+        files.place(spec)
+        env = self._env(spec.env, files)
+        if keys_of(spec):
+            env = {**mpi_env(loopback_interface()), **env}
+            place_ssh(files, spec, self._translation, self._addresses[spec.pod], env)
+        return files, env
 
     async def signal(self, container: str, number: int) -> None:
         running = self._containers.get(container)
@@ -129,7 +143,8 @@ class ProcessSandbox:
         if running is None or running.end.done():
             raise StartError(GONE, f"{container}: does not run")
         words = [running.files.redirect(self._translation.text(word)) for word in argv]
-        variables = {**running.env, **self._env(env, running.files)}
+        translated = self._env(env, running.files)
+        variables = {**running.env, **{name: translated[name] for name in env}}
         process = await self._spawn(words, variables, running.cwd, subprocess.PIPE, subprocess.STDOUT)
         try:
             async with asyncio.timeout(timeout):
@@ -145,7 +160,8 @@ class ProcessSandbox:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            there = (LOOPBACK, self._translation.known_port(self._addresses[pod], port))
+            address = self._addresses[pod]
+            there = (self._translation.loopback(address), self._translation.known_port(address, port))
             await asyncio.get_running_loop().sock_connect(connection, there)
         except BaseException:
             connection.close()
@@ -176,17 +192,17 @@ class ProcessSandbox:
                 kill_group(running.process.pid)
         await asyncio.gather(*(running.end for running in containers))
 
-    async def _watch(self, process: asyncio.subprocess.Process) -> Ended:
+    async def _watch(self, process: asyncio.subprocess.Process, env: Mapping[str, str]) -> Ended:
         """What a container's first process leaves behind ends with it, as in a pid namespace."""
         code = await process.wait()
-        kill_group(process.pid)
+        await asyncio.to_thread(kill_all, process.pid, _mark(env))
         self._reaper.remove(process.pid)
         return _ended(code)
 
     async def _spawn(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: Any, stderr: Any
     ) -> asyncio.subprocess.Process:
-        directory = await asyncio.to_thread(self._working_directory, cwd)
+        directory = await asyncio.to_thread(self._working_directory, cwd, env[VARIABLE])
         command = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if command is None:
             raise StartError(COMMAND_NOT_FOUND, f"{argv[0]}: there is no such command in PATH")
@@ -200,7 +216,8 @@ class ProcessSandbox:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=self._reaper.add_self,  # one system call, and no lock that a thread may hold
+                # One system call, and no lock that a thread may hold.
+                preexec_fn=functools.partial(self._reaper.add_self, _mark(env)),
             )
         except PermissionError as error:
             raise StartError(
@@ -210,21 +227,34 @@ class ProcessSandbox:
             raise StartError(NOT_EXECUTABLE, f"{argv[0]}: {error.strerror}") from error
         return process
 
-    def _working_directory(self, wanted: str) -> str:
-        """A pod would get one that is missing made for it; here that could be anywhere on the user's machine."""
-        return wanted if Path(wanted).is_dir() else str(self._directory)
+    def _working_directory(self, wanted: str, root: str) -> str:
+        """A pod gets one that is missing made for it; here that could be anywhere on the user's machine."""
+        if Path(wanted).is_relative_to(root):
+            Path(wanted).mkdir(parents=True, exist_ok=True)
+        return wanted if Path(wanted).is_dir() else root
 
     def _env(self, env: Mapping[str, str], files: PlacedFiles) -> dict[str, str]:
         translated = {name: files.redirect(value) for name, value in self._translation.env(env).items()}
+        for name, value in interface_env(loopback_interface()).items():
+            if translated.get(name, POD_INTERFACE) == POD_INTERFACE:
+                translated[name] = value
         if not os.access(translated.get("HOME", ""), os.W_OK):
-            translated["HOME"] = str(Path.home())
-        return {**translated, **interface_env(LOOPBACK_INTERFACE), VARIABLE: str(files.root)}
+            translated["HOME"] = str(files.root)
+        path = f"{files.root}{PROGRAMS}:{translated.get('PATH', os.defpath)}"
+        return {**translated, "PATH": path, VARIABLE: str(files.root)}
 
-    def _tell_placed(self, files: PlacedFiles) -> None:
-        for target in files.targets:
-            if target not in self._warned:
-                self._warned.add(target)
-                self._warn(f"{target} is not in place without namespaces: it lies at ${VARIABLE}{target}")
+    def _tell_placed(self, spec: ContainerSpec, files: PlacedFiles) -> None:
+        for mount in spec.mounts:
+            if mount.target in files.targets and mount.target not in self._warned:
+                self._warned.add(mount.target)
+                self._warn(
+                    f"{mount.target} is not in place without namespaces: it lies at ${VARIABLE}{mount.target}, and "
+                    "commands and variables are made to say so"
+                )
+
+
+def _mark(env: Mapping[str, str]) -> str:
+    return f"{VARIABLE}={env[VARIABLE]}"
 
 
 def _ended(code: int) -> Ended:

@@ -105,7 +105,10 @@ class Proxy:
     async def _reach(self, host: str, port: int) -> Stream:
         """Names are looked up here, once: the address that was judged is the one that is reached."""
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (UnicodeError, OverflowError) as error:
+            raise OSError(f"no name of a host, or no port: {error}") from error
         addresses = [str(entry[4][0]) for entry in found if self._permits(str(entry[4][0]))]
         if not addresses:
             raise ForbiddenError(f"{host} is this machine itself, to which no pod is led")

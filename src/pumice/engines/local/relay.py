@@ -80,7 +80,7 @@ class Server:
     async def _attend(self, stream: Stream) -> None:
         try:
             # Whatever a client sends or breaks off is its own affair, and must not be heard of here.
-            with contextlib.suppress(OSError, EOFError, ValueError):
+            with contextlib.suppress(OSError, EOFError, ValueError, asyncio.LimitOverrunError):
                 await self._serve(stream)
         except BaseException:
             stream.abort()

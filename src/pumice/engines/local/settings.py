@@ -22,11 +22,13 @@ class Settings:
     images: Mapping[str, Path] = field(default_factory=dict)
     entrypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     programs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # put on the PATH of an image's containers
+    files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)  # put at these paths of an image's containers
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
 
 
 def state_directory(environ: Mapping[str, str], home: Path) -> Path:
-    base = environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else home / ".local" / "state") / "pumice"
+    """A relative XDG_STATE_HOME counts as none, as its specification says."""
+    base = Path(environ.get("XDG_STATE_HOME") or "")
+    return (base if base.is_absolute() else home / ".local" / "state") / "pumice"

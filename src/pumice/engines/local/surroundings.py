@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from pumice.engines.local.outbound import NOTE, open_outbound, outbound_env
+from pumice.engines.local.outbound import WayOut, open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.publish import publish
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.probing import Missing, covered_proc, look_around, probe
 from pumice.engines.local.sandbox.problems import SandboxError
 
 AnySandbox = Sandbox | ProcessSandbox
 Tell = Callable[[str], None]
+
+
+async def _nothing_to_close() -> None:
+    return
+
+
+_NOWHERE = WayOut(_nothing_to_close)
+_ON_LINUX = sys.platform == "linux"
 
 
 class Isolation(StrEnum):
@@ -36,13 +45,13 @@ async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell)
     if isolation == Isolation.PROCESS:
         return await ProcessSandbox.start(name, place, warn=warn)
     try:
-        return await Sandbox.start(name, place)
+        return _warned(await _start(name, place), warn)
     except SandboxError as error:
         permits = await asyncio.to_thread(probe)
         lines = [f"this machine refuses what pods are made of: {error}"]
         for missing in permits.missing:
-            lines.append(f"  {missing.what}: {missing.why}")
-            lines += [f"  hint: {missing.command}"] if missing.command else []
+            if missing.fatal:
+                lines += [f"  {line}" for line in _told(missing)]
         if isolation == Isolation.NAMESPACES:
             raise RefusedError("\n".join(lines)) from error
     lines.append("  the pods run as plain processes (--isolation process), with nothing between them and this machine")
@@ -50,33 +59,61 @@ async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell)
     return await ProcessSandbox.start(name, place, warn=warn)
 
 
+def only_user(sandbox: AnySandbox) -> str:
+    """Who containers run as, where they cannot run as any user."""
+    if isinstance(sandbox, ProcessSandbox):
+        return "plain processes run as the user who runs the job"
+    return "without root all containers run as one user, who is root inside"
+
+
 @asynccontextmanager
-async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[dict[str, str]]:
-    """The variables by which pods find it. Plain processes have the machine's own network, whatever is asked for."""
+async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[WayOut]:
+    """What pods find it by. Plain processes have the machine's own network, whatever is asked for."""
     if isinstance(sandbox, ProcessSandbox):
         if network == Network.JOB:
             warn("--network job is not honoured: plain processes have the network of this machine")
-        yield {}
+        yield _NOWHERE
     elif network == Network.JOB:
-        yield {}
+        yield _NOWHERE
     else:
-        proxy = await open_outbound(sandbox)
-        warn(NOTE)
+        way = await open_outbound(sandbox, _names(hosts))
+        if way.note:
+            warn(way.note)
         try:
-            yield outbound_env(_names(hosts))
+            yield way
         finally:
-            await proxy.close()
+            await way.close()
+
+
+async def _start(name: str, place: Path) -> Sandbox:
+    if not _ON_LINUX:
+        raise SandboxError("this is not Linux")
+    return await Sandbox.start(name, place)
+
+
+def _warned(sandbox: Sandbox, warn: Tell) -> Sandbox:
+    if not sandbox.own_proc:
+        warn("\n  ".join(_told(covered_proc("EPERM", look_around()))))
+    return sandbox
+
+
+def _told(missing: Missing) -> Iterator[str]:
+    yield f"{missing.what}: {missing.why}"
+    if missing.command:
+        yield f"hint: {missing.command}"
 
 
 @asynccontextmanager
-async def published(sandbox: AnySandbox, ports: Sequence[tuple[str, int]], tell: Tell) -> AsyncIterator[None]:
-    """`ports` are pairs of a pod's full name and a port in it."""
+async def published(
+    sandbox: AnySandbox, ports: Sequence[tuple[str, int]], tell: Callable[[str, int, str], None]
+) -> AsyncIterator[None]:
+    """`ports` are pairs of a pod's full name and a port in it; told with the address that leads there."""
     async with AsyncExitStack() as stack:
         for pod, port in ports:
             # Plain processes share the machine's ports: on its own number the listener would be in the pod's way.
             publication = await publish(sandbox, pod, port, 0 if isinstance(sandbox, ProcessSandbox) else port)
             stack.push_async_callback(publication.close)
-            tell(f"{pod}:{port} is published on {publication.address}")
+            tell(pod, port, publication.address)
         yield
 
 

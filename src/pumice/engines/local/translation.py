@@ -1,22 +1,25 @@
 """Names of pods turned into addresses of this one machine, for jobs that run without networks of their own.
 
-Every pod is 127.0.0.1, so what tells two pods apart is the port: each (pod, port) that a job mentions becomes one free
-port, the same wherever it is mentioned.
+All pods share the machine's ports: each (pod, port) that a job mentions becomes one free port, the same wherever it is
+mentioned. On Linux each pod has a loopback address of its own besides, because all of 127.0.0.0/8 is there unasked, and
+programs that are given addresses only (mpiexec) can then tell pods apart. Elsewhere all of them are 127.0.0.1.
 """
 
 from __future__ import annotations
 
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Final
 
-LOOPBACK: Final = "127.0.0.1"
+_LOOPBACK: Final = "127.0.0.1"
 _PORT_AFTER: Final = r"(?P<between>:|\s+port=| )(?P<port>[0-9]{2,5})(?![0-9])"
 
 
 class Translation:
-    def __init__(self) -> None:
+    def __init__(self, *, own_addresses: bool = sys.platform == "linux") -> None:
+        self._own_addresses = own_addresses
         self._pods: dict[str, str] = {}
         self._ports: dict[tuple[str, int], int] = {}
         self._pattern = re.compile(r"(?!)")
@@ -45,6 +48,17 @@ class Translation:
             translated["MASTER_PORT"] = str(self.port(master, int(port)))
         return translated
 
+    def loopback(self, address: str) -> str:
+        """Where the pod with this address is found."""
+        return f"127.{address.partition('.')[2]}" if self._own_addresses else _LOOPBACK
+
+    def names(self) -> dict[str, list[str]]:
+        """The names of each pod, by its address."""
+        names: dict[str, list[str]] = {}
+        for name, address in self._pods.items():
+            names.setdefault(address, []).append(name)
+        return names
+
     def port(self, address: str, port: int) -> int:
         """The port of this machine that stands for a pod's; it is chosen at its first mention."""
         key = (address, port)
@@ -57,15 +71,16 @@ class Translation:
         return self._ports.get((address, port), port)
 
     def _replaced(self, match: re.Match[str]) -> str:
-        if match["port"] is None:
-            return LOOPBACK
-        return f"{LOOPBACK}{match['between']}{self.port(self._pods[match['name']], int(match['port']))}"
+        address = self._pods[match["name"]]
+        port = "" if match["port"] is None else f"{match['between']}{self.port(address, int(match['port']))}"
+        return self.loopback(address) + port
 
     def _free_port(self) -> int:
         """Not one that another pod of this job got and has not opened yet."""
         while True:
             with socket.socket() as probe:
-                probe.bind((LOOPBACK, 0))
+                # On all addresses: many programs listen on all of them.
+                probe.bind(("", 0))
                 port: int = probe.getsockname()[1]
             if port not in self._ports.values():
                 return port

@@ -34,7 +34,6 @@ TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     "Container": {
         "resizePolicy": "a running container is not resized",
         "stdin": "the container reads from an empty input",
-        "terminationMessagePath": "the message in this file is not read; the last lines of the log are kept",
         "tty": "the output goes to a log, not to a terminal",
         "volumeDevices": "block devices are not given to containers",
     },
@@ -86,7 +85,7 @@ MOOT: Final[Mapping[str, Mapping[str, str]]] = {
     "Container": {
         "imagePullPolicy": "no registry is asked",
         "stdinOnce": "goes with stdin",
-        "terminationMessagePolicy": "goes with terminationMessagePath",
+        "terminationMessagePolicy": "who leaves no message is known by the last line of its log",
     },
     "SecurityContext": {
         "allowPrivilegeEscalation": "no container can gain power over the machine",
@@ -106,7 +105,6 @@ MOOT: Final[Mapping[str, Mapping[str, str]]] = {
 _HARMLESS: Final[Mapping[str, tuple[object, ...]]] = {
     "seccompProfile": ({"type": "RuntimeDefault"}, {"type": "Unconfined"}),
     "appArmorProfile": ({"type": "RuntimeDefault"}, {"type": "Unconfined"}),
-    "terminationMessagePath": ("/dev/termination-log",),
     "mountPropagation": ("None",),
     "procMount": ("Default",),
     "capabilities.add": ([],),

@@ -29,6 +29,8 @@ from pumice.engines.local.sandbox.problems import SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 DEFAULT_NETWORK = "10.77.0.0/16"
+_MOST_LOOKS = 100
+_BETWEEN_LOOKS = 0.01
 _SOURCES = str(Path(__file__).resolve().parents[4])
 _BOOT = f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.jobinit import main; main()"
 
@@ -108,6 +110,11 @@ class Sandbox:
         return bool(self._up.result()["all_users"])
 
     @property
+    def own_proc(self) -> bool:
+        """Whether pods have a /proc of their own; if not, they see every process that we see."""
+        return bool(self._up.result()["own_proc"])
+
+    @property
     def limits(self) -> frozenset[str]:
         """Which of memory, cpu and pids the kernel enforces. Memory is watched by job-init where it does not."""
         return frozenset(self._up.result()["limits"])
@@ -132,13 +139,21 @@ class Sandbox:
             raise
 
     async def signal(self, container: str, number: int) -> None:
-        """To its first process; SIGKILL ends all of it. One that has ended already is left in peace."""
+        """To its first process; SIGKILL ends all of it. One that has ended already is left in peace.
+
+        SIGTERM also ends all of it if the first process has no handler; while it starts a child that cannot be seen.
+        """
         end = self._ends.get(container)
-        if end is not None and not end.done():
+        for look in reversed(range(_MOST_LOOKS)):
+            if end is None or end.done():
+                return
             try:
-                await self._ask("signal", container=container, number=int(number))
+                answer, _ = await self._ask("signal", container=container, number=int(number), now=look == 0)
             except StartError:
                 return
+            if answer["sent"]:
+                return
+            await asyncio.sleep(_BETWEEN_LOOKS)
 
     async def ended(self, container: str) -> Ended:
         return await asyncio.shield(self._ends[container])

@@ -14,6 +14,7 @@ from pumice.engines.local.sandbox import child, rootfs, syscalls, watchdog
 from pumice.engines.local.sandbox.cgroups import Cgroups, Group
 from pumice.engines.local.sandbox.child import Birth, Limits, Streams
 from pumice.engines.local.sandbox.ground import Ground
+from pumice.engines.local.sandbox.hearing import Hearing, hearing
 from pumice.engines.local.sandbox.network import PodNetwork, Switch
 from pumice.engines.local.sandbox.problems import GONE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
@@ -45,10 +46,27 @@ class Container:
     alarm: int | None
     namespace: int = 0
     killed_for_memory: bool = False
+    ended_for: int = 0  # a signal that it could not hear
 
     @property
     def shares_pids(self) -> bool:
         return self.birth.spec.share_pid_with is not None
+
+    def send(self, number: int, *, now: bool) -> bool:
+        """False if it is better sent a little later, unless it has to be now.
+
+        SIGTERM and its like end who has no handler for them, as they would outside of a container.
+        """
+        heard = hearing(self.process.pidfd, number)
+        if heard is Hearing.BUSY and not now:
+            return False
+        if heard is Hearing.NONE:
+            self.ended_for = number
+        if number == signal.SIGKILL or heard is Hearing.NONE:
+            self.kill()
+        else:
+            self.process.send(number)
+        return True
 
     def kill(self) -> None:
         """All of it: with the first process of its pid namespace, or one by one where the namespace is another's."""

@@ -37,11 +37,14 @@ def main() -> NoReturn:
         os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups = cgroups.Cgroups(config["name"], cgroups.available(config["engine"]))
+    with contextlib.suppress(OSError):
+        # A kernel without keys has none to give away, and so has a container that forbids the call.
+        syscalls.leave_session_keyring()
     try:
         all_users = idmap.enter_user_namespace()
         syscalls.unshare(syscalls.NEWPID)
     except OSError as error:
-        protocol.send(channel, {"refused": f"namespaces are refused: {error}"})
+        protocol.send(channel, {"refused": f"namespaces are refused: {error.strerror}"})
         _clear_away(config, groups)
     keeper = os.pidfd_open(os.getpid())
     child = os.fork()
@@ -74,9 +77,12 @@ def _job_init(
         try:
             containers = _prepare(config, groups, all_users=all_users)
         except OSError as error:
-            protocol.send(channel, {"refused": str(error)})
+            protocol.send(channel, {"refused": error.strerror or str(error)})
         else:
-            protocol.send(channel, {"up": {"all_users": all_users, "limits": groups.controllers}})
+            # In another's /proc we have another number.
+            own_proc = os.readlink("/proc/self") == str(os.getpid())
+            facts = {"all_users": all_users, "limits": groups.controllers, "own_proc": own_proc}
+            protocol.send(channel, {"up": facts})
             Server(channel, watched, containers).serve()
             code = 0
     except BaseException:  # noqa: BLE001 - a forked process must not return; the client reads these last words

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-_NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWNEIGH = 16, 17, 19, 20, 24, 28
+_NEWLINK, _SETLINK, _NEWADDR, _NEWROUTE, _DELROUTE, _NEWNEIGH = 16, 19, 20, 24, 25, 28
 _REQUEST, _ACK, _EXCLUSIVE, _CREATE = 1, 4, 0x200, 0x400
 _ERROR = 2
 
@@ -30,6 +30,12 @@ def _attribute(kind: int, value: bytes | str | int) -> bytes:
 
 def _interface(index: int = 0, flags: int = 0) -> bytes:
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
+
+
+def _host_route(index: int, destination: str) -> bytes:
+    link_scope = 253
+    body = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, link_scope, _UNICAST, 0)
+    return body + _attribute(_RTA_DST, socket.inet_aton(destination)) + _attribute(_RTA_OIF, index)
 
 
 class Netlink:
@@ -64,9 +70,6 @@ class Netlink:
         setting = _attribute(_INET_CONF, _attribute(_CONF_FORWARDING, 1))
         self._request(_SETLINK, _interface(index) + _attribute(_IFLA_AF_SPEC, _attribute(socket.AF_INET, setting)))
 
-    def remove_link(self, index: int) -> None:
-        self._request(_DELLINK, _interface(index))
-
     def veth(self, name: str, index: int, mac: bytes, peer: tuple[str, int, bytes]) -> None:
         """A pair: our end up, under a given index; the other (name, namespace, mac) in another namespace, still down.
 
@@ -89,10 +92,10 @@ class Netlink:
         self._request(_NEWADDR, body, _CREATE | _EXCLUSIVE)
 
     def host_route(self, index: int, destination: str) -> None:
-        link_scope = 253
-        body = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, link_scope, _UNICAST, 0)
-        body += _attribute(_RTA_DST, socket.inet_aton(destination)) + _attribute(_RTA_OIF, index)
-        self._request(_NEWROUTE, body, _CREATE | _EXCLUSIVE)
+        self._request(_NEWROUTE, _host_route(index, destination), _CREATE | _EXCLUSIVE)
+
+    def remove_host_route(self, index: int, destination: str) -> None:
+        self._request(_DELROUTE, _host_route(index, destination))
 
     def default_route(self, index: int, gateway: str) -> None:
         body = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, _RTNH_ONLINK)

@@ -108,6 +108,10 @@ class Switch:
             inside.close()
 
     def remove(self, pod: PodNetwork) -> None:
-        """At once: the kernel would take its time after the last process, and the address may be wanted again."""
-        self._netlink.remove_link(pod.index)
+        """Its interfaces go with its namespace, in the kernel's own time; the address may be wanted again at once.
+
+        To remove an interface takes the kernel 30 ms, because it waits for whoever may still look at it. It does so
+        for many namespaces together if that is left to it, and for each alone if it is asked.
+        """
+        self._netlink.remove_host_route(pod.index, pod.address)
         pod.close()

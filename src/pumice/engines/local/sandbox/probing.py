@@ -152,11 +152,21 @@ def _refused(what: str, problem: str, around: Surroundings) -> Missing:
     if settings_forbid(around):
         why = "AppArmor takes their rights away from ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1)"
         return Missing(what, why, apparmor_profile(around.interpreter))
-    if around.container or around.filtered:
+    if around.container:
         return Missing(what, f"the container that this runs in refuses them ({problem})", _UNCONFINED)
+    if around.filtered:
+        why = (
+            f"a filter on system calls (seccomp) refuses them ({problem}), and nothing started from here gets rid of it"
+        )
+        return Missing(what, why, _unfiltered(around))
     if around.root:
         return Missing(what, f"refused to root, too ({problem}): capabilities were taken away")
     return Missing(what, f"the kernel refuses them to ordinary users ({problem})", "sudo pumice run ...")
+
+
+def _unfiltered(around: Surroundings) -> str:
+    """A way to start something that does not inherit the filter; else this is a container that we do not recognise."""
+    return "systemd-run --user --pty --same-dir pumice run ..." if around.user_session else _UNCONFINED
 
 
 def settings_forbid(around: Surroundings) -> bool:
@@ -197,9 +207,10 @@ def _network(problem: str, around: Surroundings) -> Missing:
     return _refused("a network of its own", problem, around)
 
 
-def _proc(problem: str, around: Surroundings) -> Missing:
-    why = f"a new one is refused ({problem}) where parts of the old are covered: pods see the processes of all"
-    return Missing("a /proc for each pod", why, _UNCONFINED if around.container else "", fatal=False)
+def covered_proc(problem: str, _: Surroundings) -> Missing:
+    """Hardly anything but a container covers parts of it."""
+    why = f"a new one is refused ({problem}) where parts of the old are covered: pods see all processes"
+    return Missing("a /proc for each pod", why, _UNCONFINED, fatal=False)
 
 
 def _control_groups(around: Surroundings) -> Missing:
@@ -218,5 +229,5 @@ _EXPLANATIONS = {
     "trees": _trees,
     "overlay": _overlay,
     "network": _network,
-    "proc": _proc,
+    "proc": covered_proc,
 }

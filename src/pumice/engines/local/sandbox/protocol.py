@@ -63,8 +63,10 @@ def _receive_packet(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def encode_spec(spec: ContainerSpec) -> Message:
-    plain = dataclasses.asdict(spec)
+    # Not asdict, which copies all that it finds: half of the time that hundreds of containers take to be described.
+    plain: Message = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec)}
     plain["env"] = dict(spec.env)
+    plain["root"] = dataclasses.asdict(spec.root)
     plain["mounts"] = [{"kind": type(mount).__name__, **dataclasses.asdict(mount)} for mount in spec.mounts]
     # Latin-1 maps every byte to one character and back.
     plain["files"] = [[file.path, file.data.decode("latin-1"), file.mode] for file in spec.files]

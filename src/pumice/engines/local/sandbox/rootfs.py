@@ -57,9 +57,7 @@ def _trees(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[Tree |
 
 
 def _deeply_hidden(spec: ContainerSpec) -> list[str]:
-    """Directories at the top are simply not shown; the others are covered. An image has none of the host's."""
-    if spec.root.image is not None:
-        return []
+    """Directories at the top are simply not shown; the others are covered, where something shows them."""
     real = {os.path.realpath(path) for path in spec.hidden}
     return sorted(path for path in real if path.count("/") > 1 and os.path.isdir(path))
 

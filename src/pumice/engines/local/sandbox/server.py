@@ -116,12 +116,8 @@ class Server:
             self._watch(container.alarm, lambda: self._out_of_memory(container))
 
     def _do_signal(self, number: int, message: dict[str, Any], _: list[int]) -> None:
-        container = self._containers.container(message["container"])
-        if message["number"] == signal.SIGKILL:
-            container.kill()
-        else:
-            container.process.send(message["number"])
-        self._send({"id": number})
+        sent = self._containers.container(message["container"]).send(message["number"], now=message["now"])
+        self._send({"id": number, "sent": sent})
 
     def _do_exec(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
         name = message["execution"]
@@ -181,6 +177,8 @@ class Server:
         self._started(number, container)
         process = container.process
         code, killer = _wait(process.pid)
+        if killer == signal.SIGKILL and container.ended_for:
+            code, killer = 128 + container.ended_for, container.ended_for
         self._forget(process.pidfd)
         if container.alarm is not None:
             self._forget(container.alarm)

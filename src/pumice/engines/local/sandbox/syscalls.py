@@ -17,6 +17,8 @@ PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 22, 24
 
 # These have the same number on every architecture: they are younger than the common table.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+_JOIN_SESSION_KEYRING = 1
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
@@ -62,6 +64,11 @@ def detach(target: str) -> None:
 def pivot_root_here() -> None:
     """Make the current directory the root. What was the root lies over it, out of the way of paths, until detached."""
     _call(_PIVOT_ROOT[os.uname().machine], "pivot_root", b".", b".")
+
+
+def leave_session_keyring() -> None:
+    """For a new and empty one: what the kernel keeps for the user's login, such as tickets, is inherited otherwise."""
+    _call(_KEYCTL[os.uname().machine], "keyctl", _JOIN_SESSION_KEYRING, 0)
 
 
 def clone_tree(path: str) -> int:

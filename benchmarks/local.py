@@ -1,0 +1,288 @@
+"""What the local engine costs, beside what the same processes cost without it, in the same run.
+
+Start: from the first call until the last of 1, 64 and 256 pods has spoken. The peer is the same shell command by bare
+`subprocess`, one after the other, and podman, where it is installed. `sandbox` is the engine's lower half alone, with
+the namespaces that a job has once made already; `pumice run` is all of it, from the start of the interpreter.
+
+Throughput: one connection from pod to pod, beside the same two programs over loopback, in Gbit/s.
+
+PyTorch: the job of the examples, init containers included, beside the same script under torchrun with as many ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
+from scripts.frameworks import TORCH, environment, find
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = (1, 64, 256)
+ROUNDS = {1: 5, 64: 3, 256: 2}
+PODMAN_ROUNDS = {1: 2, 64: 1}
+SPEAK = ("sh", "-c", "echo up; exec sleep 1000")
+SECONDS = 3
+PORT = 5001
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+LONGEST = 120
+
+# Large pieces, so that Python's own share is small; the receiver tells bits per second.
+RECEIVE = """
+import socket, sys, time
+server = socket.create_server(("", int(sys.argv[1])))
+print("up", flush=True)
+connection, _ = server.accept()
+piece, total, began = bytearray(1 << 20), 0, time.perf_counter()
+while got := connection.recv_into(piece):
+    total += got
+print(8 * total / (time.perf_counter() - began), flush=True)
+"""
+SEND = """
+import socket, sys, time
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+piece, end = bytes(1 << 20), time.perf_counter() + float(sys.argv[3])
+while time.perf_counter() < end:
+    connection.sendall(piece)
+"""
+
+
+def lines(descriptor: int, wanted: int) -> None:
+    """Wait until so many lines have come."""
+    seen = 0
+    while seen < wanted:
+        data = os.read(descriptor, 65536)
+        if not data:
+            raise RuntimeError(f"only {seen} of {wanted} have spoken")
+        seen += data.count(b"\n")
+
+
+@contextlib.contextmanager
+def timed(times: list[float]) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    times.append(time.perf_counter() - began)
+
+
+# --- start ------------------------------------------------------------------------------------------------------------
+
+
+def by_subprocess(pods: int) -> float:
+    times: list[float] = []
+    reader, writer = os.pipe()
+    children = []
+    try:
+        with timed(times):
+            for _ in range(pods):
+                child = subprocess.Popen(SPEAK, stdin=subprocess.DEVNULL, stdout=writer)
+                children.append(child)
+            lines(reader, pods)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+        os.close(reader)
+        os.close(writer)
+    return times[0]
+
+
+def container(pod: str, *argv: str) -> ContainerSpec:
+    hidden = ("/home", "/root")
+    return ContainerSpec(
+        id=f"{pod}/main", pod=pod, argv=argv, env={"PATH": PATH}, cwd="/", root=RootFs(), hidden=hidden
+    )
+
+
+def address(index: int) -> str:
+    return f"10.77.{(index + 10) // 256}.{(index + 10) % 256}"
+
+
+def by_sandbox(pods: int) -> float:
+    return asyncio.run(_by_sandbox(pods))
+
+
+async def _by_sandbox(pods: int) -> float:
+    times: list[float] = []
+    reader, writer = os.pipe()
+    with tempfile.TemporaryDirectory() as stage:
+        sandbox = await Sandbox.start("bench", Path(stage))
+
+        async def one(index: int) -> None:
+            pod = f"pod-{index}"
+            await sandbox.create_pod(pod, address(index), pod)
+            await sandbox.start_container(container(pod, *SPEAK), writer, writer)
+
+        try:
+            with timed(times):
+                await asyncio.gather(*(one(index) for index in range(pods)))
+                await asyncio.to_thread(lines, reader, pods)
+        finally:
+            await sandbox.close()
+            os.close(reader)
+            os.close(writer)
+    return times[0]
+
+
+def job_of(pods: int) -> str:
+    main = {"name": "main", "image": "host", "command": list(SPEAK)}
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [main]}
+    task = {"name": "pod", "replicas": pods, "template": {"spec": spec}}
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "bench"}}
+    return json.dumps({**job, "spec": {"tasks": [task]}})
+
+
+def pumice(state: Path, *arguments: str) -> list[str]:
+    """The command, through `env`: its state is nobody else's, and all that it keeps goes with it."""
+    return ["env", f"XDG_STATE_HOME={state}", str(Path(sys.executable).with_name("pumice")), "run", *arguments]
+
+
+def by_run(pods: int) -> float:
+    times: list[float] = []
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        (place / "job.yaml").write_text(job_of(pods))
+        with timed(times):
+            process = subprocess.Popen(
+                pumice(place / "state", "job.yaml", "--no-prefix"),
+                cwd=place,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            if process.stdout is None:
+                raise AssertionError("a pipe was asked for")
+            lines(process.stdout.fileno(), pods)
+        process.terminate()
+        process.communicate(timeout=LONGEST)
+    return times[0]
+
+
+def by_podman(pods: int) -> float:
+    """The machine's own file system as the image, as for Pumice; detached, or each would need a terminal of its own."""
+    times: list[float] = []
+    names = [f"pumice-bench-{os.getpid()}-{index}" for index in range(pods)]
+    try:
+        with timed(times):
+            for name in names:
+                command = ["podman", "run", "--detach", "--name", name, "--rootfs", "/:O", *SPEAK]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=LONGEST)
+    finally:
+        subprocess.run(["podman", "rm", "--force", "--time=0", *names], check=False, capture_output=True)
+    return times[0]
+
+
+def measure_start() -> None:
+    print("start           pods   seconds    ms/pod   times subprocess")
+    ways: dict[str, Callable[[int], float]] = {"subprocess": by_subprocess, "sandbox": by_sandbox, "pumice run": by_run}
+    for pods in SIZES:
+        best = dict.fromkeys(ways, float("inf"))
+        # In turns, so that a busy moment of the machine does not hit one of them only.
+        for _ in range(ROUNDS[pods]):
+            for name, way in ways.items():
+                best[name] = min(best[name], way(pods))
+        if shutil.which("podman") and pods in PODMAN_ROUNDS:
+            try:
+                best["podman"] = min(by_podman(pods) for _ in range(PODMAN_ROUNDS[pods]))
+            except subprocess.SubprocessError as error:
+                print(f"podman does not run here: {error}")
+        for name, took in best.items():
+            ratio = took / best["subprocess"]
+            print(f"  {name:<12} {pods:>5} {took:>9.3f} {1000 * took / pods:>9.2f} {ratio:>18.1f}")
+
+
+# --- throughput -------------------------------------------------------------------------------------------------------
+
+
+def over_loopback() -> float:
+    port = str(PORT)
+    python = ["python3", "-c"]
+    receiver = subprocess.Popen([*python, RECEIVE, port], stdout=subprocess.PIPE, text=True)
+    if receiver.stdout is None:
+        raise AssertionError("a pipe was asked for")
+    receiver.stdout.readline()
+    subprocess.run([*python, SEND, "127.0.0.1", port, str(SECONDS)], check=True)
+    output, _ = receiver.communicate(timeout=LONGEST)
+    return float(output)
+
+
+async def between_pods() -> float:
+    reader, writer = os.pipe()
+    with tempfile.TemporaryDirectory() as stage, os.fdopen(reader) as output:
+        sandbox = await Sandbox.start("bench", Path(stage))
+        try:
+            for index, pod in enumerate(("receiver", "sender")):
+                await sandbox.create_pod(pod, address(index), pod)
+            receive = container("receiver", "python3", "-c", RECEIVE, str(PORT))
+            await sandbox.start_container(receive, writer, writer)
+            await asyncio.to_thread(output.readline)
+            send = container("sender", "python3", "-c", SEND, address(0), str(PORT), str(SECONDS))
+            await sandbox.start_container(send, writer, writer)
+            return float(await asyncio.to_thread(output.readline))
+        finally:
+            await sandbox.close()
+            os.close(writer)
+
+
+def measure_throughput() -> None:
+    print("throughput      Gbit/s   of loopback")
+    loopback = pods = 0.0
+    for _ in range(2):
+        loopback = max(loopback, over_loopback() / 1e9)
+        pods = max(pods, asyncio.run(between_pods()) / 1e9)
+    print(f"  loopback    {loopback:>8.1f}\n  pod to pod  {pods:>8.1f} {pods / loopback:>12.2f}")
+
+
+# --- PyTorch ----------------------------------------------------------------------------------------------------------
+
+
+def seconds(command: list[str], environ: dict[str, str]) -> float:
+    times: list[float] = []
+    with timed(times):
+        subprocess.run(
+            command, cwd=ROOT, env=environ, check=True, timeout=LONGEST, stdin=subprocess.DEVNULL, capture_output=True
+        )
+    return times[0]
+
+
+def measure_torch() -> None:
+    found = find(TORCH, os.environ, ROOT)
+    if found is None:
+        print("PyTorch: no torch found; `make run` fetches it")
+        return
+    environ = environment(found, os.environ)
+    script = str(ROOT / "examples" / "stand-ins" / "sendrecv.py")
+    # By the module: the command torchrun may be missing where the module is there.
+    torchrun = [found.python, "-m", "torch.distributed.run", "--nproc-per-node=3", "--master-port=29517", script]
+    best = {"torchrun": float("inf"), "pumice run": float("inf")}
+    with tempfile.TemporaryDirectory() as state:
+        for _ in range(2):
+            best["torchrun"] = min(best["torchrun"], seconds(torchrun, environ))
+            run = pumice(Path(state), "examples/pytorch-job.yaml")
+            best["pumice run"] = min(best["pumice run"], seconds(run, environ))
+    print("PyTorch, 3 ranks   seconds   times torchrun")
+    for name, took in best.items():
+        print(f"  {name:<14} {took:>9.2f} {took / best['torchrun']:>14.2f}")
+
+
+def main() -> int:
+    parts = {"start": measure_start, "throughput": measure_throughput, "torch": measure_torch}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="*", metavar="|".join(parts), help="only these parts")
+    for part in parser.parse_args().part or parts:
+        parts[part]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

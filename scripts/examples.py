@@ -1,0 +1,145 @@
+"""What `make examples` does: every job of examples/ that can run here, one line each, and what was left out and why.
+
+The frameworks that they need are found or fetched as for `make run`. What a job printed is shown only if it failed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.fetching import FetchError, fetch
+from scripts.frameworks import RAY, TENSORFLOW, TORCH, Candidate, Framework, environment, find
+
+PROJECT = Path(__file__).resolve().parent.parent
+EXAMPLES = PROJECT / "examples"
+LONGEST = "5m"
+BAD_INPUT, TOO_SMALL = 2, "fit on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    framework: Framework | None = None
+    programs: tuple[str, ...] = ()
+
+
+RUNNABLE: dict[str, Example] = {
+    "pytorch-job.yaml": Example(TORCH),
+    "pytorch-job-basic.yaml": Example(TORCH),
+    "pytorch-job-zh.yaml": Example(TORCH),
+    "tensorflow-dist-mnist.yaml": Example(TENSORFLOW),
+    "tensorflow-dist-mnist-corrected.yaml": Example(TENSORFLOW),
+    "tensorflow-plugin.yaml": Example(TENSORFLOW),
+    "lm-mpi-job.yaml": Example(programs=("mpiexec", "sshd")),
+    "mpi-plugin.yaml": Example(programs=("mpiexec", "sshd")),
+    "ray-job.yaml": Example(RAY),
+    "env-plugin.yaml": Example(),
+    "svc-plugin.yaml": Example(programs=("wget",)),
+}
+# These show how a file is written; what they would run is not part of the examples.
+LEFT_OUT: dict[str, str] = {
+    "depends-on.yaml": "its image, a database, is not on this machine",
+    "hcclrank-plugin.yaml": "it wants Ascend processors",
+    "partitions.yaml": "its program train.py is yours to write",
+    "policies.yaml": "its programs are yours to write",
+    "ray-plugin.yaml": "a cluster without a driver never ends; ray-job.yaml has one",
+    "restarts.yaml": "its program train.py is yours to write; pumice simulate plays it",
+    "ssh-plugin.yaml": "its image, an sshd for ordinary users, is not on this machine",
+    "volumes.yaml": "its claim training-data is yours to fill",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    name: str
+    word: str  # ok, FAILED or skipped
+    text: str = ""
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        took = "" if self.seconds is None else f"{self.seconds:.1f} s"
+        return f"  {self.word:8}{took:>8}  {self.name:38}{self.text}".rstrip()
+
+
+def outcomes(environ: Mapping[str, str]) -> Iterator[Outcome]:
+    pythons: dict[str, Candidate | str] = {}
+    for name, example in RUNNABLE.items():
+        missing = [program for program in example.programs if not _is_installed(program)]
+        framework = example.framework
+        if framework is not None and framework.name not in pythons:
+            pythons[framework.name] = _python(framework, environ)
+        python = pythons[framework.name] if framework is not None else _own_python()
+        if missing:
+            yield Outcome(name, "skipped", f"{', '.join(missing)} not installed")
+        elif isinstance(python, str):
+            yield Outcome(name, "skipped", python)
+        else:
+            yield run(name, environment(python, environ))
+    for name, why in LEFT_OUT.items():
+        yield Outcome(name, "skipped", why)
+
+
+def run(name: str, environ: Mapping[str, str]) -> Outcome:
+    """One job. Its last line tells a reader more than that it went well."""
+    pumice = str(Path(sys.executable).with_name("pumice"))
+    started = time.monotonic()
+    done = subprocess.run(
+        [pumice, "run", f"--timeout={LONGEST}", f"examples/{name}"],
+        cwd=PROJECT,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    seconds = time.monotonic() - started
+    if done.returncode == BAD_INPUT and TOO_SMALL in done.stderr:
+        return Outcome(name, "skipped", done.stderr.splitlines()[0].partition(": ")[2])
+    if done.returncode:
+        said = "\n".join(f"      {line}" for line in (done.stdout + done.stderr).splitlines()[-30:])
+        return Outcome(name, "FAILED", f"exit code {done.returncode}\n{said}", seconds)
+    lines = done.stdout.splitlines()
+    return Outcome(name, "ok", lines[-1] if lines else "", seconds)
+
+
+def _python(framework: Framework, environ: Mapping[str, str]) -> Candidate | str:
+    """The Python to run with, or why there is none."""
+    try:
+        return find(framework, environ, PROJECT) or fetch(framework, environ, PROJECT)
+    except FetchError as error:
+        return f"{framework.name} cannot be had: {error}"
+
+
+def _own_python() -> Candidate:
+    """Of the project: it has a `python` where the system has none of that name."""
+    return Candidate(sys.executable, str(Path(sys.executable).parent.parent))
+
+
+def _is_installed(program: str) -> bool:
+    return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is not None
+
+
+def main(_: Sequence[str]) -> int:
+    started = time.monotonic()
+    counts: dict[str, int] = {}
+    try:
+        for outcome in outcomes(os.environ):
+            print(outcome, flush=True)
+            counts[outcome.word] = counts.get(outcome.word, 0) + 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    total = ", ".join(f"{counts.get(word, 0)} {word}" for word in ("ok", "FAILED", "skipped"))
+    print(f"{total} in {time.monotonic() - started:.0f} s")
+    return 1 if counts.get("FAILED") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Which of the user's Pythons has torch, tensorflow or ray: `make run`, `make examples` and the tests run real jobs.
+
+The frameworks stay out of the project's own environment: each is larger than all else together, and the user may have
+it already. So the Pythons of the user are asked, each in a process of its own, and then the private environment that
+`scripts.fetching` may have made in the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    name: str
+    probe: str  # a program that ends well where the examples can run; the module is looked for before it is imported
+    packages: tuple[str, ...]
+    download: str
+    disk: int
+    has_cpu_build: bool = False  # a much smaller one, in an index of its own
+    hint: str = ""
+
+    @property
+    def variable(self) -> str:
+        """Names a Python for this framework alone: not everybody has all of them in one environment."""
+        return f"{self.name.upper()}_PYTHON"
+
+    @property
+    def done(self) -> str:
+        """A file of the private environment, written last: what was interrupted is continued and not trusted."""
+        return f"{self.name}-is-complete"
+
+
+TORCH = Framework(
+    name="torch",
+    probe="""
+import importlib.util, sys
+if importlib.util.find_spec("torch") is None: sys.exit(1)
+import torch.distributed as dist
+sys.exit(not (dist.is_available() and dist.is_gloo_available()))
+""",
+    packages=("torch", "numpy"),
+    download="2.9 GB",
+    disk=5_200_000_000,
+    has_cpu_build=True,
+    hint="on Debian the small way is apt-get install python3-torch",
+)
+TENSORFLOW = Framework(
+    name="tensorflow",
+    probe="""
+import importlib.util, sys
+if importlib.util.find_spec("tensorflow") is None: sys.exit(1)
+import tensorflow.compat.v1 as tf
+tf.train.Server
+""",
+    packages=("tensorflow-cpu",),
+    download="315 MB",
+    disk=1_500_000_000,
+    hint="tensorflow-cpu is there for Python 3.11 to 3.13",
+)
+RAY = Framework(
+    name="ray",
+    # Ray starts its client server only where grpc is installed, and refuses the port of it otherwise.
+    probe="""
+import importlib.util, sys
+sys.exit(any(importlib.util.find_spec(name) is None for name in ("ray", "grpc")))
+""",
+    packages=("ray[client]",),
+    download="85 MB",
+    disk=300_000_000,
+)
+FRAMEWORKS = {framework.name: framework for framework in (TORCH, TENSORFLOW, RAY)}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A Python that may have a framework. `venv` is what VIRTUAL_ENV must say for a run with it, if anything."""
+
+    python: str
+    venv: str = ""
+
+
+def candidates(framework: Framework, environ: Mapping[str, str], project: Path) -> Iterator[Candidate]:
+    """The user's Pythons, in order: those named, the one of the active environment, the one on PATH."""
+    active = environ.get("VIRTUAL_ENV", "")
+    for named in filter(None, (environ.get(name) for name in (framework.variable, "PYTHON"))):
+        if found := shutil.which(named, path=environ.get("PATH")):
+            yield Candidate(found, venv_of(found))
+    # The project's own environment never has a framework: whoever has activated it is saved the time of asking.
+    if active and Path(active).resolve() != (project / ".venv").resolve():
+        yield Candidate(str(Path(active, "bin", "python3")), active)
+    if found := shutil.which("python3", path=environ.get("PATH")):
+        yield Candidate(found, venv_of(found))
+
+
+def venv_of(python: str) -> str:
+    """The environment that an interpreter belongs to, or nothing."""
+    folder = Path(python).absolute().parent.parent
+    return str(folder) if (folder / "pyvenv.cfg").is_file() else ""
+
+
+def can_run(framework: Framework, python: str) -> bool:
+    """Whether this Python can do what the examples do; asked in a process of its own, as importing may go wrong.
+
+    What is installed below the user's home directory does not count: pods do not see it.
+    """
+    try:
+        done = subprocess.run([python, "-Ic", framework.probe], capture_output=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def private_environment(framework: Framework, environ: Mapping[str, str]) -> Path:
+    """Where the framework is put if the user has none, for this run and all later ones."""
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pumice" / framework.name
+
+
+def find(framework: Framework, environ: Mapping[str, str], project: Path) -> Candidate | None:
+    """A Python that has it already."""
+    asked = set()
+    for candidate in candidates(framework, environ, project):
+        if candidate.python not in asked and can_run(framework, candidate.python):
+            return candidate
+        asked.add(candidate.python)
+    private = private_environment(framework, environ)
+    if (private / framework.done).is_file() and os.access(private / "bin" / "python3", os.X_OK):
+        return Candidate(str(private / "bin" / "python3"), str(private))
+    return None
+
+
+def environment(chosen: Candidate, environ: Mapping[str, str]) -> dict[str, str]:
+    """What makes `pumice run` take the chosen Python: its environment active, or its directory first on PATH."""
+    kept = {name: value for name, value in environ.items() if name != "VIRTUAL_ENV"}
+    if chosen.venv:
+        return {**kept, "VIRTUAL_ENV": chosen.venv}
+    return {**kept, "PATH": f"{Path(chosen.python).parent}{os.pathsep}{environ.get('PATH', os.defpath)}"}

@@ -1,0 +1,45 @@
+"""Whether a container that has ended is started again, and after how long.
+
+The waits begin with one second and not with Kubernetes' ten: on a machine of one's own nobody else is spared by them,
+and who runs a job here sits and waits. They double up to Kubernetes' five minutes, and begin anew after ten minutes
+without a failure, as there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pumice.model.job import Manifest
+
+FIRST_BACK_OFF: Final = 1.0
+LONGEST_BACK_OFF: Final = 300.0
+RECOVERED_AFTER: Final = 600.0
+
+
+def starts_again(container: Manifest, policy: str, code: int) -> bool:
+    """By the container's own rules, then its own policy, then the pod's."""
+    for rule in container.get("restartPolicyRules") or []:
+        codes = rule.get("exitCodes") or {}
+        if (code in (codes.get("values") or [])) is (codes.get("operator") == "In"):
+            return True
+    match container.get("restartPolicy") or policy:
+        case "Always":
+            return True
+        case "OnFailure":
+            return code != 0
+        case _:
+            return False
+
+
+@dataclass(slots=True)
+class BackOff:
+    _next: float = FIRST_BACK_OFF
+
+    def after(self, ran: float) -> float:
+        """How long to wait after a run of so many seconds."""
+        if ran >= RECOVERED_AFTER:
+            self._next = FIRST_BACK_OFF
+        wait = self._next
+        self._next = min(wait * 2, LONGEST_BACK_OFF)
+        return wait

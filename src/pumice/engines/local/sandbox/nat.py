@@ -1,0 +1,114 @@
+"""One rule of nftables, by netlink: whatever leaves by one interface carries that interface's address.
+
+The programs that lead out (`tunnel`) know one address only, and would not find the pods behind it. The rule lives in
+the job's network namespace and ends with it; no program for it must be installed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+_NETLINK_NETFILTER = 12
+_BATCH_BEGIN, _BATCH_END, _NFTABLES = 0x10, 0x11, 10
+_NEW_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 3, 6
+_REQUEST, _ACK, _CREATE, _APPEND, _ERROR, _NESTED = 1, 4, 0x400, 0x800, 2, 0x8000
+_IPV4 = 2
+_PREROUTING, _POSTROUTING = 0, 4
+_BEFORE_TRACKING, _SOURCE_NAT = -300, 100
+_OUT_INTERFACE, _NETWORK_HEADER, _REGISTER = 5, 1, 1
+_SOURCE_AT, _DESTINATION_AT = 12, 16
+_TABLE = "pumice"
+
+
+def _attribute(kind: int, value: bytes | str | int) -> bytes:
+    """Numbers are in network order here, unlike in rtnetlink."""
+    if isinstance(value, str):
+        value = value.encode() + b"\0"
+    elif isinstance(value, int):
+        value = struct.pack("!I", value & 0xFFFFFFFF)
+    length = 4 + len(value)
+    return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
+
+
+def _nest(kind: int, *values: bytes) -> bytes:
+    return _attribute(kind | _NESTED, b"".join(values))
+
+
+def _expression(name: str, *data: bytes) -> bytes:
+    return _nest(1, _attribute(1, name), _nest(2, *data))
+
+
+def _equals(value: bytes) -> bytes:
+    return _expression("cmp", _attribute(1, _REGISTER), _attribute(2, 0), _nest(3, _attribute(1, value)))
+
+
+def _is_in(network: bytes, offset: int) -> bytes:
+    """The address at this place of the header begins with these bytes."""
+    where = (_attribute(2, _NETWORK_HEADER), _attribute(3, offset), _attribute(4, len(network)))
+    return _expression("payload", _attribute(1, _REGISTER), *where) + _equals(network)
+
+
+def _chain(name: str, kind: str, hook: int, priority: int) -> bytes:
+    place = _nest(4, _attribute(1, hook), _attribute(2, priority))
+    return _attribute(1, _TABLE) + _attribute(3, name) + place + _attribute(7, kind)
+
+
+def _rule(chain: str, *expressions: bytes) -> bytes:
+    return _attribute(1, _TABLE) + _attribute(2, chain) + _nest(4, *expressions)
+
+
+def masquerade(interface: int, pods: bytes) -> None:
+    """For the namespace that the caller is in. `pods` are the leading bytes of the pods' addresses.
+
+    What pods say to each other is not tracked: it needs no rule, and would be slower for it.
+    """
+    leaves = _expression("meta", _attribute(1, _REGISTER), _attribute(2, _OUT_INTERFACE))
+    leaves += _equals(struct.pack("=I", interface))
+    _commit(
+        (_NEW_TABLE, _CREATE, _attribute(1, _TABLE)),
+        (_NEW_CHAIN, _CREATE, _chain("within", "filter", _PREROUTING, _BEFORE_TRACKING)),
+        (_NEW_CHAIN, _CREATE, _chain("out", "nat", _POSTROUTING, _SOURCE_NAT)),
+        (
+            _NEW_RULE,
+            _CREATE | _APPEND,
+            _rule("within", _is_in(pods, _SOURCE_AT), _is_in(pods, _DESTINATION_AT), _expression("notrack")),
+        ),
+        (_NEW_RULE, _CREATE | _APPEND, _rule("out", leaves, _expression("masq"))),
+    )
+
+
+def _message(kind: int, flags: int, sequence: int, body: bytes, resource: int = 0) -> bytes:
+    family = _IPV4 if kind >= _NFTABLES << 8 else 0
+    body = struct.pack("!BBH", family, 0, resource) + body
+    return struct.pack("=IHHII", 16 + len(body), kind, flags | _REQUEST, sequence, 0) + body
+
+
+def _commit(*changes: tuple[int, int, bytes]) -> None:
+    """All of them, or none: OSError with what the kernel says."""
+    batch = [_message(_BATCH_BEGIN, 0, 0, b"", _NFTABLES)]
+    for sequence, (kind, flags, body) in enumerate(changes, 1):
+        batch.append(_message(_NFTABLES << 8 | kind, flags | _ACK, sequence, body))
+    batch.append(_message(_BATCH_END, 0, len(changes) + 1, b"", _NFTABLES))
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER) as netlink:
+        netlink.bind((0, 0))
+        netlink.settimeout(5)
+        netlink.send(b"".join(batch))
+        answered = 0
+        while answered < len(changes):
+            answered += _read_answers(netlink.recv(65536))
+
+
+def _read_answers(data: bytes) -> int:
+    """How many of the changes were answered."""
+    answered = 0
+    while data:
+        length, kind = struct.unpack_from("=IH", data)
+        if kind == _ERROR:
+            (number,) = struct.unpack_from("=i", data, 16)
+            if number:
+                raise OSError(-number, f"nftables: {os.strerror(-number)}")
+            answered += 1
+        data = data[(length + 3) & ~3 :]
+    return answered

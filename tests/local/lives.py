@@ -1,0 +1,109 @@
+"""Containers and pods as the engine has them, in a real sandbox of a test."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pumice.engines.local.containers import Container
+from pumice.engines.local.logs import LogLine, LogPump
+from pumice.engines.local.pods import LocalPod, PodPlaces, grace_of
+from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
+from pumice.model import keys
+from pumice.model.job import Manifest
+from pumice.model.snapshot import ContainerEnd
+from tests.local.sandbox.boxes import Box
+
+ADDRESS = "10.77.0.10"
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)  # noqa: TID251 - containers live in real time
+
+
+class Nowhere:
+    """Where the output of a test's container is kept."""
+
+    def write(self, data: bytes) -> int:
+        return len(data)
+
+    def close(self) -> None:
+        return
+
+
+def shell(script: str, **more: Any) -> Manifest:
+    return {"name": "c", "command": ["sh", "-c", script], **more}
+
+
+def pod_manifest(*containers: Manifest, **spec: Any) -> Manifest:
+    annotations = {keys.TASK_SPEC: "task", keys.TASK_INDEX: "0", keys.JOB_VERSION: "0", keys.JOB_RETRY_COUNT: "0"}
+    body = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 20, "containers": list(containers), **spec}
+    return {"metadata": {"name": "pod", "annotations": annotations}, "spec": body}
+
+
+@dataclass
+class Stage:
+    """What a test sees of its containers: what they print, what is told about them, how often they were restarted."""
+
+    box: Box
+    lines: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    restarts: list[int] = field(default_factory=list)
+    messages: Path | None = None
+
+    def container(self, manifest: Manifest, grace: float = 20) -> Container:
+        def make_spec(_attempt: int) -> ContainerSpec:
+            spec = replace(self.box.spec("pod", *manifest["command"]), id=f"pod/{manifest['name']}")
+            if self.messages is None:
+                return spec
+            return replace(spec, mounts=(Mount(str(self.messages), manifest["terminationMessagePath"]),))
+
+        def restarted(_end: ContainerEnd, count: int) -> None:
+            self.restarts.append(count)
+
+        return Container(
+            manifest=manifest,
+            sandbox=self.box.sandbox,
+            make_spec=make_spec,
+            open_logs=lambda _attempt: (self._pump(manifest, "stdout"), self._pump(manifest, "stderr")),
+            changed=lambda: None,
+            restarted=restarted,
+            now=now,
+            tell=self.told.append,
+            grace=grace,
+        )
+
+    def pod(self, manifest: Manifest, places: PodPlaces | None = None) -> LocalPod:
+        holder = replace(
+            self.box.spec("pod", "/bin/sh", "-c", "trap '' CHLD; exec sleep infinity"), id="pod/.processes"
+        )
+
+        def make_container(container: Manifest) -> Container:
+            made = self.container(container, grace_of(manifest["spec"]))
+            if manifest["spec"].get("shareProcessNamespace"):
+                make_spec = made.make_spec
+                made.make_spec = lambda attempt: replace(make_spec(attempt), share_pid_with=holder.id)
+            return made
+
+        return LocalPod(
+            manifest=manifest,
+            uid="uid",
+            address=ADDRESS,
+            sandbox=self.box.sandbox,
+            make_container=make_container,
+            changed=lambda: None,
+            now=now,
+            created_at=now(),
+            places=places,
+            make_holder=lambda: holder,
+            tell=self.told.append,
+        )
+
+    def _pump(self, manifest: Manifest, stream: str) -> LogPump:
+        def watch(lines: Sequence[LogLine] | LogLine) -> None:
+            self.lines += [line.text for line in ([lines] if isinstance(lines, LogLine) else lines)]
+
+        return LogPump("task-0", manifest["name"], stream, Nowhere(), watch)

@@ -1,0 +1,121 @@
+"""`pumice run` as a program of its own, in a folder of its own, with jobs made of shell scripts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pumice.engines.local.sandbox.probing import probe
+
+_SOURCES = str(Path(__file__).resolve().parents[2] / "src")
+_MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+Manifest = dict[str, Any]
+
+
+def need_namespaces() -> None:
+    missing = [each.what for each in probe().missing if each.fatal]
+    if missing:
+        pytest.skip(f"this machine refuses {', '.join(missing)}")
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def verdict(self) -> list[str]:
+        """The last words, which follow an empty line."""
+        return self.err.rpartition("\n\n")[2].strip("\n").splitlines()
+
+
+@dataclass
+class Place:
+    directory: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "state" / "pumice"
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.directory),
+            "XDG_STATE_HOME": str(self.state.parent),
+            "PYTHONPATH": _SOURCES,
+            **self.environ,
+        }
+
+    def write(self, *documents: Manifest, name: str = "job.yaml") -> str:
+        (self.directory / name).write_text(yaml.safe_dump_all(documents))
+        return name
+
+    def argv(self, *documents: Manifest, flags: Sequence[str] = ()) -> list[str]:
+        return [sys.executable, "-c", _MAIN, "run", self.write(*documents), *flags]
+
+    def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.argv(*documents, flags=flags),
+            cwd=self.directory,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
+        process = self.start(*documents, flags=["--timeout=60s", *flags])
+        try:
+            out, err = process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return Result(process.returncode, out, err)
+
+
+def job(*tasks: Manifest, **spec: Any) -> Manifest:
+    metadata = {"name": "trial"}
+    body = {"schedulerName": "volcano", "tasks": list(tasks), **spec}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+def task(name: str, script: str, replicas: int = 1, **extra: Any) -> Manifest:
+    container: Manifest = {"name": name, "image": "nowhere", "command": ["sh", "-c", script]}
+    container |= extra.pop("container", {})
+    pod: Manifest = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    pod |= extra.pop("pod", {})
+    return {"name": name, "replicas": replicas, "template": {"spec": pod}, **extra}
+
+
+def scripted(*argv: str) -> Manifest:
+    """A container that runs this instead of a shell."""
+    return {"command": list(argv)}
+
+
+def companion(kind: str, name: str, **fields: Any) -> Manifest:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def processes(mark: str) -> list[str]:
+    """The command lines that hold this, of all processes that there are."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if mark in line and int(path.parent.name) != os.getpid():
+            found.append(line)
+    return found

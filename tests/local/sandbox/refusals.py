@@ -1,0 +1,77 @@
+"""Surroundings in which namespaces are refused for real: by settings that hold in a user namespace, or by a filter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pumice.engines.local.sandbox import probing
+
+_SOURCES = Path(probing.__file__).parents[4]
+
+# Answers EPERM to unshare(): to those with NEWUSER among their flags, or to those without.
+_FILTER = """
+import ctypes, os, struct, sys
+numbers = {"x86_64": (0xC000003E, 272), "aarch64": (0xC00000B7, 97)}
+architecture, unshare = numbers[os.uname().machine]
+with_user = sys.argv[1] == "with"
+load, equal, bit, give = 0x20, 0x15, 0x45, 0x06
+allow, refuse, new_user = 0x7FFF0000, 0x00050001, 0x10000000
+program = [
+    (load, 0, 0, 4), (equal, 0, 5, architecture), (load, 0, 0, 0), (equal, 0, 3, unshare), (load, 0, 0, 16),
+    (bit, *((0, 1) if with_user else (1, 0)), new_user), (give, 0, 0, refuse), (give, 0, 0, allow),
+]
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in program))
+described = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(described))) == 0, os.strerror(ctypes.get_errno())
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A script that is run in a user namespace first, and what is put before the command."""
+
+    setup: str = "true"
+    before: tuple[str, ...] = ()
+    environ: dict[str, str] = field(default_factory=dict)
+
+
+NONE_ALLOWED = Refusal("echo 0 > /proc/sys/user/max_user_namespaces")
+COVERED_PROC = Refusal("mount -t tmpfs none /proc/acpi")
+FILTERED = Refusal(before=(sys.executable, "-c", _FILTER, "with"))
+WITHOUT_RIGHTS = Refusal(before=(sys.executable, "-c", _FILTER, "without"))
+IN_A_CONTAINER = Refusal(before=FILTERED.before, environ={"container": "docker"})
+
+
+def run_refused(
+    refusal: Refusal, *command: str, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            "unshare",
+            "-Urmpf",
+            "--mount-proc",
+            "sh",
+            "-ec",
+            f'{refusal.setup}; exec "$@"',
+            "sh",
+            *refusal.before,
+            *command,
+        ],
+        env={
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH": str(_SOURCES),
+            **refusal.environ,
+            **(environ or {}),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )

@@ -1,0 +1,104 @@
+"""`kill -9` of pumice at random moments, and of the processes below it: nothing of the job stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.sandbox.probing import probe
+from tests.conftest import seed
+from tests.local.killing import PATIENCE, Lane, Process, Traces, scratch, start
+
+LANES = 2  # at once in one test
+KILLS = 5  # in each of them
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    missing = [each.what for each in probe().missing if each.fatal]
+    if missing:
+        pytest.skip(f"this machine refuses {', '.join(missing)}")
+
+
+def _kill(tmp_path: Path, turn: int, flags: Sequence[str], record: Callable[[str, object], None]) -> None:
+    lanes = [Lane(tmp_path / f"lane{number}", seed() + LANES * turn + number, flags) for number in range(LANES)]
+    with ThreadPoolExecutor(LANES) as pool:
+        done = list(pool.map(lambda lane: lane.run(KILLS), lanes))
+    assert sum(len(lane.times) for lane in done) == LANES * KILLS
+    record("kills of pumice", LANES * KILLS)
+
+
+@pytest.mark.parametrize("turn", range(5))
+def test_kill_9_at_random_moments(tmp_path: Path, turn: int, record_property: Callable[[str, object], None]) -> None:
+    _kill(tmp_path, turn, [], record_property)
+
+
+def test_kill_9_at_random_moments_without_namespaces(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    _kill(tmp_path, 5, ["--isolation", "process"], record_property)
+
+
+@pytest.mark.parametrize(
+    ("victim", "code", "told"),
+    [
+        pytest.param("keeper", 128, "job-init is gone", id="keeper"),
+        pytest.param("job-init", 128, "job-init is gone", id="job-init"),
+        pytest.param("pod", 137, "failed first: signal 9 (SIGKILL)", id="first process of a pod"),
+    ],
+)
+def test_kill_9_of_what_is_below_pumice(tmp_path: Path, victim: str, code: int, told: str) -> None:
+    traces = Traces.before(tmp_path)
+    process = start(tmp_path, script="echo up; sleep 1000", policies=[{"event": "PodFailed", "action": "TerminateJob"}])
+    assert process.stdout is not None
+    assert any("up" in line for line in process.stdout)
+    traces.look(process.pid)
+    os.kill(_victim(process.pid, victim), signal.SIGKILL)
+    traces.killed()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert told in output
+    assert traces.gone_after() < PATIENCE
+    # Who is killed cannot clear away; the next one does.
+    end = start(tmp_path, script="true")
+    end.communicate(timeout=60)
+    assert end.returncode == 0
+    assert scratch(tmp_path) == []
+
+
+def _victim(pumice: int, name: str) -> int:
+    """The keeper is a child of pumice, job-init the only child of that; and the children of this are the pods."""
+    everyone = list(Process.all())
+
+    def below(parent: int) -> list[Process]:
+        return [each for each in everyone if each.parent == parent]
+
+    [keeper] = [each for each in below(pumice) if each.speaks_of("jobinit")]
+    [job_init] = below(keeper.pid)
+    return {"keeper": keeper, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
+
+
+def test_what_is_looked_for_is_found_while_it_is_there(tmp_path: Path) -> None:
+    """The other tests would pass, too, if they looked in the wrong place."""
+    traces = Traces.before(tmp_path)
+    process = start(tmp_path, script="echo up; sleep 1000")
+    try:
+        assert process.stdout is not None
+        assert any("up" in line for line in process.stdout)
+        traces.look(process.pid)
+        # Pumice, keeper, job-init and three pods with a shell and its sleep.
+        assert len(traces.processes) >= 6
+        kinds = {name.partition(":")[0] for name in traces.namespaces}
+        assert kinds >= {"ipc", "mnt", "net", "pid", "uts"}
+        assert len(traces.left()) >= len(traces.processes)
+        assert scratch(tmp_path) != []
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert traces.left() == []
+    assert scratch(tmp_path) == []

@@ -1,0 +1,72 @@
+"""Where the files of a container lie that has no root of its own, and which paths are led there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.process_files import PlacedFiles
+from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
+
+
+@pytest.fixture
+def placed(tmp_path: Path) -> PlacedFiles:
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "worker.host").write_text("worker-0\n")
+    spec = ContainerSpec(
+        id="a",
+        pod="a",
+        argv=("true",),
+        env={},
+        cwd="/",
+        root=RootFs(),
+        hidden=("/home", "/root"),
+        mounts=(
+            Mount(str(config), "/etc/volcano", read_only=True),
+            Mount("/home/user/project", "/home/user/project"),
+            Mount(str(config), "/home/user/project/data"),
+            Tmpfs("/cache"),
+        ),
+        files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
+    )
+    files = PlacedFiles(tmp_path / "root", lambda text: text.replace("worker-0", "127.0.0.1"))
+    files.place(spec)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("cat /etc/volcano/worker.host", "cat ROOT/etc/volcano/worker.host", id="mount"),
+        pytest.param("echo x > /home/re;", "echo x > ROOT/home/re;", id="directory of the pod's own"),
+        pytest.param("cd /home && ls", "cd ROOT/home && ls", id="directory itself"),
+        pytest.param("A=/root/.ssh:/cache", "A=ROOT/root/.ssh:ROOT/cache", id="list"),
+        pytest.param(
+            "'/home/re' \"/home/re\" `cat /home/re`", "'ROOT/home/re' \"ROOT/home/re\" `cat ROOT/home/re`", id="quotes"
+        ),
+        pytest.param("python3 /home/user/project/train.py", None, id="working directory"),
+        pytest.param("/home/user/project/data/x", "ROOT/home/user/project/data/x", id="mount in it"),
+        pytest.param("/usr/local/bin/hello", "ROOT/usr/local/bin/hello", id="program"),
+        pytest.param("/usr/local/bin/other /etc/hosts", None, id="of the machine"),
+        pytest.param("/etc/volcanoes /homes /srv/home/x ./home/x ~/home http://x/home a/root", None, id="others"),
+    ],
+)
+def test_redirect(placed: PlacedFiles, text: str, expected: str | None) -> None:
+    assert placed.redirect(text).replace(str(placed.root), "ROOT") == (text if expected is None else expected)
+
+
+def test_what_is_placed(placed: PlacedFiles) -> None:
+    assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n"
+    assert (placed.root / "usr/local/bin/hello").stat().st_mode & 0o777 == 0o755
+    assert (placed.root / "home/user/project/data").is_symlink()
+    assert (placed.root / "cache").is_dir()
+    assert not (placed.root / "etc/hosts").exists()
+
+
+def test_an_update_is_translated_too(placed: PlacedFiles) -> None:
+    placed.update("/etc/volcano/worker.host", b"worker-0\nworker-0\n")
+    placed.update("/etc/other", b"")
+    assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n127.0.0.1\n"
+    assert not (placed.root / "etc/other").exists()

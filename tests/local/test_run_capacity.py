@@ -1,0 +1,175 @@
+"""`pumice run` and what the machine has: gangs, pods that wait, several runs at once, GPUs, limits, many pods."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.engines.local.machine import read_machine
+from tests.local.running import Manifest, Place, job, need_namespaces, task
+
+# A job that holds what it has until somebody makes this file.
+HOLD = "echo up; until [ -e release ]; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def wants(**requests: Any) -> Manifest:
+    return {"resources": {"requests": {name.replace("gpu", "nvidia.com/gpu"): each for name, each in requests.items()}}}
+
+
+def gpu(count: int) -> Manifest:
+    return {"resources": {"limits": {"nvidia.com/gpu": count}}}
+
+
+@pytest.fixture
+def with_gpus(place: Place) -> Place:
+    """As if there were three GPUs: what there really are is hidden."""
+    program = place.directory / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nfor n in 0 1 2; do echo "GPU $n: made up"; done\n')
+    program.chmod(0o755)
+    place.environ["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    if Path("/proc/driver/nvidia/gpus").exists() or Path("/dev/nvidia0").exists():
+        pytest.skip("this machine has GPUs of its own")
+    return place
+
+
+@contextmanager
+def holding(place: Place, *tasks: Manifest) -> Iterator[None]:
+    """Another run of the same user, for as long as it takes."""
+    process = place.start(job(*tasks))
+    try:
+        assert process.stdout is not None
+        assert "up" in process.stdout.readline()
+        yield
+        (place.directory / "release").touch()
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def all_cpus() -> str:
+    return f"{int(read_machine().cpu_share * 1000)}m"
+
+
+def test_pods_beyond_the_gang_start_when_there_is_room(place: Place) -> None:
+    script = 'mkdir alone || exit 3; echo "$HOSTNAME"; sleep 0.2; rmdir alone'
+    result = place.run(job(task("only", script, 3, container=wants(cpu=all_cpus())), minAvailable=1))
+    assert result.code == 0, result.err
+    assert len(result.out.splitlines()) == 3
+    assert "warning: trial-only-1 waits until there is room for it on this machine (cpu: " in result.err
+    # That others wait for the same is not told again.
+    assert result.err.count("waits until") == 1
+
+
+def test_a_gang_that_does_not_fit_is_refused_at_once(place: Place) -> None:
+    result = place.run(job(task("only", "echo started", 3, container=wants(cpu=all_cpus())), minAvailable=2))
+    assert result.code == 2
+    assert "job.yaml: needs 2 pods at once (minAvailable), 1 fits on this machine" in result.err
+    assert "hint: --scale only=2, or lower resources.requests.cpu (job.yaml:" in result.err
+    assert "started" not in result.out
+
+
+def test_what_another_run_has_reserved_is_not_there(place: Place) -> None:
+    claim = wants(cpu=all_cpus())
+    with holding(place, task("holder", HOLD, container=claim)):
+        result = place.run(job(task("only", "true", container=claim)))
+        assert result.code == 2, result.err
+        assert "0 fit on this machine" in result.err
+        # Who wants nothing in particular is not held up.
+        assert place.run(job(task("only", "true"))).code == 0
+    assert place.run(job(task("only", "true", container=claim))).code == 0
+
+
+def test_a_run_that_was_killed_has_reserved_nothing(place: Place) -> None:
+    claim = wants(cpu=all_cpus())
+    process = place.start(job(task("holder", HOLD, container=claim)))
+    try:
+        assert process.stdout is not None
+        assert "up" in process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+    assert place.run(job(task("only", "true", container=claim))).code == 0
+
+
+def test_gpus_are_distinct_across_pods_and_containers(with_gpus: Place) -> None:
+    script = 'touch "ready$HOSTNAME"; until [ $(ls -d ready* | wc -l) = 2 ]; do sleep 0.05; done; echo '
+    pods = task("only", f"{script} $CUDA_VISIBLE_DEVICES", 2, container=gpu(1))
+    bare = task("bare", "echo ${CUDA_VISIBLE_DEVICES-none}")
+    result = with_gpus.run(job(pods, bare), flags=["--no-prefix"])
+    assert result.code == 0, result.err
+    assert sorted(result.out.split()) == ["0", "1", "none"]
+
+    pair = task("pair", "echo $CUDA_VISIBLE_DEVICES", container=gpu(2))
+    (first,) = pair["template"]["spec"]["containers"]
+    pair["template"]["spec"]["containers"].append({**first, "name": "other", **gpu(1)})
+    result = with_gpus.run(job(pair), flags=["--no-prefix"])
+    assert result.code == 0, result.err
+    assert sorted(result.out.split()) == ["0,1", "2"]
+
+
+def test_gpus_are_distinct_across_runs(with_gpus: Place) -> None:
+    shown = "echo $CUDA_VISIBLE_DEVICES"
+    with holding(with_gpus, task("holder", HOLD, 1, container=gpu(2))):
+        result = with_gpus.run(job(task("only", shown, container=gpu(1))), flags=["--no-prefix"])
+        assert (result.code, result.out) == (0, "2\n"), result.err
+        result = with_gpus.run(job(task("only", shown, container=gpu(2))))
+        assert result.code == 2
+        table = [line.split() for line in result.err.splitlines()]
+        assert ["nvidia.com/gpu", "2", "1", "1"] in table, result.err
+    result = with_gpus.run(job(task("only", shown, container=gpu(3))), flags=["--no-prefix"])
+    assert (result.code, result.out) == (0, "0,1,2\n"), result.err
+
+
+def test_threads_and_processors_are_those_of_the_limit(place: Place) -> None:
+    limited = {"resources": {"limits": {"cpu": 1}}}
+    script = 'echo "$OMP_NUM_THREADS $(nproc)"'
+    result = place.run(job(task("only", script, container=limited)), flags=["--no-prefix"])
+    threads, processors = map(int, result.out.split())
+    assert threads == 1
+    # Where the kernel limits the share, all processors are in sight. nproc heeds the number of threads, too.
+    assert processors in (1, len(read_machine().cpus))
+    own = task("only", script, container={**limited, "env": [{"name": "OMP_NUM_THREADS", "value": "7"}]})
+    assert place.run(job(own), flags=["--no-prefix"]).out.split()[0] == "7"
+
+
+def test_256_pods(place: Place) -> None:
+    """All at once, each with its own address. How long it takes is told, not judged: machines differ."""
+    script = 'hostname -i > "at/$HOSTNAME"; until [ -e release ]; do sleep 1; done'
+    (place.directory / "at").mkdir()
+    process = place.start(job(task("only", script, 256), minAvailable=256, plugins={"svc": []}))
+    began = time.monotonic()
+    try:
+        while len(list((place.directory / "at").iterdir())) < 256:
+            assert process.poll() is None
+            assert time.monotonic() - began < 300
+            time.sleep(0.05)
+        took = time.monotonic() - began
+        (place.directory / "release").touch()
+        _, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0, err
+    assert "256 succeeded" in err
+    addresses = {path.read_text().split()[0] for path in (place.directory / "at").iterdir()}
+    assert len(addresses) == 256
+    print(f"256 pods ran after {took:.1f}s")  # noqa: T201 - for who looks

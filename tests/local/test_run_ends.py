@@ -1,0 +1,170 @@
+"""How a run ends before its job does: by keys, signals, time, or because nobody reads; and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.screens import OnTerminal
+from tests.local.running import Place, job, need_namespaces, processes, scripted, task
+
+SIGNALS = [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
+# Says when it is up, and ends when it is told to, with a word.
+POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+# Does not end, whatever it is told.
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def _started(place: Place, script: str, *flags: str, grace: int = 1) -> subprocess.Popen[str]:
+    pod = {"terminationGracePeriodSeconds": grace}
+    process = place.start(job(task("only", script, pod=_pod(script) | pod)), flags=flags)
+    assert process.stdout is not None
+    assert "up" in process.stdout.readline()
+    return process
+
+
+def _pod(script: str) -> dict[str, object]:
+    container = {"name": "only", "image": "nowhere", "command": ["sh", "-c", script]}
+    return {"restartPolicy": "Never", "containers": [container]}
+
+
+def _nothing_left(place: Place) -> None:
+    deadline = time.monotonic() + 20
+    while left := processes(str(place.directory)):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert not list((place.state / "runs").glob("*/scratch"))
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_once_is_graceful(place: Place, number: int, code: int) -> None:
+    process = _started(place, POLITE, grace=60)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "farewell" in out
+    assert "stopping: the pods have up to 60s to end; Ctrl-C ends them at once" in err
+    assert "failed first" not in err
+    _nothing_left(place)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_twice_is_at_once(place: Place, number: int, code: int) -> None:
+    process = _started(place, STUBBORN, grace=1000)
+    process.send_signal(number)
+    assert process.stderr is not None
+    while "stopping" not in process.stderr.readline():
+        pass
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    _nothing_left(place)
+
+
+def test_who_does_not_end_is_killed_when_the_grace_is_over(place: Place) -> None:
+    process = _started(place, STUBBORN, grace=1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    _nothing_left(place)
+
+
+def test_timeout_is_graceful_and_says_what_to_type(place: Place) -> None:
+    process = _started(place, POLITE, "--timeout", "1s", grace=60)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 124, err
+    assert "farewell" in out
+    verdict = err.rpartition("\n\n")[2].splitlines()
+    assert verdict == [
+        "trial took longer than --timeout 1s and was ended",
+        "  next          pumice run job.yaml --keep",
+    ]
+    _nothing_left(place)
+
+
+def test_timeout_in_json(place: Place) -> None:
+    result = place.run(job(task("only", "sleep 100")), flags=["--timeout=500ms", "--json"])
+    events = [json.loads(line) for line in result.out.splitlines()]
+    assert result.code == 124
+    assert [event["reason"] for event in events if event["type"] == "verdict"] == ["Timeout"]
+    assert events[-1]["code"] == 124
+
+
+def test_ctrl_c_on_a_terminal(place: Place) -> None:
+    """The key reaches everyone on the terminal; the pods are not on it."""
+    terminal = OnTerminal(place.argv(job(task("only", POLITE, pod=_pod(POLITE)))), place.directory, place.env)
+    terminal.read_until("up")
+    terminal.read_until("Running 1/1")
+    terminal.type(b"\x03")
+    assert terminal.read_to_end() == 130
+    assert "farewell" in terminal.screen.text
+    assert "Traceback" not in terminal.screen.text
+    _nothing_left(place)
+
+
+def test_a_reader_that_has_seen_enough_ends_the_job(place: Place) -> None:
+    endless = "trap 'exit 0' TERM; while :; do echo more; done"
+    process = place.start(job(task("only", endless, pod=_pod(endless))))
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "more" in process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+    assert process.returncode == 141, err
+    assert "Traceback" not in err
+    assert "Exception" not in err
+    _nothing_left(place)
+
+
+def test_output_that_cannot_be_written_ends_the_job(place: Place) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            place.argv(job(task("only", "echo words; sleep 100"))),
+            cwd=place.directory,
+            env=place.env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "output: no space left on device; the job is ended" in done.stderr
+    assert "Traceback" not in done.stderr
+    _nothing_left(place)
+
+
+def test_closed_streams(place: Place) -> None:
+    """As in `pumice run job.yaml >&- 2>&-`."""
+    argv = place.argv(job(task("only", "echo words; exit 3"), maxRetry=1))
+    closing = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *argv]
+    done = subprocess.run(closing, cwd=place.directory, env=place.env, timeout=100, check=False)
+    assert done.returncode == 3
+    logs = [path.read_text() for path in place.state.rglob("*.log")]
+    assert logs == ["words\n"]
+
+
+@pytest.mark.parametrize("code", [pytest.param(0, id="good"), pytest.param(7, id="bad")])
+def test_nothing_is_left_of_a_job_that_ended_by_itself(place: Place, code: int) -> None:
+    background = f"sleep 1000.25 & setsid sleep 1000.25 & exit {code}"
+    result = place.run(job(task("only", background, 2, container=scripted("sh", "-c", background)), maxRetry=1))
+    assert result.code == code, result.err
+    _nothing_left(place)
+    assert {path.name for path in (place.state / "stage").iterdir()} <= {"lock"}

@@ -1,0 +1,158 @@
+"""The flags of `pumice run`, on real jobs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.local.running import Place, job, need_namespaces, scripted, task
+
+# Listens on the ports that half of all jobs use, and leaves only when both jobs are there.
+PORTS = """
+import pathlib, socket, sys, time
+listeners = [socket.create_server(("", port)) for port in (22, 23456)]
+pathlib.Path(sys.argv[1]).touch()
+while not all(pathlib.Path(name).exists() for name in sys.argv[1:]):
+    time.sleep(0.05)
+print("both", flush=True)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_two_jobs_at_once_with_the_same_ports(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    marks = [str(tmp_path / "shared" / name) for name in ("a", "b")]
+    processes = []
+    for number, name in enumerate(("one", "two")):
+        (tmp_path / name).mkdir()
+        own = [*marks[number:], *marks[:number]]
+        only = task("only", "", container=scripted("python3", "-c", PORTS, *own))
+        place = Place(tmp_path / name, {"XDG_STATE_HOME": str(tmp_path / "state")})
+        processes.append(place.start(job(only), flags=["--mount", str(tmp_path / "shared"), "--timeout=60s"]))
+    for process in processes:
+        out, err = process.communicate(timeout=100)
+        assert process.returncode == 0, err
+        assert "both" in out
+
+
+def test_env_is_for_all_containers_and_the_jobs_own_value_wins(place: Place) -> None:
+    own = {"name": "OWN", "value": "own"}
+    first = {"name": "first", "image": "nowhere", "command": ["sh", "-c", "echo first $WORD $PATH"]}
+    only = task("only", "echo main $WORD $OWN $PATH", container={"env": [own]})
+    only["template"]["spec"]["initContainers"] = [first]
+    path = f"/opt/words:{os.environ['PATH']}"
+    flags = ["--env", "WORD=a b", "--env", "OWN=other", "--env", f"PATH={path}", "--no-prefix"]
+    result = place.run(job(only), flags=flags)
+    assert result.code == 0, result.err
+    assert result.out.splitlines() == [f"first a b {path}", f"main a b own {path}"]
+
+
+@pytest.mark.parametrize(
+    ("available", "replicas", "flag"),
+    [
+        pytest.param(3, 3, "only=2", id="below minAvailable"),
+        pytest.param(1, 1, "only=2", id="more than written"),
+        pytest.param(0, 2, "only=2", id="as written"),
+    ],
+)
+def test_scale(place: Place, available: int, replicas: int, flag: str) -> None:
+    only = task("only", "echo pod", replicas, minAvailable=available or None)
+    spec = {"minAvailable": available} if available else {}
+    result = place.run(job(only, **spec), flags=["--scale", flag])
+    assert result.code == 0, result.err
+    assert result.out.splitlines() in (["only-0  pod", "only-1  pod"], ["only-1  pod", "only-0  pod"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer"),
+    [pytest.param("", "written", id="writable"), pytest.param(":ro", "refused", id="read-only")],
+)
+def test_mount(tmp_path: Path, mode: str, answer: str) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "there" / "word").write_text("seen\n")
+    place = Place(tmp_path / "here")
+    there = tmp_path / "there"
+    script = f"cat {there}/word; (echo x > {there}/new) 2>/dev/null && echo written || echo refused"
+    hidden = place.run(job(task("only", f"cat {there}/word || true")))
+    assert "seen" not in hidden.out
+    result = place.run(job(task("only", script)), flags=["--mount", f"../there{mode}", "--no-prefix"])
+    assert result.out.splitlines() == ["seen", answer], result.err
+    assert (there / "new").exists() is (answer == "written")
+
+
+def test_keep_says_where_the_layers_are(place: Place) -> None:
+    result = place.run(job(task("only", "echo treasure > /opt/found", 2)), flags=["--keep"])
+    assert result.code == 0, result.err
+    kept = [Path(line.removeprefix("kept: ")) for line in result.err.splitlines() if line.startswith("kept: ")]
+    assert len(kept) == 2
+    assert all([path.read_text() for path in each.rglob("opt/found")] == ["treasure\n"] for each in kept)
+
+
+def test_without_keep_nothing_of_the_layers_is_left(place: Place) -> None:
+    result = place.run(job(task("only", "echo treasure > /opt/found")))
+    assert "kept" not in result.err
+    assert not list(place.directory.rglob("found"))
+
+
+def test_publish_leads_into_the_pod(place: Place) -> None:
+    serve = (
+        "import socket; s = socket.create_server(('', 80)); print('up', flush=True); s.accept()[0].sendall(b'hello')"
+    )
+    process = place.start(
+        job(task("only", "", container=scripted("python3", "-c", serve))), flags=["--publish", "only-0:80"]
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    while "is published on" not in line:
+        line = process.stderr.readline()
+        assert line
+    host, _, port = line.rpartition(" ")[2].strip().rpartition(":")
+    assert "up" in process.stdout.readline()
+    deadline = time.monotonic() + 30
+    data = b""
+    while data != b"hello" and time.monotonic() < deadline:
+        with socket.create_connection((host, int(port)), 10) as connection:
+            data = connection.recv(5)
+    assert data == b"hello"
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_what_the_way_out_lacks_is_told_once_and_only_where_it_was_not_asked_for(place: Place) -> None:
+    runs = [place.run(job(task("only", "true"))) for _ in range(2)]
+    assert [run.code for run in runs] == [0, 0]
+    assert "warning" not in runs[1].err
+    plain = [place.run(job(task("only", "true")), flags=["--isolation=process", "--network=job"]) for _ in range(2)]
+    assert all("--network job is not honoured" in run.err for run in plain)
+
+
+def test_timeout_that_is_long_enough_changes_nothing(place: Place) -> None:
+    assert place.run(job(task("only", "exit 3"), maxRetry=1), flags=["--timeout=1h"]).code == 3
+
+
+def test_a_job_from_standard_input(place: Place) -> None:
+    argv = place.argv(job(task("only", "echo hello")))
+    text = (place.directory / "job.yaml").read_text()
+    (place.directory / "job.yaml").unlink()
+    argv[-1] = "-"
+    done = subprocess.run(
+        argv, cwd=place.directory, env=place.env, input=text, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "only-0  hello\n"

@@ -1,0 +1,279 @@
+"""What a run refuses before anything starts: every mistake is told with its place, and nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.running import Manifest, Place, companion, job, need_namespaces, task
+
+GONE_MAP = {"configMap": {"name": "gone"}}
+CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def _untouched(place: Place) -> None:
+    """No claim, no run: as if it had not been called."""
+    assert not list(place.state.glob("runs/*"))
+    assert not list(place.state.glob("claims/*"))
+
+
+def _with_volume(source: Manifest) -> Manifest:
+    only = task("only", "echo started", container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]})
+    only["template"]["spec"]["volumes"] = [{"name": "v", **source}]
+    return only
+
+
+def _env(*, optional: bool = False) -> list[tuple[str, Manifest]]:
+    more = {"optional": True} if optional else {}
+    return [
+        ("envFrom ConfigMap", {"envFrom": [{"configMapRef": {"name": "gone", **more}}]}),
+        ("envFrom Secret", {"envFrom": [{"secretRef": {"name": "gone", **more}}]}),
+        ("env ConfigMap", _variable({"configMapKeyRef": {"name": "gone", "key": "k", **more}})),
+        ("env Secret", _variable({"secretKeyRef": {"name": "gone", "key": "k", **more}})),
+        ("key of a ConfigMap", _variable({"configMapKeyRef": {"name": "there", "key": "gone", **more}})),
+    ]
+
+
+def _variable(source: Manifest) -> Manifest:
+    return {"env": [{"name": "X", "valueFrom": source}]}
+
+
+def _volumes(*, optional: bool = False) -> list[tuple[str, Manifest]]:
+    more: Manifest = {"optional": True} if optional else {}
+    return [
+        ("ConfigMap", {"configMap": {"name": "gone", **more}}),
+        ("Secret", {"secret": {"secretName": "gone", **more}}),
+        ("projected ConfigMap", {"projected": {"sources": [{"configMap": {"name": "gone", **more}}]}}),
+        ("projected Secret", {"projected": {"sources": [{"secret": {"name": "gone", **more}}]}}),
+        (
+            "item of a ConfigMap",
+            {"configMap": {"name": "there", "items": [{"key": "gone", "path": "p"}], **more}},
+        ),
+    ]
+
+
+def _tasks(*, optional: bool = False) -> list[Any]:
+    env = [
+        pytest.param(task("only", "echo started", container=extra), id=name) for name, extra in _env(optional=optional)
+    ]
+    return [
+        *env,
+        *(pytest.param(_with_volume(source), id=f"volume: {name}") for name, source in _volumes(optional=optional)),
+    ]
+
+
+THERE = companion("ConfigMap", "there", data={"k": "v"})
+
+
+@pytest.mark.parametrize("only", _tasks())
+def test_what_the_job_uses_and_nobody_gives_is_named(place: Place, only: Manifest) -> None:
+    result = place.run(job(only), THERE)
+    assert result.code == 2, result.err
+    line = next(line for line in result.err.splitlines() if "gone" in line)
+    assert line.startswith("job.yaml:")
+    assert ": only-0: container only: " in line
+    assert "--with FILE" in result.err or "there" in line
+    assert "started" not in result.out
+    _untouched(place)
+
+
+@pytest.mark.parametrize("only", _tasks(optional=True))
+def test_what_is_optional_may_be_missing(place: Place, only: Manifest) -> None:
+    result = place.run(job(only), THERE)
+    assert result.code == 0, result.err
+    assert "started" in result.out
+
+
+def test_a_claim_that_nobody_gives_is_named(place: Place) -> None:
+    only = job(task("only", "echo started"), volumes=[{"mountPath": "/data", "volumeClaimName": "data"}])
+    for _ in range(2):
+        result = place.run(only)
+        assert result.code == 2, result.err
+        assert "only-0: container only: " in result.err
+        assert "there is no PersistentVolumeClaim data" in result.err
+        _untouched(place)
+    place.write(companion("PersistentVolumeClaim", "data", spec=CLAIM_SPEC), name="claim.yaml")
+    result = place.run(only, flags=["--with", "claim.yaml"])
+    assert result.code == 0, result.err
+    assert (place.state / "claims" / "data").is_dir()
+
+
+def test_a_claim_made_for_the_job_needs_no_document(place: Place) -> None:
+    volumes = [{"mountPath": "/data", "volumeClaim": CLAIM_SPEC}]
+    result = place.run(job(task("only", "echo x > /data/f; cat /data/f"), volumes=volumes))
+    assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            "kind: ConfigMap\napiVersion: v1\nmetadata: {name: A}\ndata: {x: 1}\n", "4: data.x: 1: ", id="findings"
+        ),
+        pytest.param("kind: ConfigMap\napiVersion: v1\nmetadata: {name: UP}\n", "3: metadata.name: UP: ", id="name"),
+        pytest.param("a: [", "1:", id="syntax"),
+        pytest.param("", "nothing in it", id="empty"),
+        pytest.param(
+            "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {tasks: [{replicas: 1, "
+            "template: {spec: {containers: [{name: c, image: i}]}}}]}\n",
+            "a Job is not for --with",
+            id="another job",
+        ),
+    ],
+)
+def test_mistakes_in_files_of_with(place: Place, text: str, told: str) -> None:
+    (place.directory / "more.yaml").write_text(text)
+    result = place.run(job(task("only", "echo started")), flags=["--with", "more.yaml"])
+    assert result.code == 2, result.err
+    assert "more.yaml:" in result.err
+    assert told in result.err
+    assert "started" not in result.out
+    _untouched(place)
+
+
+def test_all_mistakes_of_all_files_are_told(place: Place) -> None:
+    for name in ("a", "b"):
+        (place.directory / f"{name}.yaml").write_text(f"apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}_}}\n")
+    result = place.run(job(task("only", "true")), flags=["--with", "a.yaml", "--with", "b.yaml", "--with", "c.yaml"])
+    assert result.code == 2
+    assert [word in result.err for word in ("a.yaml:3: ", "b.yaml:3: ", "c.yaml: ")] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        pytest.param(["--publish", "onyl-0:80"], "--publish: onyl-0:80: the job has no pod onyl-0\n", id="publish"),
+        pytest.param(["--kill", "only-1@1s"], "--kill: only-1@1s: the job has no pod only-1\n", id="kill"),
+        pytest.param(["--scale", "onyl=2"], "--scale: onyl=2: the job has no task onyl\n", id="scale"),
+        pytest.param(["--scale", "only=0"], "--scale: no pod is left\n", id="scale to nothing"),
+        pytest.param(["--image", "nowher=."], "--image: nowher: the job has no image nowher\n", id="image"),
+        pytest.param(["--entrypoint", "x=ls"], "--entrypoint: x: the job has no image x\n", id="entrypoint"),
+        pytest.param(["--mount", "gone"], "--mount: gone: no such file or directory", id="mount"),
+        pytest.param(["--network", "some"], "argument --network: invalid choice: 'some' (choose from 'job', 'outbound')", id="network"),
+    ],
+)
+def test_flags_that_name_nothing(place: Place, flags: list[str], told: str) -> None:
+    result = place.run(job(task("only", "echo started")), flags=flags)
+    assert result.code == 2, result.err
+    assert told in result.err
+    assert "started" not in result.out
+    _untouched(place)
+
+
+def test_a_flag_that_names_nothing_is_told_what_there_is(place: Place) -> None:
+    result = place.run(job(task("worker", "true", 12)), flags=["--publish", "worker-12:80"])
+    names = ", ".join(f"worker-{index}" for index in range(8))
+    assert f"  hint: did you mean worker-1? it has {names} and 4 more" in result.err
+
+
+def test_exactly_one_job(place: Place) -> None:
+    one, two = job(task("only", "true")), job(task("only", "true"))
+    two["metadata"]["name"] = "other"
+    result = place.run(one, two)
+    assert (result.code, result.err) == (2, "job.yaml: has 2 Jobs; exactly one can be run\n")
+
+
+def test_too_large_a_job_is_told_the_shortfall_and_where_it_comes_from(place: Place) -> None:
+    large = {"resources": {"requests": {"cpu": "3000", "memory": "1Mi"}}}
+    result = place.run(job(task("small", "true"), task("large", "true", 2, container=large)))
+    assert result.code == 2
+    lines = result.err.splitlines()
+    assert lines[0] == "job.yaml: needs 3 pods at once (minAvailable), 1 fits on this machine"
+    assert lines[2].split()[:2] == ["cpu", "6000.00"]
+    text = (place.directory / "job.yaml").read_text().splitlines()
+    number = next(number for number, line in enumerate(text, start=1) if "cpu:" in line)
+    assert f"lower resources.requests.cpu (job.yaml:{number})" in lines[-1]
+    _untouched(place)
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return data.getvalue()
+
+
+def _image(layer: bytes) -> bytes:
+    """An archive as `docker save` makes it, of one layer."""
+    manifest = [{"Config": "config.json", "RepoTags": ["nowhere:latest"], "Layers": ["layer.tar"]}]
+    config = {"rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}}
+    files = {"manifest.json": json.dumps(manifest).encode(), "config.json": json.dumps(config).encode()}
+    return _tar({**files, "layer.tar": layer})
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        pytest.param(b"no archive at all", "", id="no archive"),
+        pytest.param(_image(_tar({"bin/sh": b"x" * 4000})[:1500]), "", id="truncated layer"),
+        pytest.param(_image(_tar({"../../climbs": b"x"})), "climbs", id="layer that climbs out"),
+    ],
+)
+def test_bad_images(place: Place, data: bytes, told: str) -> None:
+    (place.directory / "image.tar").write_bytes(data)
+    result = place.run(job(task("only", "echo started")), flags=["--image", "nowhere=image.tar"])
+    assert result.code == 2, result.err
+    assert "image.tar" in result.err
+    assert told in result.err
+    assert "only-0: container only" in result.err
+    assert "Traceback" not in result.err
+    _untouched(place)
+    assert not list(place.directory.rglob("climbs"))
+    left = [path for path in (place.state / "images").rglob("*") if path.is_file() and path.stat().st_size]
+    assert left == []
+
+
+def test_state_that_cannot_be_kept(place: Place) -> None:
+    (place.directory / "file").write_text("")
+    place.environ["XDG_STATE_HOME"] = str(place.directory / "file")
+    result = place.run(job(task("only", "echo started")))
+    assert result.code == 2, result.err
+    assert "not a directory, so nothing can be kept in " in result.err
+    assert "set XDG_STATE_HOME" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_full_disk(place: Place) -> None:
+    """In namespaces of its own, where anybody may mount a small file system."""
+    place.state.parent.mkdir()
+    mount = f"mount -t tmpfs -o size=64k,mode=700 tmpfs {place.state.parent} && head -c 50k /dev/zero > "
+    argv = place.argv(job(task("only", "head -c 200k /dev/zero | tr '\\0' x | fold; echo; echo done")))
+    script = f'{mount}{place.state.parent}/full; exec "$@"'
+    who = [] if os.geteuid() == 0 else ["-r"]
+    done = subprocess.run(
+        ["unshare", *who, "-m", "sh", "-c", script, "sh", *argv],
+        cwd=place.directory,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert "no space left on device" in done.stderr
+    assert done.returncode in (0, 2), done.stderr
+    if done.returncode == 0:
+        assert "done" in done.stdout
+        assert "logs are shown but no longer kept" in done.stderr

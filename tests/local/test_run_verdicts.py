@@ -1,0 +1,207 @@
+"""The last words about jobs that failed for real, and the code that the program ends with; restarts on the way."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.cli.main import COMMANDS
+from tests.local.running import Manifest, Place, Result, job, need_namespaces, scripted, task
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def _check_form(result: Result) -> list[str]:
+    """What every verdict has to be; its lines."""
+    lines = result.verdict
+    assert 1 < len(lines) <= 6, result.err
+    assert all(re.fullmatch(r"  [a-z ]{13} \S.*", line) for line in lines[1:]), lines
+    words = shlex.split(lines[-1].removeprefix("  next").partition("     keeps")[0].partition("     PATH")[0])
+    assert words[0] == "less" or (words[0] == "pumice" and words[1] in COMMANDS), lines
+    assert "Traceback" not in result.err
+    return lines
+
+
+FIRST = {"name": "first", "image": "nowhere", "command": ["sh", "-c", "echo 'no data' >&2; exit 5"]}
+PYTHON = "import sys; print('fine', flush=True); raise ValueError('it broke')"
+GREEDY = {**scripted("python3", "-c", "x = b'x' * (1 << 29)"), "resources": {"limits": {"memory": "64Mi"}}}
+
+
+def _init(*containers: Manifest) -> Manifest:
+    only = task("only", "echo never")
+    only["template"]["spec"]["initContainers"] = list(containers)
+    return only
+
+
+@pytest.mark.parametrize(
+    ("only", "code", "first", "second"),
+    [
+        pytest.param(task("only", "echo oh no; exit 7"), 7, "exit code 7", "last line     oh no", id="exit code"),
+        pytest.param(
+            task("only", "", container=scripted("python3", "-c", PYTHON)),
+            1,
+            "exit code 1",
+            "last line     ValueError: it broke",
+            id="exception",
+        ),
+        pytest.param(
+            task(
+                "only",
+                "",
+                container=scripted("python3", "-c", "import ctypes; print('x', flush=1); ctypes.string_at(0)"),
+            ),
+            139,
+            "signal 11 (SIGSEGV)",
+            "last line     x",
+            id="signal",
+        ),
+        pytest.param(
+            task("only", "", container=GREEDY),
+            137,
+            "signal 9 (SIGKILL), OOMKilled",
+            "cause         it took more than its memory limit, 64Mi (job.yaml:",
+            id="out of memory",
+        ),
+        pytest.param(
+            task("only", "", container=scripted("no-such-program")),
+            127,
+            "exit code 127, StartError",
+            "cause         only: no-such-program: command not found",
+            id="command that is missing",
+        ),
+        pytest.param(_init(FIRST), 5, "exit code 5 in container first", "last line     no data", id="init container"),
+    ],
+)
+def test_verdict(place: Place, only: Manifest, code: int, first: str, second: str) -> None:
+    result = place.run(job(only, maxRetry=1))
+    assert result.code == code, result.err
+    lines = _check_form(result)
+    assert re.fullmatch(rf"only-0 failed first: {re.escape(first)} after \d+\.\ds \(attempt 1 of 1\)", lines[0]), lines
+    assert lines[1].startswith(f"  {second}"), lines
+
+
+def test_a_pod_that_is_killed(place: Place) -> None:
+    result = place.run(job(task("only", "echo up; sleep 100"), maxRetry=1), flags=["--kill", "only-0@100ms"])
+    assert result.code == 137, result.err
+    assert _check_form(result)[0].startswith("only-0 failed first: signal 9 (SIGKILL) after ")
+
+
+def test_a_script_that_is_not_executable(place: Place) -> None:
+    (place.directory / "script.sh").write_text("#!/bin/sh\necho started\n")
+    only = task("only", "", container=scripted(str(place.directory / "script.sh")))
+    result = place.run(job(only, maxRetry=1))
+    assert result.code == 126, result.err
+    assert "script.sh: not executable; chmod +x it" in _check_form(result)[1]
+
+
+def test_wait_for_master_that_waits_in_vain(place: Place) -> None:
+    plugins = {"pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=1"], "svc": []}
+    policies = [{"event": "PodFailed", "action": "TerminateJob"}]
+    tasks = [task("master", "sleep 100"), task("worker", "echo never")]
+    result = place.run(job(*tasks, plugins=plugins, policies=policies))
+    assert result.code == 1, result.err
+    lines = _check_form(result)
+    assert lines[0].startswith("worker-0 failed first: exit code 1 in container wait-for-master after ")
+    assert lines[-2].startswith("  policy        PodFailed -> TerminateJob (policies[0], job.yaml:")
+
+
+def test_deadline(place: Place) -> None:
+    result = place.run(job(task("only", "sleep 100"), activeDeadlineSeconds=1))
+    assert result.code == 1, result.err
+    assert _check_form(result)[0] == "trial Failed: the job ran longer than its activeDeadlineSeconds, 1"
+
+
+def test_retries_are_exhausted(place: Place) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    result = place.run(job(task("only", "echo $VC_TASK_INDEX; exit 4"), policies=policies, maxRetry=2))
+    assert result.code == 4
+    lines = _check_form(result)
+    assert lines[0].endswith("(attempt 2 of 2)")
+    assert "  why           no retry is left of 2" in lines
+    assert result.err.count("only-0 failed: PodFailed -> RestartJob (policies[0], job.yaml:") == 2
+
+
+def test_who_followed_is_told_apart_and_the_policy_is_told_once(place: Place) -> None:
+    """The second dies of what happened to the first; the third was told to end, which is no failure."""
+    listen = "import socket,sys; s=socket.create_server(('',9)); c,_=s.accept(); c.recv(1); sys.exit(3)"
+    follow = "import socket,sys,time\nwhile True:\n try: c=socket.create_connection(('trial-a-0.trial',9)); break\n"
+    follow += " except OSError: time.sleep(0.05)\nc.sendall(b'x'); c.recv(1); time.sleep(0.5); sys.exit(4)"
+    tasks = [
+        task("a", "", container=scripted("python3", "-c", listen)),
+        task("b", "", container=scripted("python3", "-c", follow)),
+        task("c", "sleep 100"),
+    ]
+    policies = [{"event": "PodFailed", "action": "TerminateJob", "timeout": "3s"}]
+    result = place.run(job(*tasks, plugins={"svc": []}, policies=policies))
+    assert result.code == 3, result.err
+    lines = _check_form(result)
+    assert lines[0].startswith("a-0 failed first: exit code 3 after ")
+    assert re.fullmatch(r"  then          b-0 \(exit code 4, \d+\.\ds later\)", lines[1]), lines
+    assert result.err.count("PodFailed -> TerminateJob") == 2, result.err  # when it acted, and in the verdict
+
+
+def test_with_keep_the_log_is_the_next_to_look_at(place: Place) -> None:
+    result = place.run(job(task("only", "echo words; exit 3"), maxRetry=1), flags=["--keep"])
+    command = next(line for line in result.err.splitlines() if line.startswith("  next"))
+    assert Path(command.split()[2]).read_text() == "words\n"
+
+
+def test_the_next_command_can_be_typed(place: Place) -> None:
+    result = place.run(job(task("only", "echo $WORD; exit 3"), maxRetry=1), flags=["--env", "WORD=a 'b'"])
+    words = shlex.split(result.verdict[-1].removeprefix("  next").partition("     keeps")[0])
+    again = place.argv(job(task("only", "echo $WORD; exit 3"), maxRetry=1))[:3] + words[1:]
+    done = subprocess.run(again, cwd=place.directory, env=place.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "a 'b'" in done.stdout
+    assert "kept: " in done.stderr
+
+
+def _restarting(**spec: Any) -> Manifest:
+    only = task("only", "echo attempt; echo 'went wrong' >&2; exit 6")
+    only["template"]["spec"]["restartPolicy"] = "OnFailure"
+    return job(only, **spec)
+
+
+def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(place: Place) -> None:
+    process = place.start(_restarting())
+    assert process.stderr is not None
+    told: list[str] = []
+    while not told or "hint" not in told[-1]:
+        line = process.stderr.readline()
+        assert line, told
+        told.append(line.rstrip())
+    process.terminate()
+    process.communicate(timeout=60)
+    restarts = [line.partition("  ")[2] for line in told if " restart " in line]
+    assert restarts == [f"only-0 restart {count}: exit code 6: went wrong" for count in (1, 2, 3)]
+    hint = "a policy {event: TaskFailed, action: TerminateJob} of task only would end the job after 3 restarts"
+    assert told[-1] == f"  hint: {hint} (its maxRetry)"
+    logs = sorted(place.state.glob("runs/*/pods/only-0/1/*.log"))
+    assert [path.name for path in logs][:3] == ["only.0.log", "only.1.log", "only.2.log"]
+    assert logs[1].read_text().splitlines() in (["attempt", "went wrong"], ["went wrong", "attempt"])
+
+
+def test_the_policy_of_the_hint_ends_the_job(place: Place) -> None:
+    policies = [{"event": "TaskFailed", "action": "TerminateJob"}]
+    result = place.run(_restarting(policies=policies), flags=["--json"])
+    events = [json.loads(line) for line in result.out.splitlines()]
+    restarts = [event for event in events if event["type"] == "pod" and event.get("reason") == "Restarted"]
+    assert [(event["attempt"], event["code"], event["line"]) for event in restarts] == [
+        (count, 6, "went wrong") for count in (1, 2, 3)
+    ]
+    assert "hint" not in result.err
+    assert result.code == 6, result.out
