@@ -1,8 +1,8 @@
 """The controller is killed after each of its calls to the API server; every story comes to the end that it always has.
 
 `make test` kills after each call of two stories, and after a fifth of the calls of the others, drawn from a seed that
-is printed; `make soak` kills after every call of all. Each time a real process is killed, when the server has carried out
-the call and before the answer is told; then another one takes up the work.
+is printed; `make soak` kills after every call of all. Each time a real process is killed, when the server has carried
+out the call and before the answer is told; then another one takes up the work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,11 @@ from tests.kubernetes.forge import Forge
 from tests.kubernetes.played_kubelet import PlayedKubelet
 from tests.kubernetes.scenarios import SCENARIOS, Scenario, Stage, ending, until_over
 
+# Lines to processes that are killed are left open at this end until somebody collects them.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 SOAK = os.environ.get("PUMICE_SOAK") == "1"
 SEED = int(os.environ.get("PUMICE_SEED") or random.SystemRandom().randrange(1_000_000))
 THOROUGH = ("completes", "restarts")
@@ -44,7 +49,7 @@ class Theatre:
 
     def play(self, scenario: Scenario, kill_after: int = 0, faults: Faults | None = None) -> tuple[Object, list[Call]]:
         """Play a story, the controller killed after that call; what is left in the end, and the calls there were."""
-        namespace = f"crash-{next(_numbers)}-{re.sub('[^a-z]+', '-', scenario.name)}"
+        namespace = f"crash-{next(_numbers)}-{re.sub('[^a-z]+', '-', scenario.name.lower())}"
         self.cluster.make_namespace(namespace)
         api = self.cluster.api()
         stage = Stage(api, namespace)
@@ -68,8 +73,7 @@ class Theatre:
                 api.create("Job", namespace, scenario.job)
                 scenario.people(stage)
                 until_over(stage, scenario)
-                time.sleep(0.3)
-                return ending(stage, kubelet.created), list(proxy.calls)
+                return _settled(lambda: ending(stage, kubelet.created)), list(proxy.calls)
             except AssertionError as error:
                 raise AssertionError(
                     f"{scenario.name}, killed after call {kill_after}: {error}\n{_tail(log)}"
@@ -78,6 +82,17 @@ class Theatre:
                 self.forge.kill(running.pop())
                 assert "Traceback" not in log.read_text(), _tail(log)
                 api.delete("Namespace", "", namespace)
+
+
+def _settled(look: Callable[[], Object]) -> Object:
+    """What is seen when nothing moves any more."""
+    before = look()
+    while True:
+        time.sleep(0.6)
+        now = look()
+        if now == before:
+            return now
+        before = now
 
 
 def _tail(log: Path) -> str:
