@@ -41,7 +41,7 @@ GRANTS: Final = (
         "controller",
         "batch.volcano.sh",
         ("jobs",),
-        ("get", *_WATCH, "delete"),
+        (*_WATCH, "delete"),
         "follows jobs; deletes one when ttlSecondsAfterFinished is over",
     ),
     Grant("controller", "batch.volcano.sh", ("jobs/status",), ("patch",), "writes what became of a job"),

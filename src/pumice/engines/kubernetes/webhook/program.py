@@ -79,26 +79,23 @@ class _Program:
             if self._outside is not None:
                 await _once(keeper)
             _log.info("listening on %s", self._address(port))
-            running = asyncio.create_task(self._look_after(keeper))
-            waiting = asyncio.create_task(stop.wait())
-            await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            if running.done():
-                await running
-            await self._leave(running)
+            await self._look_after(keeper, stop)
+            await self._leave()
         finally:
             await self._server.stop()
 
-    async def _look_after(self, keeper: CertificateKeeper) -> None:
+    async def _look_after(self, keeper: CertificateKeeper, stop: asyncio.Event) -> None:
+        """Until it is told to stop; what fails for good ends the program."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(keeper.run(self._settings.interval))
-            tasks.create_task(self._surroundings.run())
+            running = [tasks.create_task(keeper.run(self._settings.interval))]
+            running.append(tasks.create_task(self._surroundings.run()))
+            await stop.wait()
+            for task in running:
+                task.cancel()
 
-    async def _leave(self, running: asyncio.Task[None]) -> None:
+    async def _leave(self) -> None:
+        """The registration goes, which nothing renews any more, and then nobody is left who could ask."""
         _log.info("ending")
-        # First nothing renews the registration any more, then it goes, then nobody is left who could ask.
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
         if self._outside is not None:
             await self._outside.withdraw()
         elif self._settings.service:
