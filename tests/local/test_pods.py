@@ -241,6 +241,17 @@ async def test_a_pod_waits_for_its_place(box: Box) -> None:
 
 
 @in_box
+async def test_a_pod_that_is_ended_while_it_is_made_does_not_begin(box: Box) -> None:
+    stage = Stage(box)
+    pod = stage.pod(pod_manifest(shell("echo up; sleep 600")))
+    pod.begin()
+    # It has asked for its namespaces by then, and has no answer yet.
+    await asyncio.sleep(0)
+    await pod.end()
+    assert (pod.phase, pod.containers, stage.lines) == (PodPhase.FAILED, [], [])
+
+
+@in_box
 async def test_a_pod_that_is_deleted_while_it_waits_does_not_begin(box: Box) -> None:
     places = OnePlace()
     stage = Stage(box)

@@ -240,7 +240,8 @@ class LocalPod:
                     return False
             if self._ending.is_set():
                 return False
-        return True
+        # Whoever was told to end while the pod was made has no container yet that could hear of it.
+        return not self._ending.is_set()
 
     async def _run_containers(self, policy: str) -> bool:
         """Whether all of them ended well."""
