@@ -17,12 +17,12 @@ from pumice.admission.admit import admit
 from pumice.cli.jobfile import offline_context
 from pumice.engines.local.addresses import Addresses
 from pumice.engines.local.containers import Container
-from pumice.engines.local.logs import LogLine, LogPump, open_log
+from pumice.engines.local.logs import LogFile, LogLine, LogPump
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.pods import LocalPod
 from pumice.engines.local.preflight import claim_directories
 from pumice.engines.local.settings import Settings
-from pumice.engines.local.surroundings import AnySandbox, Isolation, open_sandbox
+from pumice.engines.local.surroundings import AnySandbox, Isolation, only_user, open_sandbox
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd
 from pumice.runtime.key_pairs import make_key_pair
@@ -124,7 +124,8 @@ class RunningKubelet(Kubelet):
         await self.write(pod, _status(pod, run.local))
 
     async def _finish(self, run: Run, grace: float) -> None:
-        await run.local.delete(grace)
+        await run.local.end(grace)
+        await run.local.delete()
         run.over.set()
         run.changed.set()
 
@@ -159,10 +160,10 @@ class RunningKubelet(Kubelet):
 
     def _open_logs(self, pod: Object, container: str, attempt: int) -> tuple[LogPump, LogPump]:
         name = _short_name(pod)
-        file = open_log(self._settings.state / "logs", name, container, attempt)
+        file = LogFile(self._settings.state / "logs" / f"{name}.{container}.{attempt}", self.warnings.append)
         return (
-            LogPump(name, container, "stdout", file, self.said.append),
-            LogPump(name, container, "stderr", file, self.said.append),
+            LogPump(name, container, "stdout", file, self.said.extend),
+            LogPump(name, container, "stderr", file, self.said.extend),
         )
 
     async def _outfitter(self, pod: Object) -> Outfitter:
@@ -174,7 +175,10 @@ class RunningKubelet(Kubelet):
             await asyncio.sleep(_PAUSE)
         owner = pod["metadata"]["labels"][keys.JOB_NAME]
         document = await self.api.call("GET", path_of("Job", self.namespace, owner))
-        claims = [each["metadata"]["name"] for each in self._objects if each["kind"] == "PersistentVolumeClaim"]
+        named = [each["metadata"]["name"] for each in self._objects if each["kind"] == "PersistentVolumeClaim"]
+        claims = {name: self._settings.state / "claims" / name for name in named}
+        claim_directories(claims.values())
+        assert self._sandbox is not None
         objects = self._objects
         return Outfitter(
             job=admit({**document, "status": {}}, offline_context()).job,
@@ -182,12 +186,14 @@ class RunningKubelet(Kubelet):
             scratch=self._settings.state / "scratch" / pod["metadata"]["uid"],
             documents=[],
             objects=lambda: objects,
-            claims=claim_directories(claims, self._settings.state),
+            claims=claims,
             address_of=lambda short: self._addresses.of(f"{owner}/{short}"),
             image_of=lambda _name: None,
             host_key=self._host_key,
             warn=self.warnings.append,
-            all_users=self._sandbox.all_users if self._sandbox is not None else False,
+            all_users=self._sandbox.all_users,
+            only_user=only_user(self._sandbox),
+            kernel_limits=self._sandbox.limits,
         )
 
     async def _list(self, kind: str) -> list[Object]:

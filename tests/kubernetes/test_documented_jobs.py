@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli.run_settings import active_python, add_arguments, read_options
+from pumice.cli.run_python import active_python
+from pumice.cli.run_settings import add_arguments, read_options
 from pumice.engines.local.settings import ExtraMount, Settings
 from scripts.frameworks import TORCH, environment, find
 from tests.kubernetes.api import Api, Object, eventually
@@ -168,7 +169,7 @@ def test_the_tensorflow_job_finds_its_servers(stage: Stage, api: Api, tmp_path: 
     stand_in = tmp_path / "python"
     stand_in.write_text(f"#!{settings.path}/python3\n{DIST_MNIST}")
     # Without a path of its own it is the stand-in that is found.
-    settings = replace(settings, path="", programs={TENSORFLOW: (stand_in,)})
+    settings = replace(settings, path="", files={}, programs={TENSORFLOW: (stand_in,)})
     kubelet = stage.play("tensorflow-dist-mnist", settings, 2)
     assert kubelet.lines("worker-0") == kubelet.lines("worker-1") == ["served by 0"]
     job = api.get("Job", stage.namespace, "tensorflow-dist-mnist")
