@@ -33,12 +33,11 @@ for line in sys.stdin:
         null = os.open(os.devnull, os.O_RDWR)
         for stream, place in ((0, null), (1, log), (2, log)):
             os.dup2(place, stream)
-        os.setsid()
         code = main(asked["argv"])
         sys.stderr.flush()
         os._exit(code)
     print(child, flush=True)
-# Nobody is left behind when the tests are gone.
+# Nobody is left behind when the tests are gone: the children are in this group, and nobody else is.
 os.killpg(0, signal.SIGKILL)
 """
 
@@ -49,7 +48,12 @@ class Forge:
         self._alive: set[int] = set()
         environ = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _FORGE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+            [sys.executable, "-c", _FORGE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environ,
+            start_new_session=True,
         )
 
     def __enter__(self) -> Self:
