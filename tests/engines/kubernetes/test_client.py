@@ -388,11 +388,14 @@ def test_who_gives_up_leaves_the_way_free() -> None:
     async def story() -> None:
         async with client_of(slow, parallel_writes=2) as client:
             writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(5)]
-            await asyncio.sleep(0.05)
+            while len(connections := list(client._transport._connections)) < 2:
+                await asyncio.sleep(0.01)
             for write in writes:
                 write.cancel()
             await asyncio.gather(*writes, return_exceptions=True)
             assert client.writes.running == 0
+            # Their answers may yet come, so nobody else can use their connections.
+            await asyncio.wait([connection.closed for connection in connections])
             await client.merge_patch(PODS, "a", "p", b"{}")
 
     play(story())

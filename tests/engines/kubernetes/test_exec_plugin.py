@@ -93,6 +93,21 @@ def test_the_program_runs_once_for_many_requests_and_again_when_refused(program:
     assert guard.shown[-1] == "Bearer b"
 
 
+def test_a_late_refusal_of_an_old_token_does_not_touch_the_new_one(program: Program) -> None:
+    async def story() -> None:
+        credentials = _access(program, 1).credentials
+        program.answers("a")
+        old = await credentials.renew()
+        assert credentials.refused(old)
+        program.answers("b")
+        new = await credentials.renew()
+        assert credentials.refused(old)
+        assert credentials.current() is new
+        assert new == {"Authorization": "Bearer b"}
+
+    play(story())
+
+
 def test_it_runs_again_shortly_before_the_token_expires(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = Guard("a")
     program.answers("a", expires=NOW + dt.timedelta(hours=1))

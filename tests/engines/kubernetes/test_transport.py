@@ -151,6 +151,58 @@ def test_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch
     play(story())
 
 
+def test_connections_of_a_burst_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.05)
+        return await good(request)
+
+    async def story() -> None:
+        async with client_of(slow) as client:
+            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(10)))
+            transport = client._transport
+            assert len(transport._idle) == 10
+            for connection in list(transport._idle)[:9]:
+                connection.idle_since -= 100.0
+            await client.get(PODS, "n", "p")
+            assert len(transport._idle) == 1
+            await asyncio.sleep(0.01)
+            assert len(transport._connections) == 1
+
+    play(story())
+
+
+def test_a_connection_that_broke_while_nobody_was_reading() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _asked(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + line("ADDED", "a", 1))
+        await writer.drain()
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            changes = client.watch(PODS, "n", resource_version="0")
+            await anext(changes)
+            [connection] = client._transport._connections
+            await connection.closed
+            with pytest.raises(UnreachableError, match="in the middle of the answer"):
+                await anext(changes)
+
+    play(story())
+
+
+def test_a_refusal_of_a_watch_that_is_cut_off() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _asked(reader)
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{")
+        await writer.drain()
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            await anext(client.watch(PODS, "n", resource_version="0"))
+
+    with pytest.raises(UnreachableError):
+        play(story())
+
+
 def test_closing_ends_what_is_on_its_way() -> None:
     async def story() -> None:
         async with client_of(streaming([line("ADDED", "a", 1)], hold=True)) as client:
