@@ -1,4 +1,4 @@
-"""What `make docs` does: writes docs/states.md and the pages of docs/reference/ anew, from the code alone.
+"""What `make docs` does: writes docs/states.md, docs/reference/ and the page of permissions anew, from the code alone.
 
 Everything that a page says is asked of the program: the options that a plugin declares, the pod before and after it,
 the fields of the model with their descriptions. So a page cannot be wrong for long: a test compares each of them.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pumice.plugins.registry import BUILTINS
-from scripts import docs_commands, docs_job, docs_plugins, states
+from scripts import docs_commands, docs_job, docs_permissions, docs_plugins, states
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -23,6 +23,7 @@ def reference() -> Mapping[Path, str]:
     texts = {
         REFERENCE / "commands.md": docs_commands.page(),
         REFERENCE / "job.md": docs_job.page(),
+        ROOT / "docs" / "guides" / "permissions.md": docs_permissions.page(),
         REFERENCE / "plugins" / "README.md": docs_plugins.overview(BUILTINS),
     }
     texts |= {REFERENCE / "plugins" / f"{plugin.name}.md": docs_plugins.page(plugin) for plugin in BUILTINS}

@@ -17,7 +17,7 @@ from scripts.docs_text import code, fenced, sentence, table
 INTRODUCTION = """\
 # Commands
 
-None of these commands contacts a cluster or a registry.
+Only `controller`, `webhook` and `install --check` contact a cluster; none contacts a registry.
 
 - Data goes to standard output, talk to standard error.
 - Exit code 0: all is well; warnings alone are well. 1: the output could not be written. 2: bad input, or a command line
@@ -87,6 +87,13 @@ is `docker.io/library/busybox:latest`. `rm` forgets a name, and with its last na
 With `--json` every image is one JSON object a line, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
 and `warnings`. Exit code 2: an archive that is damaged or would write outside the image, or a name that is not there.
 """,
+    "controller": """\
+In the foreground until SIGTERM or Ctrl-C, inside a cluster or outside of it. It hands over its Lease when it ends.
+[Operations](../guides/operations.md) tells of metrics, alerts and what happens when it is away, and
+[Permissions](../guides/permissions.md) of what it must be allowed to do.
+
+Exit code 0: told to end. 1: the cluster refuses. 2: bad input.
+""",
     "webhook": """\
 Installed in a cluster it is started with `--service`, and keeps its certificates in a Secret. Outside of one, with
 `--register`, it registers itself at its own address with `failurePolicy: Ignore`, takes itself out when it ends, and
@@ -95,8 +102,15 @@ replaces what an earlier run that was killed left behind. Certificates are its o
 Exit code 0: ended by SIGTERM or Ctrl-C. 2: bad input, or the cluster could not be reached.
 """,
     "install": """\
-The manifests go to standard output, always the same bytes, for `kubectl apply --server-side -f -`; nothing is
-contacted.
+The manifests go to standard output, always the same bytes for the same flags, for `kubectl apply --server-side -f -`;
+nothing is contacted. With `--gang volcano` the definitions of Volcano's PodGroup and Queue are among them. [Install
+Pumice on a cluster](../guides/install.md) says what they are.
+
+With `--check` a cluster is looked at, without changing anything: its version, the definitions and which fields they
+would drop, gang providers, Volcano's own controller beside ours, controller, webhook, roles and permissions. Exit code
+0: nothing lacks. 1: something does, or could not be looked at; each line says what to do. 2: bad input, or the cluster
+cannot be asked. With `--json` every line is one JSON object with the keys `check`, `state` (`good`, `lacking` or
+`unknown`), `found` and `todo`.
 """,
     "schema": """\
 JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an

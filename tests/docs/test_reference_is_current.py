@@ -20,7 +20,8 @@ def test_a_page_is_what_the_code_gives(page: Path) -> None:
 
 
 def test_there_is_no_page_of_something_that_is_gone() -> None:
-    assert sorted((ROOT / "docs" / "reference").rglob("*.md")) == sorted(PAGES)
+    reference = ROOT / "docs" / "reference"
+    assert sorted(reference.rglob("*.md")) == sorted(page for page in PAGES if page.is_relative_to(reference))
 
 
 def test_the_pages_are_made_the_same_every_time() -> None:

@@ -18,7 +18,7 @@ COMMANDS: Final = {
     "image": "list, add or remove the images that `run` finds without a registry",
     "simulate": "rehearse what the policies of a Job do, in virtual time",
     "webhook": "fill in defaults and check Jobs for an API server",
-    "install": "print the manifests that put Pumice on a cluster, or check what a cluster lacks",
+    "install": "print what puts Pumice on a cluster, or check what one lacks",
     "controller": "serve the Jobs of a Kubernetes cluster",
     "schema": "print a JSON Schema of the Job file, for editors and CI",
 }
@@ -69,7 +69,7 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
     """The parser of the program, and those of its commands by name."""
     parser = argparse.ArgumentParser(
         prog="pumice",
-        description="Volcano Jobs, light enough to run anywhere. Everything here works offline.",
+        description="Volcano Jobs, light enough to run anywhere.",
         epilog="pumice COMMAND --help tells more",
     )
     parser.add_argument("--version", action=_Version)

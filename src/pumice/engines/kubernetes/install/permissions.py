@@ -118,7 +118,7 @@ GRANTS: Final = (
         "webhook",
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-        ("get", "patch"),
+        ("patch",),
         "tells the API server which authority signed its certificate",
         named=(names.CONFIGURATION,),
     ),

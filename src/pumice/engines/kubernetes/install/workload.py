@@ -145,7 +145,7 @@ def _container(component: _Component, image: str) -> Manifest:
         "image": image,
         "args": list(component.arguments),
         "ports": [{"name": component.port_name, "containerPort": component.port}],
-        # No limit of CPU time: it would slow down just when there is much to do.
+        # No limit of CPU time: it would slow it down when there is much to do.
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": component.memory}},
         "livenessProbe": _probe(component, "/healthz", period=10, failures=6),
         "readinessProbe": _probe(component, "/readyz", period=5, failures=2),
