@@ -119,7 +119,7 @@ def test_a_controller_that_is_killed_loses_and_doubles_nothing(theatre: Theatre,
         endings = list(pool.map(lambda number: theatre.play(scenario, number)[0], numbers))
     wrong = {str(calls[number - 1]): end for number, end in zip(numbers, endings, strict=True) if end != expected}
     print(f"seed {SEED}: {name}: {len(calls)} calls, killed after {len(numbers)} of them")  # noqa: T201 - it is counted
-    assert wrong == {}, f"seed {SEED}; expected {expected}"
+    assert wrong == {}, f"seed {SEED}; expected {expected}, not {wrong}"
 
 
 @pytest.mark.parametrize("name", ["completes", "restarts", "is scaled", "has dependent tasks"])
