@@ -164,52 +164,48 @@ def _keeps_suspend(api: Api, namespace: str) -> bool:
     return "suspend" in made["spec"]
 
 
-class TestPermissions:
-    """Of the controller's account, by asking."""
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/api/v1/secrets", id="list all Secrets"),
+        pytest.param("GET", "/api/v1/namespaces/{ns}/secrets", id="list Secrets"),
+        pytest.param("GET", "/api/v1/namespaces/{ns}/secrets/a", id="read a Secret"),
+        pytest.param("GET", "/api/v1/namespaces/{ns}/secrets?watch=1", id="watch Secrets"),
+        pytest.param("PUT", "/api/v1/namespaces/{ns}/secrets/a", id="replace a Secret"),
+        pytest.param("GET", "/api/v1/nodes", id="list nodes"),
+        pytest.param("GET", "/api/v1/namespaces", id="list namespaces"),
+        pytest.param("DELETE", "/api/v1/namespaces/{ns}", id="delete a namespace"),
+        pytest.param("POST", "/api/v1/namespaces/{ns}/pods/a/exec", id="run something in a pod"),
+        pytest.param("GET", "/api/v1/namespaces/{ns}/pods/a/log", id="read logs"),
+        pytest.param("PATCH", "/api/v1/namespaces/{ns}/pods/a", id="change a pod"),
+        pytest.param("DELETE", "/api/v1/namespaces/{ns}/pods", id="delete all pods at once"),
+        pytest.param("POST", "/api/v1/namespaces/{ns}/serviceaccounts/default/token", id="make a token"),
+        pytest.param("DELETE", "/api/v1/namespaces/{ns}/persistentvolumeclaims/a", id="delete a claim"),
+        pytest.param("POST", "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs", id="create a Job"),
+        pytest.param("PATCH", "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs/a", id="change a Job"),
+        pytest.param("POST", "/apis/bus.volcano.sh/v1alpha1/namespaces/{ns}/commands", id="give a Command"),
+        pytest.param("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a", id="a foreign Lease"),
+        pytest.param("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles", id="list roles"),
+        pytest.param("GET", CRDS, id="list definitions"),
+        pytest.param(
+            "GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", id="list webhooks"
+        ),
+        pytest.param("GET", "/apis/apps/v1/deployments", id="list Deployments"),
+    ],
+)
+def test_what_the_controller_may_not_do(pumice_cluster: Cluster, namespace: str, method: str, path: str) -> None:
+    api = pumice_cluster.api(pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER))
+    content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    answer = api.ask(method, path.format(ns=namespace), None if method == "GET" else {}, content)
+    assert answer.status == 403, answer
 
-    @pytest.mark.parametrize(
-        ("method", "path"),
-        [
-            pytest.param("GET", "/api/v1/secrets", id="list all Secrets"),
-            pytest.param("GET", "/api/v1/namespaces/{ns}/secrets", id="list Secrets"),
-            pytest.param("GET", "/api/v1/namespaces/{ns}/secrets/a", id="read a Secret"),
-            pytest.param("GET", "/api/v1/namespaces/{ns}/secrets?watch=1", id="watch Secrets"),
-            pytest.param("PUT", "/api/v1/namespaces/{ns}/secrets/a", id="replace a Secret"),
-            pytest.param("GET", "/api/v1/nodes", id="list nodes"),
-            pytest.param("GET", "/api/v1/namespaces", id="list namespaces"),
-            pytest.param("DELETE", "/api/v1/namespaces/{ns}", id="delete a namespace"),
-            pytest.param("POST", "/api/v1/namespaces/{ns}/pods/a/exec", id="run something in a pod"),
-            pytest.param("GET", "/api/v1/namespaces/{ns}/pods/a/log", id="read logs"),
-            pytest.param("PATCH", "/api/v1/namespaces/{ns}/pods/a", id="change a pod"),
-            pytest.param("DELETE", "/api/v1/namespaces/{ns}/pods", id="delete all pods at once"),
-            pytest.param("POST", "/api/v1/namespaces/{ns}/serviceaccounts/default/token", id="make a token"),
-            pytest.param("DELETE", "/api/v1/namespaces/{ns}/persistentvolumeclaims/a", id="delete a claim"),
-            pytest.param("POST", "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs", id="create a Job"),
-            pytest.param("PATCH", "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs/a", id="change a Job"),
-            pytest.param("POST", "/apis/bus.volcano.sh/v1alpha1/namespaces/{ns}/commands", id="give a Command"),
-            pytest.param("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a", id="a foreign Lease"),
-            pytest.param("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles", id="list roles"),
-            pytest.param("GET", CRDS, id="list definitions"),
-            pytest.param(
-                "GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", id="list webhooks"
-            ),
-            pytest.param("GET", "/apis/apps/v1/deployments", id="list Deployments"),
-        ],
-    )
-    def test_what_it_may_not_do(self, pumice_cluster: Cluster, namespace: str, method: str, path: str) -> None:
-        api = pumice_cluster.api(pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER))
-        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        answer = api.ask(method, path.format(ns=namespace), None if method == "GET" else {}, content)
-        assert answer.status == 403, answer
 
-    def test_whether_a_secret_is_there_it_learns_by_a_patch_without_effect(
-        self, pumice_cluster: Cluster, namespace: str
-    ) -> None:
-        api = pumice_cluster.api(pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER))
-        path = path_of("Secret", namespace, "a") + "?dryRun=All"
-        assert api.ask("PATCH", path, {}, "application/merge-patch+json").status == 404
-        api.create("Secret", namespace, {"metadata": {"name": "a"}})
-        assert api.ask("PATCH", path, {}, "application/merge-patch+json").status == 200
+def test_whether_a_secret_is_there_it_learns_by_a_patch_without_effect(pumice_cluster: Cluster, namespace: str) -> None:
+    api = pumice_cluster.api(pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER))
+    path = path_of("Secret", namespace, "a") + "?dryRun=All"
+    assert api.ask("PATCH", path, {}, "application/merge-patch+json").status == 404
+    api.create("Secret", namespace, {"metadata": {"name": "a"}})
+    assert api.ask("PATCH", path, {}, "application/merge-patch+json").status == 200
 
 
 def test_a_job_that_was_let_in_before_can_still_be_deleted(pumice_cluster: Cluster, namespace: str) -> None:

@@ -71,13 +71,6 @@ class TestReviews:
         assert "did you mean PodFailed?" in message
         assert asked.api().find("Job", namespace, "train") is None
 
-    def test_kubectl_shows_them_as_a_list(self, asked: Cluster, namespace: str) -> None:
-        with pytest.raises(AssertionError) as refused:
-            asked.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(bad_job()))
-        text = str(refused.value)
-        assert 'The Job "train" is invalid' in text
-        assert text.count("\n* ") == len(FAULTS)
-
     def test_a_job_gets_its_defaults(self, asked: Cluster, namespace: str) -> None:
         job = a_job(plugins={"pytorch": ["--master=worker", "--worker=worker"]})
         del job["spec"]["tasks"][0]["name"]
@@ -138,22 +131,31 @@ class TestReviews:
         assert tried(asked, namespace, bad_job()).status == 422
 
 
-class TestRegistration:
-    def test_it_comes_and_goes_with_the_process(self, webhooks: Webhooks, namespace: str) -> None:
-        cluster, bad = webhooks.cluster, bad_job()
-        assert tried(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
-        daemon = webhooks.outside()
-        until_asked(cluster, namespace, bad)
-        hooks = [hook for each in configurations(cluster, OUTSIDE) for hook in each["webhooks"]]
-        assert {hook["failurePolicy"] for hook in hooks} == {"Ignore"}
-        assert {hook["clientConfig"]["url"].rpartition("/jobs")[0] for hook in hooks} == {
-            f"https://127.0.0.1:{port_of(daemon)}"
-        }
-        daemon.stop()
-        assert daemon.process is not None
-        assert daemon.process.returncode == 0
-        assert configurations(cluster, OUTSIDE) == []
+def test_kubectl_shows_all_findings_as_a_list(asked: Cluster, namespace: str) -> None:
+    with pytest.raises(AssertionError) as refused:
+        asked.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(bad_job()))
+    text = str(refused.value)
+    assert 'The Job "train" is invalid' in text
+    assert text.count("\n* ") == len(FAULTS)
 
+
+def test_it_comes_and_goes_with_the_process(webhooks: Webhooks, namespace: str) -> None:
+    cluster, bad = webhooks.cluster, bad_job()
+    assert tried(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
+    daemon = webhooks.outside()
+    until_asked(cluster, namespace, bad)
+    hooks = [hook for each in configurations(cluster, OUTSIDE) for hook in each["webhooks"]]
+    assert {hook["failurePolicy"] for hook in hooks} == {"Ignore"}
+    assert {hook["clientConfig"]["url"].rpartition("/jobs")[0] for hook in hooks} == {
+        f"https://127.0.0.1:{port_of(daemon)}"
+    }
+    daemon.stop()
+    assert daemon.process is not None
+    assert daemon.process.returncode == 0
+    assert configurations(cluster, OUTSIDE) == []
+
+
+class TestRegistration:
     def test_what_a_killed_one_left_is_replaced(self, webhooks: Webhooks, namespace: str) -> None:
         cluster = webhooks.cluster
         first = webhooks.outside()

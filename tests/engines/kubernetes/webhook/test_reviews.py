@@ -40,14 +40,6 @@ class TestMutate:
         assert response["allowed"] is True
         assert {step["op"] for step in json.loads(base64.b64decode(response["patch"]))} == {"add"}
 
-    def test_what_the_schema_would_refuse_is_refused_here_with_everything_else(self) -> None:
-        job = a_document(tasks=[task(replicas=-1)], plugins={"nosuch": []})
-        status = answer(mutated(body(job), CONTEXT, SCHEMA))["status"]
-        assert [cause["field"] for cause in status["details"]["causes"]] == [
-            "spec.tasks[0].replicas",
-            "spec.plugins.nosuch",
-        ]
-
     def test_what_only_we_would_refuse_is_left_to_validate(self) -> None:
         assert answer(mutated(body(a_document(plugins={"nosuch": []})), CONTEXT, SCHEMA))["allowed"] is True
 
@@ -59,6 +51,15 @@ class TestMutate:
 
     def test_a_deletion_is_nobodys_business(self) -> None:
         assert answer(mutated(body(None, "DELETE"), CONTEXT, SCHEMA)) == {"uid": "u-1", "allowed": True}
+
+
+def test_what_the_schema_would_refuse_is_refused_with_everything_else() -> None:
+    job = a_document(tasks=[task(replicas=-1)], plugins={"nosuch": []})
+    status = answer(mutated(body(job), CONTEXT, SCHEMA))["status"]
+    assert [cause["field"] for cause in status["details"]["causes"]] == [
+        "spec.tasks[0].replicas",
+        "spec.plugins.nosuch",
+    ]
 
 
 class TestDropped:
