@@ -242,4 +242,4 @@ def _number(text: str) -> int:
 
 def _is_number(text: str) -> bool:
     # Anybody may annotate his pods; a number of a thousand digits is none of ours.
-    return text.isdecimal() and len(text) < _LONGEST_NUMBER
+    return text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from pumice.engines.kubernetes.events import LONGEST_MESSAGE, event_of
+from pumice.model.job import Job
+from pumice.reconcile.decision import JobEvent, Severity
+from tests.builders import a_document
+
+NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+
+
+def test_an_event_in_kubernetes_own_form() -> None:
+    document = a_document()
+    document["metadata"] |= {"namespace": "lab", "uid": "u1", "resourceVersion": "5"}
+    job = msgspec.convert(document, Job)
+    event = event_of(job, JobEvent("FailedCreate", "no room", Severity.WARNING), NOW)
+    assert event["metadata"]["name"].startswith("train.")
+    assert event["metadata"]["namespace"] == "lab"
+    assert event["involvedObject"] == {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "name": "train",
+        "namespace": "lab",
+        "uid": "u1",
+        "resourceVersion": "5",
+    }
+    assert (event["reason"], event["message"], event["type"]) == ("FailedCreate", "no room", "Warning")
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2030-01-01T00:00:00Z"
+    assert event_of(job, JobEvent("x", "y"), NOW)["metadata"]["name"] != event["metadata"]["name"]
+
+
+def test_a_long_message_is_shortened() -> None:
+    job = msgspec.convert(a_document(), Job)
+    message = event_of(job, JobEvent("InvalidJob", "x" * 5000), NOW)["message"]
+    assert len(message) == LONGEST_MESSAGE
+    assert message.endswith("...")

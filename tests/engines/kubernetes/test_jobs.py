@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pumice.engines.kubernetes.jobs import decode_command, decode_job, with_known_spec
+from pumice.model.snapshot import JobKey
+from pumice.runtime.kubernetes_types import kubernetes_types
+from tests.builders import a_document
+
+TYPES = kubernetes_types().types
+
+
+def raw(document: dict[str, Any], **metadata: object) -> bytes:
+    filled = {"name": "train", "namespace": "lab", "uid": "u1", "resourceVersion": "5", "generation": 1, **metadata}
+    return json.dumps({**document, "metadata": filled}).encode()
+
+
+def test_a_job_as_it_is_stored() -> None:
+    seen = decode_job(raw(a_document()), TYPES)
+    assert (seen.key, seen.uid, seen.resource_version, seen.faults) == (JobKey("lab", "train"), "u1", "5", ())
+    assert seen.job.spec.tasks[0].name == "worker"
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        pytest.param({"tasks": "many"}, "spec.tasks: must be a list", id="a word for a list"),
+        pytest.param({"minAvailable": "two"}, "spec.minAvailable: must be", id="a word for a number"),
+        pytest.param({"queue": 7}, "spec.queue: must be", id="a number for a word"),
+    ],
+)
+def test_what_does_not_fit_is_told_and_the_job_is_found_all_the_same(spec: dict[str, Any], fault: str) -> None:
+    seen = decode_job(raw(a_document(**spec)), TYPES)
+    assert seen.key == JobKey("lab", "train")
+    assert any(one.startswith(fault) for one in seen.faults), seen.faults
+
+
+def test_a_status_that_nobody_could_have_written_counts_as_none() -> None:
+    seen = decode_job(raw({**a_document(), "status": {"state": "Running", "version": "x"}}), TYPES)
+    assert seen.job.status.state.phase == ""
+    assert seen.faults == ()
+
+
+def test_a_status_beside_a_bad_spec_is_kept() -> None:
+    document = {**a_document(minAvailable="two"), "status": {"state": {"phase": "Running"}}}
+    assert decode_job(raw(document), TYPES).job.status.state.phase == "Running"
+
+
+def test_the_spec_of_a_job_is_kept_until_its_generation_changes() -> None:
+    first = decode_job(raw(a_document()), TYPES)
+    again = decode_job(raw(a_document(), resourceVersion="6"), TYPES)
+    changed = decode_job(raw(a_document(minAvailable=1), resourceVersion="7", generation=2), TYPES)
+    other = decode_job(raw(a_document(), uid="u2"), TYPES)
+    assert with_known_spec(again, first).job.spec is first.job.spec
+    assert with_known_spec(again, first).resource_version == "6"
+    assert with_known_spec(changed, first) is changed
+    assert with_known_spec(other, first) is other
+    assert with_known_spec(first, None) is first
+
+
+def test_commands_to_jobs_only() -> None:
+    command = {"metadata": {"name": "c", "namespace": "lab", "uid": "u"}, "action": "AbortJob"}
+    to_job = {**command, "target": {"kind": "Job", "name": "train"}}
+    seen = decode_command(json.dumps(to_job).encode())
+    assert seen is not None
+    assert (seen.job, seen.name, seen.uid) == (JobKey("lab", "train"), "c", "u")
+    assert decode_command(json.dumps({**command, "target": {"kind": "Queue", "name": "q"}}).encode()) is None
+    assert decode_command(json.dumps(command).encode()) is None
