@@ -34,6 +34,7 @@ from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.machine import Machine, read_machine
+from pumice.engines.local.open_files import check_open_files, make_room
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.places import Places
 from pumice.engines.local.pods import LocalPod
@@ -141,6 +142,7 @@ class LocalRun:
         self._outfitter.all_users = self._sandbox.all_users
         self._outfitter.only_user = only_user(self._sandbox)
         self._outfitter.kernel_limits = self._sandbox.limits
+        make_room(*self._counts())
         self._pods = PodMaker(
             job=self._admitted.job,
             sandbox=self._sandbox,
@@ -217,6 +219,11 @@ class LocalRun:
         self._engine.objects.clear()
         members = {each["metadata"]["name"]: each["spec"] for each in gang(self._admitted.job, self._manifests)}
         check_fit(self._admitted.job, self._places.reserve(members), self.request.locate)
+        check_open_files(*self._counts())
+
+    def _counts(self) -> tuple[int, int]:
+        """Of pods and containers."""
+        return len(self._manifests), sum(1 for manifest in self._manifests for _ in every_container(manifest))
 
     def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
         try:

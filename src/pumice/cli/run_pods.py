@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pumice.cli.run_events import PodMoved, Printed, Restarted, Teller
-from pumice.engines.local.containers import Container
+from pumice.engines.local.containers import STARTS_AT_ONCE, Container
 from pumice.engines.local.logs import LogLine, LogPump
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.places import Places
@@ -40,6 +41,7 @@ class PodMaker:
     touch: Callable[[], None]  # the engine should look again
     failures: Failures = field(default_factory=Failures)
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
+    _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
     def make(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
         for warning in not_honoured(manifest):
@@ -56,6 +58,7 @@ class PodMaker:
                 now=now,
                 tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
                 grace=grace_of(manifest["spec"]),
+                gate=self._gate,
             )
 
         pod = LocalPod(
