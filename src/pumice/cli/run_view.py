@@ -133,7 +133,9 @@ class TextView:
                 waits = any(task.depends_on is not None for task in job.spec.tasks)
                 return f"{again}starting" if waits else f"{again}starting {_pods(job.total_replicas)}"
             case Phase.RUNNING:
-                return f"{max(self._states.running, moved.status.running)}/{job.total_replicas}"
+                running = max(self._states.running, moved.status.running)
+                # They may have been faster than we could look.
+                return f"{running}/{job.total_replicas}" if running else ""
             case Phase.COMPLETED:
                 return f"{moved.status.succeeded} succeeded in {self._elapsed()}"
             case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
