@@ -141,7 +141,8 @@ def test_the_mpi_job_says_hello_from_every_worker(tmp_path: Path) -> None:
     """Its result is read back from the layer of the master, which --keep keeps and names."""
     done = _run(["examples/lm-mpi-job.yaml", "--keep"], _environ(), tmp_path)
     assert done.returncode == 0, done.stderr
-    [result] = tmp_path.rglob("home/re")
+    # A master that was faster than the workers' sshd fails, and is restarted: the last one counts.
+    result = max(tmp_path.rglob("home/re"))
     assert str(result.parent.parent.parent) in done.stderr
     hello = [
         f"Hello world from processor lm-mpi-job-mpiworker-{rank}, rank {rank} out of 2 processors" for rank in (0, 1)
