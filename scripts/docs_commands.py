@@ -84,7 +84,8 @@ M restarts. The newest 20 runs stay, and those of `--keep` until you remove them
 
 Exit code 0: the job completed. Else that of the container which the verdict names first (128 and the number of the
 signal that ended it), or 1 if none failed. 2: bad input. 124: `--timeout`. 130: interrupted by Ctrl-C, which ends the
-pods gracefully; a second one ends them at once. 143: SIGTERM. 141: whoever read the output has closed it.
+pods gracefully; a second one ends them at once. 143: SIGTERM. 129: the terminal was closed, and the run had not been
+started with `nohup`. 141: whoever read the output has closed it.
 """,
     "image": """\
 `add` takes `NAME=PATH`, as often as you like. The path is a plain directory, which is used where it is, or what `docker
