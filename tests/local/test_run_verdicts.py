@@ -205,3 +205,20 @@ def test_the_policy_of_the_hint_ends_the_job(place: Place) -> None:
     ]
     assert "hint" not in result.err
     assert result.code == 6, result.out
+
+
+def test_the_default_restart_policy_is_explained_once(place: Place) -> None:
+    only = task("only", "true", 2)
+    del only["template"]["spec"]["restartPolicy"]
+    process = place.start(job(only))
+    assert process.stderr is not None
+    told: list[str] = []
+    while sum(" restart 1:" in line for line in told) < 2:
+        line = process.stderr.readline()
+        assert line, told
+        told.append(line.rstrip())
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    hints = [line for line in [*told, *err.splitlines()] if "hint" in line]
+    assert len(hints) == 1
+    assert "restartPolicy Always, the default" in hints[0]

@@ -41,6 +41,7 @@ class PodMaker:
     touch: Callable[[], None]  # the engine should look again
     failures: Failures = field(default_factory=Failures)
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
+    _hinted: set[tuple[str, str]] = field(default_factory=set)
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
     def make(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
@@ -89,8 +90,21 @@ class PodMaker:
 
     def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
         observed = pod.observed()
-        hint = what_ends_restarts(self.job, observed.task) if count == _ENOUGH_RESTARTS else ""
-        self.tell(Restarted(observed, end, count, hint))
+        self.tell(Restarted(observed, end, count, self._hint(observed.task, end, count)))
+
+    def _hint(self, task: str, end: ContainerEnd, count: int) -> str:
+        """What would put an end to restarts; for each task once."""
+        hint = ""
+        if end.exit_code == 0:
+            hint = (
+                "restartPolicy Always, the default, starts it again for ever; with Never or OnFailure the pod is done"
+            )
+        elif count == _ENOUGH_RESTARTS:
+            hint = what_ends_restarts(self.job, task)
+        if not hint or (task, hint) in self._hinted:
+            return ""
+        self._hinted.add((task, hint))
+        return hint
 
     def _open_logs(self, pod: LocalPod, place: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
         file = self.record.log(place, container, attempt)

@@ -29,7 +29,8 @@ def scaled(written: Job, scale: Mapping[str, int]) -> Admitted:
     tasks = [_scaled_task(task, scale[task.name]) if task.name in scale else task for task in written.spec.tasks]
     total = sum(task.replicas for task in tasks)
     if not total:
-        raise SettingsError("--scale: no pod is left\n  hint: let one task have at least one")
+        left = "--scale leaves no pod" if scale else "the job has no pod: every task has 0 replicas"
+        raise SettingsError(f"{left}\n  hint: --scale {known[0]}=1 runs one")
     spec = msgspec.structs.replace(
         written.spec,
         tasks=tasks,
