@@ -50,7 +50,8 @@ class TextView:
     _stopping: bool = False  # because the user wants it
     _complete: bool = False  # it was told that all pods of this attempt run
     _states: PodStates = field(default_factory=PodStates)
-    _bars: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _labels: dict[tuple[str, str], str] = field(default_factory=dict)  # by pod and container
+    _bars: dict[tuple[str, int, str, str], str] = field(default_factory=dict)  # in the order of the pods
 
     def __post_init__(self) -> None:
         self._began = self.clock()
@@ -97,7 +98,8 @@ class TextView:
     def _printed(self, happening: Printed) -> None:
         ended = []
         for line in happening.lines:
-            source = (line.pod, line.container, line.stream)
+            task, _, index = line.pod.rpartition("-")
+            source = (task, int(index), line.container, line.stream)
             if line.unfinished:
                 self._bars[source] = self._labelled(line)
             else:
@@ -109,12 +111,18 @@ class TextView:
     def _labelled(self, line: LogLine) -> str:
         if not self.prefix:
             return line.text
-        task = line.pod.rpartition("-")[0]
-        alone = line.container in (self._alone.get(task, task), "")
-        name = (line.pod if alone else f"{line.pod} {line.container}").ljust(self._width)
+        source = (line.pod, line.container)
+        if source not in self._labels:
+            self._labels[source] = self._label(*source)
+        return self._labels[source] + line.text
+
+    def _label(self, pod: str, container: str) -> str:
+        task = pod.rpartition("-")[0]
+        alone = container in (self._alone.get(task, task), "")
+        name = (pod if alone else f"{pod} {container}").ljust(self._width)
         if style_for(self.screen.data).coloured and task in self._tasks:
             name = f"\x1b[{_COLOURS[self._tasks.index(task) % len(_COLOURS)]}m{name}\x1b[0m"
-        return f"{name}  {line.text}"
+        return f"{name}  "
 
     def _moved(self, moved: Moved) -> None:
         """One line for what has changed: the policy that acted says more than the phase that it led to."""
