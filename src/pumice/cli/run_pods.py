@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pumice.cli.run_events import PodMoved, Printed, Restarted, Teller
+from pumice.engines.local.clock import steady
 from pumice.engines.local.containers import STARTS_AT_ONCE, Container
 from pumice.engines.local.logs import LogLine, LogPump
 from pumice.engines.local.outfits import Outfitter
@@ -26,8 +27,7 @@ from pumice.model.snapshot import ContainerEnd
 _ENOUGH_RESTARTS: Final = 3
 
 
-def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+now = steady(dt.datetime.now(dt.UTC))
 
 
 @dataclass(slots=True, kw_only=True)
