@@ -87,6 +87,7 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         pytest.param(
             moved("Failed", message="w-0 failed; 2 others followed"), "0.0s  Failed     w-0 failed", id="failed"
         ),
+        pytest.param(moved("Aborted", message="w-0 failed; policy x"), "0.0s  Aborted    w-0 failed", id="aborted"),
         pytest.param(
             moved("Restarting", acted=ACTED, message="x"),
             "0.0s  Restarting w-0 failed: PodFailed -> RestartJob (policies[0], f:<spec.policies[0]>)",
@@ -107,9 +108,7 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         ),
         pytest.param(Published("w-0", 80, "127.0.0.1:80"), "w-0:80 is published on 127.0.0.1:80", id="published"),
         pytest.param(Warned("beware"), "warning: beware", id="warning"),
-        pytest.param(
-            Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"
-        ),
+        pytest.param(Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"),
         pytest.param(Ended("Failed", 1, ["a", "  b"]), "\na\n  b", id="verdict"),
         pytest.param(Ended("Completed", 0, kept=["/x", "/y"]), "kept: /x\nkept: /y", id="kept"),
     ],

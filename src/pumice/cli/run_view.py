@@ -148,7 +148,8 @@ class TextView:
                 return f"{moved.status.succeeded} succeeded in {self._elapsed()}"
             case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
                 return ""
-            case phase if phase in FINAL:
+            case phase if phase in FINAL or phase == Phase.ABORTED:
+                # Which policy led to it has been told when it acted.
                 return state.message.partition(";")[0]
             case _:
                 return state.message
