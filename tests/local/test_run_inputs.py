@@ -116,6 +116,28 @@ def test_a_claim_that_nobody_gives_is_named(place: Place) -> None:
     assert (place.state / "claims" / "data").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("own", "its", "code"),
+    [
+        pytest.param("", "other", 2, id="another namespace"),
+        pytest.param("other", "", 0, id="none"),
+        pytest.param("other", "other", 0, id="the same"),
+        pytest.param("", "default", 0, id="the default"),
+    ],
+)
+def test_a_companion_serves_the_jobs_of_its_namespace(place: Place, own: str, its: str, code: int) -> None:
+    only = job(task("only", "echo $k", container={"envFrom": [{"configMapRef": {"name": "there"}}]}))
+    only["metadata"]["namespace"] = own or None
+    there = companion("ConfigMap", "there", data={"k": "v"})
+    there["metadata"]["namespace"] = its or None
+    result = place.run(there, only)
+    assert result.code == code, result.err
+    told = (
+        "job.yaml:1: warning: ConfigMap there is in namespace other, where a job of namespace default does not see it"
+    )
+    assert (told in result.err) is (code == 2)
+
+
 def test_a_claim_made_for_the_job_needs_no_document(place: Place) -> None:
     volumes = [{"mountPath": "/data", "volumeClaim": CLAIM_SPEC}]
     result = place.run(job(task("only", "echo x > /data/f; cat /data/f"), volumes=volumes))

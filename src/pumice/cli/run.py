@@ -8,7 +8,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,8 +44,9 @@ def run(args: argparse.Namespace) -> int:
     if None in others:
         return BAD_INPUT
     _prepare_streams()
-    documents = [document for file in (loaded, *others) if file is not None for document in _companions(file)]
     entry = loaded.jobs[0]
+    files = [file for file in (loaded, *others) if file is not None]
+    documents = [value for file in files for value in _companions(file, entry.admitted.written.namespace or "default")]
     try:
         options = run_settings.read_options(args)
         request = Request(
@@ -76,8 +77,19 @@ def _load_companions(file: str) -> JobFile | None:
     return None if found.jobs or not found.is_good else found
 
 
-def _companions(file: JobFile) -> list[Manifest]:
-    return [document.value for document in file.companions if isinstance(document.value, dict)]
+def _companions(file: JobFile, namespace: str) -> Iterator[Manifest]:
+    """Those that the job would find on a cluster. One without a namespace goes where the job goes."""
+    for document in file.companions:
+        value = document.value
+        if not isinstance(value, dict):
+            continue
+        place = value["metadata"].get("namespace") or namespace
+        if place == namespace:
+            yield value
+        else:
+            name = f"{value['kind']} {value['metadata']['name']}"
+            told = f"{name} is in namespace {place}, where a job of namespace {namespace} does not see it"
+            print(f"{document.file}:{document.line}: warning: {told}", file=sys.stderr)
 
 
 def _view(args: argparse.Namespace, request: Request) -> Listener:
