@@ -21,7 +21,7 @@ from pumice.cli.run_events import (
     Teller,
     TimePassed,
 )
-from pumice.cli.run_images import RunImages
+from pumice.cli.run_images import RunImages, images_used, named_as_used
 from pumice.cli.run_json import JsonView
 from pumice.cli.run_pods import PodMaker, now
 from pumice.cli.run_scale import check_names, scaled
@@ -175,7 +175,7 @@ class LocalRun:
         self.tell(Ended(self._phase, code, reason="Killed"))
 
     def _equip(self, held: ExitStack) -> None:
-        settings = self.request.options.settings
+        settings = named_as_used(self.request.options.settings, images_used(self._manifests))
         make_private(settings.state)
         self._machine = read_machine()
         self._images = RunImages(ImageStore(settings.state / "images"), settings.images, held, self.tell.warn)

@@ -10,9 +10,9 @@ import msgspec
 from pumice.admission.admit import Admitted, admit
 from pumice.cli.jobfile import offline_context
 from pumice.cli.run_flags import SettingsError
+from pumice.cli.run_images import images_used
 from pumice.cli.run_settings import RunOptions
 from pumice.engines.local.images.names import normalised
-from pumice.engines.local.preflight import every_container
 from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.nearest import did_you_mean
 from pumice.model.slot import slots
@@ -77,7 +77,7 @@ def _pods(options: RunOptions, job: Job) -> Iterator[str]:
 
 def _images(options: RunOptions, manifests: Sequence[Manifest]) -> Iterator[str]:
     """Only what flags name: a pumice.toml may serve several jobs."""
-    used = {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)} - {""}
+    used = images_used(manifests)
     for flag, names in options.named_images.items():
         for name in names:
             if normalised(name) not in map(normalised, used):
