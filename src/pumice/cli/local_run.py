@@ -330,7 +330,9 @@ class LocalRun:
 
 
 def _no_state(state: Path, error: OSError) -> str:
+    # What is in the way of a directory is a file.
+    why = "not a directory" if isinstance(error, FileExistsError) else (error.strerror or str(error)).lower()
     return (
-        f"{error.filename or state}: {(error.strerror or str(error)).lower()}, so nothing can be kept in {state}\n"
+        f"{error.filename or state}: {why}, so nothing can be kept in {state}\n"
         "  hint: make room there, or set XDG_STATE_HOME to a directory of yours"
     )
