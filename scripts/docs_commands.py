@@ -73,13 +73,13 @@ can also have `[programs]`: for the name of an image, a list of files that its c
 
 The pods' output goes to standard output, each line with its pod; what happens to the job goes to standard error. With
 `--json` every event is one JSON object a line on standard output, with `time`, `type` (`plan`, `phase`, `pod`, `log`,
-`warning` or `verdict`) and of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`, `attempt` those
-that apply. `attempt` counts the runs of the job; where a container is started again, how often that has happened.
+`warning` or `verdict`) and of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`, `attempt`
+those that apply. `attempt` counts the runs of the job; where a container is started again, how often that has happened.
 
 Of every run the Job, its events, and of each pod its spec and logs are kept in
 `$XDG_STATE_HOME/pumice/runs/JOB-UID` (`~/.local/state/pumice/runs/JOB-UID`), for you alone to read: `job.json`,
-`events.jsonl`, and for the N-th pod of a name `pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log` after
-M restarts. The newest 20 runs stay, and those of `--keep` until you remove them; the directories of claims,
+`events.jsonl`, and for the N-th pod of a name `pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log`
+after M restarts. The newest 20 runs stay, and those of `--keep` until you remove them; the directories of claims,
 `$XDG_STATE_HOME/pumice/claims/NAME`, stay, too.
 
 Exit code 0: the job completed. Else that of the container which the verdict names first (128 and the number of the
