@@ -102,12 +102,12 @@ def test_host_files_are_rewritten_and_commands_led_to_them(tmp_path: Path) -> No
         async with _sandbox(tmp_path, warnings) as sandbox:
             mounts = (Mount(str(config), "/etc/volcano", read_only=True), Mount(str(tmp_path), str(tmp_path)))
             script = "cat /etc/volcano/b.host $PUMICE_ROOT/etc/volcano/b.host; echo $GLOO_SOCKET_IFNAME"
-            spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts)
+            spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts, memory=1 << 30)
             found = await (await _start(sandbox, spec)).read()
             address = sandbox._translation.loopback("10.77.0.11")
             assert found.decode().split() == [address, address, loopback_interface()]
             await sandbox.ended(spec.id)
-        assert [warning.partition(" ")[0] for warning in warnings] == ["/etc/volcano"]
+        assert [warning.partition(" ")[0] for warning in warnings] == ["/etc/volcano", "limits.memory"]
 
     run(story())
 

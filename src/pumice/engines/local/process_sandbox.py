@@ -103,6 +103,8 @@ class ProcessSandbox:
                 self._translation.learn(file.data.decode(errors="replace"))
         files, env = await asyncio.to_thread(self._prepare, spec)
         self._tell_placed(spec, files)
+        if spec.memory is not None:
+            self._warn_once("limits.memory is not enforced without namespaces")
         argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
         cwd = files.where(spec.cwd)
         process = await self._spawn(argv, env, cwd, stdout, stderr)
@@ -245,12 +247,16 @@ class ProcessSandbox:
 
     def _tell_placed(self, spec: ContainerSpec, files: PlacedFiles) -> None:
         for mount in spec.mounts:
-            if mount.target in files.targets and mount.target not in self._warned:
-                self._warned.add(mount.target)
-                self._warn(
+            if mount.target in files.targets:
+                self._warn_once(
                     f"{mount.target} is not in place without namespaces: it lies at ${VARIABLE}{mount.target}, and "
                     "commands and variables are made to say so"
                 )
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._warn(warning)
 
 
 def _mark(env: Mapping[str, str]) -> str:
