@@ -153,6 +153,20 @@ def test_directories_of_its_own_are_kept_where_asked(tmp_path: Path) -> None:
     run(story())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds processes to processors")
+def test_whole_processors(tmp_path: Path) -> None:
+    own = min(os.sched_getaffinity(0))
+
+    async def story() -> None:
+        async with _sandbox(tmp_path) as sandbox:
+            spec = _spec("job-a-0", "sleep", "1000", cpus=(own,))
+            await _start(sandbox, spec)
+            pid = sandbox._containers[spec.id].process.pid
+            assert os.sched_getaffinity(pid) == {own}
+
+    run(story())
+
+
 def test_exec(tmp_path: Path) -> None:
     async def story() -> None:
         async with _sandbox(tmp_path) as sandbox:

@@ -7,12 +7,14 @@ no limit is enforced, and all run as the user who runs the job.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +110,7 @@ class ProcessSandbox:
         argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
         cwd = files.where(spec.cwd)
         process = await self._spawn(argv, env, cwd, stdout, stderr)
+        _bind(process.pid, spec.cpus)
         end = asyncio.create_task(self._watch(process, env))
         self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
@@ -257,6 +260,13 @@ class ProcessSandbox:
         if warning not in self._warned:
             self._warned.add(warning)
             self._warn(warning)
+
+
+def _bind(pid: int, cpus: Sequence[int]) -> None:
+    """To whole processors, where the system can do that. A process that is gone already needs none."""
+    if cpus and sys.platform == "linux":
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cpus)
 
 
 def _mark(env: Mapping[str, str]) -> str:
