@@ -102,6 +102,11 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             id="restart with a hint",
         ),
         pytest.param(
+            Restarted(pod("w", 0, PodPhase.RUNNING), end(127, last_line="x\n  hint: \x1b[1my"), 1),
+            "0.0s  w-0 restart 1: exit code 127: x; hint: y",
+            id="restart of what could not be started",
+        ),
+        pytest.param(
             Restarted(pod("m", 0, PodPhase.RUNNING), end(9, container="two"), 1),
             "0.0s  m-0 two restart 1: exit code 9: words",
             id="one of two containers",
@@ -131,6 +136,13 @@ def test_that_all_pods_run_is_told_once_an_attempt(streams: _Streams) -> None:
     assert streams.err.getvalue().splitlines()[1:] == ["0.0s  Running    1/3", "0.0s  Running    3/3"]
     streams.tell(moved("Pending", attempt=2), moved("Running", attempt=2))
     assert streams.err.getvalue().splitlines()[4:] == ["0.0s  Running    3/3"]
+
+
+def test_times_of_any_length_keep_their_column(streams: _Streams) -> None:
+    streams.tell(moved("Pending", message="x"))
+    streams.seconds = 31.24
+    streams.tell(moved("Failed", message="y"))
+    assert streams.err.getvalue() == "0.0s  Pending    x\n31.2s Failed     y\n"
 
 
 def test_logs_are_on_stdout_each_with_its_pod(streams: _Streams) -> None:

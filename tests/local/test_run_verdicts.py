@@ -186,7 +186,7 @@ def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(place: Pl
         told.append(line.rstrip())
     process.terminate()
     process.communicate(timeout=60)
-    restarts = [line.partition("  ")[2] for line in told if " restart " in line]
+    restarts = [line.split(maxsplit=1)[1] for line in told if " restart " in line]
     assert restarts == [f"only-0 restart {count}: exit code 6: went wrong" for count in (1, 2, 3)]
     hint = "a policy {event: TaskFailed, action: TerminateJob} of task only would end the job after 3 restarts"
     assert told[-1] == f"  hint: {hint} (its maxRetry)"

@@ -23,6 +23,7 @@ from pumice.cli.run_events import (
 from pumice.cli.run_screen import Screen, plain
 from pumice.cli.run_state import PodStates, state_line
 from pumice.engines.local.logs import LogLine
+from pumice.engines.local.verdicts import one_line
 from pumice.model.job import Job
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.decision import JobEvent
@@ -162,9 +163,9 @@ class TextView:
     def _restarted(self, restarted: Restarted) -> None:
         end, pod = restarted.end, restarted.pod
         container = "" if end.container == self._alone.get(pod.task) else f" {end.container}"
-        line = f": {plain(end.last_line)}" if end.last_line else ""
+        line = f": {plain(one_line(end.last_line))}" if end.last_line else ""
         self._say(
-            f"{self._elapsed()}  {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
+            f"{self._elapsed():<5} {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
         )
         if restarted.hint:
             self._say(f"  hint: {restarted.hint}")
@@ -191,7 +192,7 @@ class TextView:
         return [*(self._bars[source] for source in sorted(self._bars)[:most]), state]
 
     def _say_phase(self, about: str) -> None:
-        self._say(f"{self._elapsed()}  {self._phase:<10} {about}".rstrip())
+        self._say(f"{self._elapsed():<5} {self._phase:<10} {about}".rstrip())
 
     def _say(self, text: str) -> None:
         self.screen.print(text.split("\n"), talk=True)
