@@ -176,7 +176,7 @@ def by_podman(pods: int) -> float:
         with timed(times):
             for name in names:
                 command = ["podman", "run", "--detach", "--name", name, "--rootfs", "/:O", *SPEAK]
-                subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=LONGEST)
+                subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONGEST)
     finally:
         subprocess.run(["podman", "rm", "--force", "--time=0", *names], check=False, capture_output=True)
     return times[0]
@@ -194,8 +194,10 @@ def measure_start() -> None:
         if shutil.which("podman") and pods in PODMAN_ROUNDS:
             try:
                 best["podman"] = min(by_podman(pods) for _ in range(PODMAN_ROUNDS[pods]))
-            except subprocess.SubprocessError as error:
-                print(f"podman does not run here: {error}")
+            except subprocess.TimeoutExpired:
+                print(f"  podman took longer than {LONGEST} s")
+            except subprocess.CalledProcessError as error:
+                print("  podman does not run here:", (error.stderr.strip().splitlines() or ["no reason given"])[-1])
         for name, took in best.items():
             ratio = took / best["subprocess"]
             print(f"  {name:<12} {pods:>5} {took:>9.3f} {1000 * took / pods:>9.2f} {ratio:>18.1f}")

@@ -72,11 +72,20 @@ can also have `[programs]`: for the name of an image, a list of files that its c
 `[files]`: for the name of an image, a table of paths in its containers and the files that are put there.
 
 The pods' output goes to standard output, each line with its pod; what happens to the job goes to standard error. With
-`--json` every event is one JSON object a line.
+`--json` every event is one JSON object a line on standard output, with `time`, `type` (`plan`, `phase`, `pod`, `log`,
+`warning` or `verdict`) and of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`, `attempt`
+those that apply. `attempt` counts the runs of the job; where a container is started again, how often that has happened.
+
+Of every run the Job, its events, and of each pod its spec and logs are kept in
+`$XDG_STATE_HOME/pumice/runs/JOB-UID` (`~/.local/state/pumice/runs/JOB-UID`), for you alone to read: `job.json`,
+`events.jsonl`, and for the N-th pod of a name `pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log`
+after M restarts. The newest 20 runs stay, and those of `--keep` until you remove them; the directories of claims,
+`$XDG_STATE_HOME/pumice/claims/NAME`, stay, too.
 
 Exit code 0: the job completed. Else that of the container which the verdict names first (128 and the number of the
 signal that ended it), or 1 if none failed. 2: bad input. 124: `--timeout`. 130: interrupted by Ctrl-C, which ends the
-pods gracefully; a second one ends them at once. 143: SIGTERM.
+pods gracefully; a second one ends them at once. 143: SIGTERM. 129: the terminal was closed, and the run had not been
+started with `nohup`. 141: whoever read the output has closed it.
 """,
     "image": """\
 `add` takes `NAME=PATH`, as often as you like. The path is a plain directory, which is used where it is, or what `docker

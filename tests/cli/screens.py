@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _PART = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|\x1b.|\r|\n|[^\x1b\r\n]+")
+_UNFINISHED = re.compile(r"\x1b(\[[0-9;]*)?$")
 
 
 class SeenScreen:
@@ -23,9 +25,15 @@ class SeenScreen:
     def __init__(self) -> None:
         self._lines: list[str] = [""]
         self._row = self._column = 0
+        self._rest = ""
         self.moments: list[list[str]] = []  # what was seen after each piece of output
 
     def feed(self, text: str) -> None:
+        text = self._rest + text
+        # What is read may end in the middle of a sequence.
+        cut = _UNFINISHED.search(text)
+        self._rest = cut[0] if cut is not None else ""
+        text = text.removesuffix(self._rest)
         for part in _PART.finditer(text):
             self._take(part)
         self.moments.append(self.lines)
@@ -65,6 +73,7 @@ class OnTerminal:
     def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 100) -> None:
         self.screen = SeenScreen()
         self.raw = b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._near, far = pty.openpty()
         fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         self.process = subprocess.Popen(
@@ -105,6 +114,5 @@ class OnTerminal:
             # How Linux tells that nobody has the other end open any more.
             return False
         self.raw += data
-        # The bytes of one character may come apart; what was seen so far is only looked at in between.
-        self.screen.feed(data.decode(errors="replace"))
+        self.screen.feed(self._decoder.decode(data))
         return bool(data)

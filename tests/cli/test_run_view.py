@@ -87,6 +87,7 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         pytest.param(
             moved("Failed", message="w-0 failed; 2 others followed"), "0.0s  Failed     w-0 failed", id="failed"
         ),
+        pytest.param(moved("Aborted", message="w-0 failed; policy x"), "0.0s  Aborted    w-0 failed", id="aborted"),
         pytest.param(
             moved("Restarting", acted=ACTED, message="x"),
             "0.0s  Restarting w-0 failed: PodFailed -> RestartJob (policies[0], f:<spec.policies[0]>)",
@@ -101,15 +102,18 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             id="restart with a hint",
         ),
         pytest.param(
+            Restarted(pod("w", 0, PodPhase.RUNNING), end(127, last_line="x\n  hint: \x1b[1my"), 1),
+            "0.0s  w-0 restart 1: exit code 127: x; hint: y",
+            id="restart of what could not be started",
+        ),
+        pytest.param(
             Restarted(pod("m", 0, PodPhase.RUNNING), end(9, container="two"), 1),
             "0.0s  m-0 two restart 1: exit code 9: words",
             id="one of two containers",
         ),
         pytest.param(Published("w-0", 80, "127.0.0.1:80"), "w-0:80 is published on 127.0.0.1:80", id="published"),
         pytest.param(Warned("beware"), "warning: beware", id="warning"),
-        pytest.param(
-            Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"
-        ),
+        pytest.param(Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"),
         pytest.param(Ended("Failed", 1, ["a", "  b"]), "\na\n  b", id="verdict"),
         pytest.param(Ended("Completed", 0, kept=["/x", "/y"]), "kept: /x\nkept: /y", id="kept"),
     ],
@@ -132,6 +136,13 @@ def test_that_all_pods_run_is_told_once_an_attempt(streams: _Streams) -> None:
     assert streams.err.getvalue().splitlines()[1:] == ["0.0s  Running    1/3", "0.0s  Running    3/3"]
     streams.tell(moved("Pending", attempt=2), moved("Running", attempt=2))
     assert streams.err.getvalue().splitlines()[4:] == ["0.0s  Running    3/3"]
+
+
+def test_times_of_any_length_keep_their_column(streams: _Streams) -> None:
+    streams.tell(moved("Pending", message="x"))
+    streams.seconds = 31.24
+    streams.tell(moved("Failed", message="y"))
+    assert streams.err.getvalue() == "0.0s  Pending    x\n31.2s Failed     y\n"
 
 
 def test_logs_are_on_stdout_each_with_its_pod(streams: _Streams) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -141,23 +142,24 @@ def test_the_mpi_job_says_hello_from_every_worker(tmp_path: Path) -> None:
     """Its result is read back from the layer of the master, which --keep keeps and names."""
     done = _run(["examples/lm-mpi-job.yaml", "--keep"], _environ(), tmp_path)
     assert done.returncode == 0, done.stderr
-    [result] = tmp_path.rglob("home/re")
-    assert str(result.parent.parent.parent) in done.stderr
+    # A master that was faster than the workers' sshd fails, and is restarted: the last one counts.
+    result = max(tmp_path.rglob("home/re"))
+    assert f"kept: {result.parent.parent}" in done.stderr.splitlines()
     hello = [
         f"Hello world from processor lm-mpi-job-mpiworker-{rank}, rank {rank} out of 2 processors" for rank in (0, 1)
     ]
     assert sorted(result.read_text(encoding="utf-8").splitlines()) == hello
-    # Nothing waits for the grace of half a minute that the workers' shells could not make use of.
-    seconds = re.search(r"succeeded in (?:(\d+)m)?([\d.]+)s", done.stderr)
-    assert seconds is not None
-    assert float(seconds[2]) < 25
-    assert seconds[1] is None
 
 
 @pytest.mark.needs("mpiexec", "sshd")
-def test_the_mpi_job_leaves_nothing_unless_asked(tmp_path: Path) -> None:
-    done = _run(["examples/lm-mpi-job.yaml"], _environ(), tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_the_shells_of_the_mpi_workers_end_without_waiting_for_their_grace(tmp_path: Path) -> None:
+    done = _run(["examples/lm-mpi-job.yaml", "--json"], _environ(), tmp_path)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {event["pod"]: event["code"] for event in events if event.get("reason") == "Deleted"} == {
+        "mpiworker-0": 143,
+        "mpiworker-1": 143,
+    }
+    # Without --keep nothing of the pods is left.
     assert list(tmp_path.rglob("home/re")) == []
 
 

@@ -6,10 +6,13 @@ import socket
 import sys
 from pathlib import Path
 
+import pytest
+
+from pumice.engines.local import outbound
 from pumice.engines.local.outbound import HINT, NOTE, open_outbound, outbound_env
 from pumice.engines.local.relay import Server, Stream
-from pumice.engines.local.tunnels import Kind
-from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts
+from pumice.engines.local.tunnels import Kind, device_fault
+from tests.local.sandbox.boxes import Box, box, in_box, need_namespaces, python_mounts, run
 
 PEER = """
 import http.server
@@ -55,14 +58,28 @@ async def test_out_by_the_proxy_and_to_peers_directly(box: Box) -> None:
     await server.close()
 
 
-@in_box
-async def test_a_program_that_fails_is_named_and_the_proxy_serves(box: Box) -> None:
+def test_a_program_that_fails_is_named_and_the_proxy_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_namespaces()
+    monkeypatch.setattr(outbound, "device_fault", str)
     failing = Kind("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
     absent = Kind("no-such-program", list)
-    way = await open_outbound(box.sandbox, [], kinds=(absent, failing))
-    assert way.note == f"sh does not lead the pods out: no tap for you\n  {NOTE}"
-    assert "https_proxy" in way.env
+
+    async def story() -> None:
+        async with box(tmp_path) as made:
+            way = await open_outbound(made.sandbox, [], kinds=(absent, failing))
+            assert way.note == f"{NOTE}\n  sh does not lead out: no tap for you"
+            assert "https_proxy" in way.env
+            await way.close()
+
+    run(story())
+
+
+@in_box
+async def test_a_device_that_is_closed_is_named_with_what_opens_it(box: Box) -> None:
+    need_namespaces()
+    way = await open_outbound(box.sandbox, [], kinds=(Kind("sh", list),))
+    fault = device_fault()
+    assert way.note == f"{NOTE}\n  sh does not lead out: " + (fault or "it ended at once")
     await way.close()
 
 

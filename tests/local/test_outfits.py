@@ -185,6 +185,23 @@ def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[i
     assert (spec.uid, spec.gid) == ids
 
 
+@pytest.mark.parametrize(
+    ("user", "refused"),
+    [pytest.param("", True, id="of an image that says nothing"), pytest.param("0", True), pytest.param("5", False)],
+)
+def test_who_must_not_be_root(bench: Bench, tmp_path: Path, user: str, refused: bool) -> None:
+    bench.images["known"] = Image(tmp_path, ["entry"], user=user)
+    fields = {"securityContext": {"runAsNonRoot": True}}
+    if refused:
+        with pytest.raises(StartError, match="runAsNonRoot is set, and it would run as root"):
+            bench.spec(fields)
+        assert bench.spec({"securityContext": {"runAsNonRoot": True, "runAsUser": 7}}).uid == 7
+    else:
+        assert bench.spec(fields).uid == 5
+    bench.spec({"image": "host", "command": ["a"], **fields})
+    assert bench.warned == ["container c: runAsNonRoot is not honoured: no image says who else it is"]
+
+
 def test_groups(bench: Bench) -> None:
     context = {"supplementalGroups": [5, 6]}
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == (5, 6)

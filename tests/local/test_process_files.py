@@ -48,6 +48,9 @@ def placed(tmp_path: Path) -> PlacedFiles:
         ),
         pytest.param("python3 /home/user/project/train.py", None, id="working directory"),
         pytest.param("/home/user/project/data/x", "ROOT/home/user/project/data/x", id="mount in it"),
+        pytest.param(
+            "echo x >/dev/termination-log 2>/dev/null", "echo x >ROOT/dev/termination-log 2>/dev/null", id="dev"
+        ),
         pytest.param("/usr/local/bin/hello", "ROOT/usr/local/bin/hello", id="program"),
         pytest.param("/usr/local/bin/other /etc/hosts", None, id="of the machine"),
         pytest.param("/etc/volcanoes /homes /srv/home/x ./home/x ~/home http://x/home a/root", None, id="others"),
@@ -63,6 +66,20 @@ def test_what_is_placed(placed: PlacedFiles) -> None:
     assert (placed.root / "home/user/project/data").is_symlink()
     assert (placed.root / "cache").is_dir()
     assert not (placed.root / "etc/hosts").exists()
+
+
+def test_a_mount_covers_a_directory_of_the_pod_s_own(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "file").write_text("here")
+    mounts = (Mount(str(data), "/home"), Mount(str(data / "file"), "/dev/termination-log"))
+    spec = ContainerSpec(
+        id="a", pod="a", argv=("true",), env={}, cwd="/", root=RootFs(), hidden=("/home",), mounts=mounts
+    )
+    files = PlacedFiles(tmp_path / "root", str)
+    files.place(spec)
+    assert (files.root / "home/file").read_text() == "here"
+    assert (files.root / "dev/termination-log").is_symlink()
 
 
 def test_an_update_is_translated_too(placed: PlacedFiles) -> None:

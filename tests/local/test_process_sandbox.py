@@ -102,12 +102,12 @@ def test_host_files_are_rewritten_and_commands_led_to_them(tmp_path: Path) -> No
         async with _sandbox(tmp_path, warnings) as sandbox:
             mounts = (Mount(str(config), "/etc/volcano", read_only=True), Mount(str(tmp_path), str(tmp_path)))
             script = "cat /etc/volcano/b.host $PUMICE_ROOT/etc/volcano/b.host; echo $GLOO_SOCKET_IFNAME"
-            spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts)
+            spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts, memory=1 << 30)
             found = await (await _start(sandbox, spec)).read()
             address = sandbox._translation.loopback("10.77.0.11")
             assert found.decode().split() == [address, address, loopback_interface()]
             await sandbox.ended(spec.id)
-        assert [warning.partition(" ")[0] for warning in warnings] == ["/etc/volcano"]
+        assert [warning.partition(" ")[0] for warning in warnings] == ["/etc/volcano", "limits.memory"]
 
     run(story())
 
@@ -149,6 +149,20 @@ def test_directories_of_its_own_are_kept_where_asked(tmp_path: Path) -> None:
             assert (await sandbox.ended(spec.id)).code == 0
         assert (tmp_path / "kept/home/re").read_text() == "result\n"
         assert (own / "file").read_text() == "mine\n"
+
+    run(story())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds processes to processors")
+def test_whole_processors(tmp_path: Path) -> None:
+    own = min(os.sched_getaffinity(0))
+
+    async def story() -> None:
+        async with _sandbox(tmp_path) as sandbox:
+            spec = _spec("job-a-0", "sleep", "1000", cpus=(own,))
+            await _start(sandbox, spec)
+            pid = sandbox._containers[spec.id].process.pid
+            assert os.sched_getaffinity(pid) == {own}
 
     run(story())
 

@@ -1,4 +1,4 @@
-"""A real sshd for each of two plain processes, at once, reached by their names; and the jobs of the examples."""
+"""A real sshd for each of two plain processes, at once, reached by their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
-from tests.local import test_examples as examples
 from tests.local.sandbox.boxes import PATH, run
 
 HOSTS = File("/etc/hosts", b"10.77.0.10 job-a-0.job job-a-0\n10.77.0.11 job-b-0.job job-b-0\n")
@@ -92,32 +91,3 @@ def _until_all_listen(log: Path) -> None:
 def _sleepers(marker: str) -> list[str]:
     shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in shown.splitlines() if line == f"sleep {marker}"]
-
-
-@pytest.mark.needs("mpiexec", "sshd")
-def test_the_mpi_job_runs_without_namespaces(tmp_path: Path) -> None:
-    done = examples._run(["--isolation=process", "--keep", "examples/lm-mpi-job.yaml"], examples._environ(), tmp_path)
-    assert done.returncode == 0, done.stderr
-    [result] = tmp_path.rglob("home/re")
-    lines = sorted(result.read_text(encoding="utf-8").splitlines())
-    assert [line.partition(", ")[2] for line in lines] == [f"rank {rank} out of 2 processors" for rank in (0, 1)]
-    # Both workers were logged in to: otherwise everything would have run in the master.
-    assert done.stdout.count("Permanently added") == 2
-
-
-def test_the_pytorch_job_runs_without_namespaces(tmp_path: Path) -> None:
-    script = tmp_path / "ring.py"
-    script.write_text(examples.RING, encoding="utf-8")
-    arguments = ["--isolation=process", f"--entrypoint={examples.IMAGE}=python3 {script}", f"--mount={tmp_path}"]
-    done = examples._run([*arguments, "examples/pytorch-job.yaml"], examples._environ(), tmp_path / "s")
-    assert done.returncode == 0, done.stderr
-    assert "master-0  seen [1, 2]" in done.stdout.splitlines()
-
-
-def test_the_pytorch_job_runs_without_namespaces_with_torch(with_torch: dict[str, str], tmp_path: Path) -> None:
-    done = examples._run(["--isolation=process", "examples/pytorch-job.yaml"], with_torch, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "master-0  ring closed: 42.0" in done.stdout.splitlines()
-
-
-with_torch = examples.with_torch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -75,6 +76,15 @@ def test_a_file_that_cannot_be_read_reserves_nothing(tmp_path: Path, text: str) 
     with Reservations(tmp_path, "a") as one, Reservations(tmp_path, "b"):
         (tmp_path / "b.json").write_text(text)
         assert seen_by(one) == [Reserved()]
+
+
+def test_a_session_may_end_before_the_run(tmp_path: Path) -> None:
+    directory = tmp_path / "session"
+    with Reservations(directory, "a") as one:
+        shutil.rmtree(directory)
+        with one.turn():
+            one.reserve(reserved(cpu="1"))
+            assert one.others() == []
 
 
 def test_total() -> None:

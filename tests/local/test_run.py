@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -206,37 +203,3 @@ def test_directory_serves_as_image(place: Place) -> None:
     assert result.code == 0, result.err
     assert "from the image" in result.out
     assert "images: nowhere" in result.err
-
-
-def test_kill_of_pumice_leaves_nothing(place: Place, wait: Callable[[Callable[[], bool]], None]) -> None:
-    for turn in range(5):
-        mark = f"{os.getpid()}{turn}.25"
-        process = place.start(job(task("only", f"echo up; sleep {mark}; true", 2)))
-        assert process.stdout is not None
-        if turn:
-            process.stdout.readline()
-        process.kill()
-        process.communicate(timeout=20)
-        wait(lambda mark=mark: not _running(mark))  # type: ignore[misc] # mypy does not infer a default's type
-
-
-@pytest.fixture
-def wait() -> Callable[[Callable[[], bool]], None]:
-    def until(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    return until
-
-
-def _running(mark: str) -> bool:
-    """Whether a process sleeps for this long."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]:
-                return True
-        except OSError:
-            continue
-    return False

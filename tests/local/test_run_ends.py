@@ -30,9 +30,9 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def _started(place: Place, script: str, *flags: str, grace: int = 1) -> subprocess.Popen[str]:
+def _started(place: Place, script: str, grace: int) -> subprocess.Popen[str]:
     pod = {"terminationGracePeriodSeconds": grace}
-    process = place.start(job(task("only", script, pod=_pod(script) | pod)), flags=flags)
+    process = place.start(job(task("only", script, pod=_pod(script) | pod)))
     assert process.stdout is not None
     assert "up" in process.stdout.readline()
     return process
@@ -86,13 +86,12 @@ def test_who_does_not_end_is_killed_when_the_grace_is_over(place: Place) -> None
 
 
 def test_timeout_is_graceful_and_says_what_to_type(place: Place) -> None:
-    process = _started(place, POLITE, "--timeout", "1s", grace=60)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 124, err
-    assert "farewell" in out
-    verdict = err.rpartition("\n\n")[2].splitlines()
-    assert verdict == [
-        "trial took longer than --timeout 1s and was ended",
+    result = place.run(job(task("only", POLITE, pod=_pod(POLITE))), flags=["--timeout=5s"])
+    assert result.code == 124, result.err
+    # A machine that is too busy for it to start within that time can do without.
+    assert ("up" in result.out) == ("farewell" in result.out)
+    assert result.verdict == [
+        "trial took longer than --timeout 5s and was ended",
         "  next          pumice run job.yaml --keep",
     ]
     _nothing_left(place)

@@ -61,6 +61,14 @@ def test_env_is_for_all_containers_and_the_jobs_own_value_wins(place: Place) -> 
     assert result.out.splitlines() == [f"first a b {path}", f"main a b own {path}"]
 
 
+@pytest.mark.parametrize("name", ["nowhere", "docker.io/library/nowhere", "nowhere:latest"])
+def test_entrypoint_for_an_image_by_any_of_its_names(place: Place, name: str) -> None:
+    only = task("only", "", container={"command": None, "args": ["c"]})
+    result = place.run(job(only), flags=["--entrypoint", f"{name}=echo 'a  b'"])
+    assert result.code == 0, result.err
+    assert result.out == "only-0  a  b c\n"
+
+
 @pytest.mark.parametrize(
     ("available", "replicas", "flag"),
     [

@@ -116,6 +116,28 @@ def test_a_claim_that_nobody_gives_is_named(place: Place) -> None:
     assert (place.state / "claims" / "data").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("own", "its", "code"),
+    [
+        pytest.param("", "other", 2, id="another namespace"),
+        pytest.param("other", "", 0, id="none"),
+        pytest.param("other", "other", 0, id="the same"),
+        pytest.param("", "default", 0, id="the default"),
+    ],
+)
+def test_a_companion_serves_the_jobs_of_its_namespace(place: Place, own: str, its: str, code: int) -> None:
+    only = job(task("only", "echo $k", container={"envFrom": [{"configMapRef": {"name": "there"}}]}))
+    only["metadata"]["namespace"] = own or None
+    there = companion("ConfigMap", "there", data={"k": "v"})
+    there["metadata"]["namespace"] = its or None
+    result = place.run(there, only)
+    assert result.code == code, result.err
+    told = (
+        "job.yaml:1: warning: ConfigMap there is in namespace other, where a job of namespace default does not see it"
+    )
+    assert (told in result.err) is (code == 2)
+
+
 def test_a_claim_made_for_the_job_needs_no_document(place: Place) -> None:
     volumes = [{"mountPath": "/data", "volumeClaim": CLAIM_SPEC}]
     result = place.run(job(task("only", "echo x > /data/f; cat /data/f"), volumes=volumes))
@@ -163,11 +185,17 @@ def test_all_mistakes_of_all_files_are_told(place: Place) -> None:
         pytest.param(["--publish", "onyl-0:80"], "--publish: onyl-0:80: the job has no pod onyl-0\n", id="publish"),
         pytest.param(["--kill", "only-1@1s"], "--kill: only-1@1s: the job has no pod only-1\n", id="kill"),
         pytest.param(["--scale", "onyl=2"], "--scale: onyl=2: the job has no task onyl\n", id="scale"),
-        pytest.param(["--scale", "only=0"], "--scale: no pod is left\n", id="scale to nothing"),
+        pytest.param(
+            ["--scale", "only=0"], "--scale leaves no pod\n  hint: --scale only=1 runs one\n", id="scale to nothing"
+        ),
         pytest.param(["--image", "nowher=."], "--image: nowher: the job has no image nowher\n", id="image"),
         pytest.param(["--entrypoint", "x=ls"], "--entrypoint: x: the job has no image x\n", id="entrypoint"),
         pytest.param(["--mount", "gone"], "--mount: gone: no such file or directory", id="mount"),
-        pytest.param(["--network", "some"], "argument --network: invalid choice: 'some' (choose from 'job', 'outbound')", id="network"),
+        pytest.param(
+            ["--network", "some"],
+            "argument --network: invalid choice: 'some' (choose from 'job', 'outbound')",
+            id="network",
+        ),
     ],
 )
 def test_flags_that_name_nothing(place: Place, flags: list[str], told: str) -> None:
@@ -182,6 +210,13 @@ def test_a_flag_that_names_nothing_is_told_what_there_is(place: Place) -> None:
     result = place.run(job(task("worker", "true", 12)), flags=["--publish", "worker-12:80"])
     names = ", ".join(f"worker-{index}" for index in range(8))
     assert f"  hint: did you mean worker-1? it has {names} and 4 more" in result.err
+
+
+def test_a_job_without_pods(place: Place) -> None:
+    result = place.run(job(task("only", "true", 0)))
+    assert result.code == 2
+    assert "the job has no pod: every task has 0 replicas\n  hint: --scale only=1 runs one" in result.err
+    assert place.run(job(task("only", "true", 0)), flags=["--scale", "only=1"]).code == 0
 
 
 def test_exactly_one_job(place: Place) -> None:

@@ -186,7 +186,7 @@ def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(place: Pl
         told.append(line.rstrip())
     process.terminate()
     process.communicate(timeout=60)
-    restarts = [line.partition("  ")[2] for line in told if " restart " in line]
+    restarts = [line.split(maxsplit=1)[1] for line in told if " restart " in line]
     assert restarts == [f"only-0 restart {count}: exit code 6: went wrong" for count in (1, 2, 3)]
     hint = "a policy {event: TaskFailed, action: TerminateJob} of task only would end the job after 3 restarts"
     assert told[-1] == f"  hint: {hint} (its maxRetry)"
@@ -205,3 +205,20 @@ def test_the_policy_of_the_hint_ends_the_job(place: Place) -> None:
     ]
     assert "hint" not in result.err
     assert result.code == 6, result.out
+
+
+def test_the_default_restart_policy_is_explained_once(place: Place) -> None:
+    only = task("only", "true", 2)
+    del only["template"]["spec"]["restartPolicy"]
+    process = place.start(job(only))
+    assert process.stderr is not None
+    told: list[str] = []
+    while sum(" restart 1:" in line for line in told) < 2:
+        line = process.stderr.readline()
+        assert line, told
+        told.append(line.rstrip())
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    hints = [line for line in [*told, *err.splitlines()] if "hint" in line]
+    assert len(hints) == 1
+    assert "restartPolicy Always, the default" in hints[0]

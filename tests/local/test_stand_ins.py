@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli.run_settings import SettingsError, add_arguments, read_options
+from pumice.cli.run_flags import SettingsError
+from pumice.cli.run_settings import add_arguments, read_options
 from pumice.engines.local.settings import Settings
 
 

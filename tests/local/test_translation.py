@@ -41,7 +41,9 @@ def test_text(translation: Translation, text: str, expected: str | None) -> None
 
 
 def test_a_port_of_a_pod_is_one_free_port_wherever_it_is_mentioned(translation: Translation) -> None:
-    env = translation.env({"MASTER_ADDR": "job-master-0.job", "MASTER_PORT": "23456", "RANK": "1"})
+    given = {"MASTER_ADDR": "job-master-0.job", "MASTER_PORT": "23456", "RANK": "1", "HOSTNAME": "job-worker-0"}
+    env = translation.env(given)
+    assert env["HOSTNAME"] == "job-worker-0"
     port = env["MASTER_PORT"]
     assert (env["MASTER_ADDR"], env["RANK"]) == ("127.77.0.10", "1")
     assert port != "23456"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local import tunnels
-from pumice.engines.local.tunnels import nameservers
+from pumice.engines.local.tunnels import device_fault, nameservers
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 from tests.meta.tree import ROOT
 
@@ -164,14 +164,40 @@ def test_nothing_is_left_of_it_after_kill_9(tmp_path: Path, program: str) -> Non
     assert engine.stdout.readline() == "note \n"
     pids = engine.stdout.readline().split()
     assert len(pids) >= 3
-    names = {pid: Path("/proc", pid, "comm").read_text().strip() for pid in pids}
-    assert any(name.startswith(("passt", "pasta", "slirp")) for name in names.values()), names
+    names = [_name(pid) for pid in pids]
+    assert any(name.startswith(("passt", "pasta", "slirp")) for name in names), names
     engine.send_signal(signal.SIGKILL)
     engine.communicate()
     end = time.monotonic() + PATIENCE
     while (left := [pid for pid in pids if Path("/proc", pid).exists()]) and time.monotonic() < end:
         time.sleep(0.01)
     assert left == []
+
+
+def _name(pid: str) -> str:
+    """The process that saw to it that all is ready may be gone by now."""
+    try:
+        return Path("/proc", pid, "comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "fault"),
+    [
+        pytest.param(None, "there is no DEVICE\n  hint: sudo modprobe tun", id="missing"),
+        pytest.param(0o000, "DEVICE is closed to this user\n  hint: sudo chmod 666 DEVICE", id="closed"),
+        pytest.param(0o666, "", id="open"),
+    ],
+)
+def test_the_device(tmp_path: Path, mode: int | None, fault: str) -> None:
+    device = tmp_path / "tun"
+    if mode is not None:
+        device.touch()
+        device.chmod(mode)
+    if mode == 0 and AS_ROOT:
+        pytest.skip("nothing is closed to root")
+    assert device_fault(device) == fault.replace("DEVICE", str(device))
 
 
 @pytest.mark.parametrize(

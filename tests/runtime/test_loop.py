@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
@@ -20,7 +20,8 @@ from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
-from pumice.reconcile.decision import EngineCommand
+from pumice.reconcile.decide import decide
+from pumice.reconcile.decision import Decision, EngineCommand
 from pumice.runtime.loop import Loop
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from tests.builders import a_context, a_document, a_template
@@ -344,17 +345,16 @@ def test_a_pass_stops_after_enough_failures_and_the_next_one_goes_on() -> None:
     assert len(bench.world.pods) == 40
 
 
-def test_a_job_rests_after_a_pass_in_proportion_to_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_rests_in_proportion_to_how_long_it_took_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     bench.loop.rest = 10.0
-    observe = bench.engine.observe
 
-    async def slow(key: JobKey) -> Snapshot | None:
-        bench.world.clock.move_to(bench.world.clock() + dt.timedelta(milliseconds=30))
-        bench.loop.queue.add(key)
-        return await observe(key)
+    def slow(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
+        bench.world.clock.move_to(now + dt.timedelta(milliseconds=30))
+        bench.loop.queue.add(bench.key)
+        return decide(snapshot, plugins, now)
 
-    monkeypatch.setattr(MemoryEngine, "observe", lambda _engine, key: slow(key))
+    monkeypatch.setattr("pumice.runtime.loop.decide", slow)
     assert bench.serve()
     assert not bench.serve()
     assert bench.loop.queue.next_due() == bench.world.clock() + dt.timedelta(milliseconds=300)

@@ -21,7 +21,7 @@ from pumice.cli.run_events import (
     Teller,
     TimePassed,
 )
-from pumice.cli.run_images import RunImages
+from pumice.cli.run_images import RunImages, images_used, named_as_used
 from pumice.cli.run_json import JsonView
 from pumice.cli.run_pods import PodMaker, now
 from pumice.cli.run_scale import check_names, scaled
@@ -34,6 +34,7 @@ from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.machine import Machine, read_machine
+from pumice.engines.local.open_files import check_open_files, make_room
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.places import Places
 from pumice.engines.local.pods import LocalPod
@@ -141,6 +142,7 @@ class LocalRun:
         self._outfitter.all_users = self._sandbox.all_users
         self._outfitter.only_user = only_user(self._sandbox)
         self._outfitter.kernel_limits = self._sandbox.limits
+        make_room(*self._counts())
         self._pods = PodMaker(
             job=self._admitted.job,
             sandbox=self._sandbox,
@@ -173,7 +175,7 @@ class LocalRun:
         self.tell(Ended(self._phase, code, reason="Killed"))
 
     def _equip(self, held: ExitStack) -> None:
-        settings = self.request.options.settings
+        settings = named_as_used(self.request.options.settings, images_used(self._manifests))
         make_private(settings.state)
         self._machine = read_machine()
         self._images = RunImages(ImageStore(settings.state / "images"), settings.images, held, self.tell.warn)
@@ -217,6 +219,11 @@ class LocalRun:
         self._engine.objects.clear()
         members = {each["metadata"]["name"]: each["spec"] for each in gang(self._admitted.job, self._manifests)}
         check_fit(self._admitted.job, self._places.reserve(members), self.request.locate)
+        check_open_files(*self._counts())
+
+    def _counts(self) -> tuple[int, int]:
+        """Of pods and containers."""
+        return len(self._manifests), sum(1 for manifest in self._manifests for _ in every_container(manifest))
 
     def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
         try:
@@ -323,7 +330,9 @@ class LocalRun:
 
 
 def _no_state(state: Path, error: OSError) -> str:
+    # What is in the way of a directory is a file.
+    why = "not a directory" if isinstance(error, FileExistsError) else (error.strerror or str(error)).lower()
     return (
-        f"{error.filename or state}: {(error.strerror or str(error)).lower()}, so nothing can be kept in {state}\n"
+        f"{error.filename or state}: {why}, so nothing can be kept in {state}\n"
         "  hint: make room there, or set XDG_STATE_HOME to a directory of yours"
     )

@@ -8,7 +8,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,7 +19,7 @@ from pumice.cli.jobfile import JobDocument, JobFile, load, offline_context
 from pumice.cli.local_run import LocalRun, Request
 from pumice.cli.output import style_for
 from pumice.cli.render import load_good
-from pumice.cli.run_end import BROKEN_PIPE, INTERRUPTED, TERMINATED, TIMED_OUT, Stop
+from pumice.cli.run_end import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, TIMED_OUT, Stop
 from pumice.cli.run_events import Listener, Teller
 from pumice.cli.run_flags import SettingsError
 from pumice.cli.run_json import JsonView
@@ -42,9 +43,10 @@ def run(args: argparse.Namespace) -> int:
     others = [_load_companions(file) for file in args.companions]
     if None in others:
         return BAD_INPUT
-    _never_fail_at_characters()
-    documents = [document for file in (loaded, *others) if file is not None for document in _companions(file)]
+    _prepare_streams()
     entry = loaded.jobs[0]
+    files = [file for file in (loaded, *others) if file is not None]
+    documents = [value for file in files for value in _companions(file, entry.admitted.written.namespace or "default")]
     try:
         options = run_settings.read_options(args)
         request = Request(
@@ -75,8 +77,19 @@ def _load_companions(file: str) -> JobFile | None:
     return None if found.jobs or not found.is_good else found
 
 
-def _companions(file: JobFile) -> list[Manifest]:
-    return [document.value for document in file.companions if isinstance(document.value, dict)]
+def _companions(file: JobFile, namespace: str) -> Iterator[Manifest]:
+    """Those that the job would find on a cluster. One without a namespace goes where the job goes."""
+    for document in file.companions:
+        value = document.value
+        if not isinstance(value, dict):
+            continue
+        place = value["metadata"].get("namespace") or namespace
+        if place == namespace:
+            yield value
+        else:
+            name = f"{value['kind']} {value['metadata']['name']}"
+            told = f"{name} is in namespace {place}, where a job of namespace {namespace} does not see it"
+            print(f"{document.file}:{document.line}: warning: {told}", file=sys.stderr)
 
 
 def _view(args: argparse.Namespace, request: Request) -> Listener:
@@ -90,11 +103,14 @@ def _write_out(text: str) -> None:
     sys.stdout.flush()
 
 
-def _never_fail_at_characters() -> None:
-    """A terminal that cannot show a character of a log shows another one in its place."""
+def _prepare_streams() -> None:
+    """A terminal that cannot show a character of a log shows another one; one that is slow is waited for."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+        with suppress(OSError):
+            # Whoever started us may share the stream, and may have made it one that does not wait.
+            os.set_blocking(stream.fileno(), True)
 
 
 @dataclass(slots=True)
@@ -111,6 +127,9 @@ class _Driver:
         self._task = asyncio.ensure_future(self.job.run())
         loop.add_signal_handler(signal.SIGINT, self._stop, Stop(INTERRUPTED, "Interrupted"))
         loop.add_signal_handler(signal.SIGTERM, self._stop, Stop(TERMINATED, "Terminated"))
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # The terminal is gone. With nohup the job goes on without it.
+            loop.add_signal_handler(signal.SIGHUP, self._stop, Stop(HUNG_UP, "HungUp"))
         if timeout is not None:
             why = Stop(TIMED_OUT, "Timeout", f"{self.job.job.name} took longer than --timeout {told} and was ended")
             loop.call_later(timeout, self.job.stop, why)

@@ -17,6 +17,7 @@ from pumice.model.vocabulary import Phase
 from pumice.reconcile.verdict import OOM_KILLED
 
 TIMED_OUT = 124
+HUNG_UP = 129
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143

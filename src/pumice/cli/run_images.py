@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.preflight import every_container
+from pumice.engines.local.settings import Settings
 from pumice.model.job import Manifest
+
+_Value = TypeVar("_Value")
+
+
+def images_used(manifests: Sequence[Manifest]) -> set[str]:
+    """As the pods name them."""
+    return {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)} - {""}
+
+
+def named_as_used(settings: Settings, used: Iterable[str]) -> Settings:
+    """What the user said about images, under the names that the pods use: `x` and `docker.io/library/x` are one."""
+
+    def renamed(table: Mapping[str, _Value]) -> dict[str, _Value]:
+        known = {normalised(name): value for name, value in table.items()}
+        return {name: known[normalised(name)] for name in used if normalised(name) in known}
+
+    return replace(
+        settings,
+        images=renamed(settings.images),
+        entrypoints=renamed(settings.entrypoints),
+        programs=renamed(settings.programs),
+        files=renamed(settings.files),
+    )
 
 
 @dataclass(slots=True)
@@ -19,7 +44,7 @@ class RunImages:
     """Each image is held for as long as the job runs, so that nobody removes it meanwhile."""
 
     store: ImageStore
-    given: Mapping[str, Path]  # by name
+    given: Mapping[str, Path]  # by the names that the pods use
     held: ExitStack
     warn: Callable[[str], None]
     _known: dict[str, Image | None] = field(default_factory=dict)
@@ -38,7 +63,7 @@ class RunImages:
         return self._known.get(name)
 
     def _found(self, name: str) -> Image | None:
-        path = {normalised(known): path for known, path in self.given.items()}.get(normalised(name))
+        path = self.given.get(name)
         image = self.store.find(name) if path is None else self.store.obtain(name, path, self.warn)
         if image is not None:
             self.held.enter_context(self.store.held(image))
@@ -46,7 +71,7 @@ class RunImages:
 
     def text(self, manifests: Sequence[Manifest]) -> str:
         """For the plan: which names are images, and what serves for the others."""
-        names = {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)}
+        names = images_used(manifests)
         mapped = sorted(name for name in names if self._known.get(name) is not None)
         if not mapped:
             return "host (no registry)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from pumice.cli.run_events import PodMoved, Printed, Restarted, Teller
-from pumice.engines.local.containers import Container
+from pumice.engines.local.clock import steady
+from pumice.engines.local.containers import STARTS_AT_ONCE, Container
 from pumice.engines.local.logs import LogLine, LogPump
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.places import Places
@@ -25,8 +27,7 @@ from pumice.model.snapshot import ContainerEnd
 _ENOUGH_RESTARTS: Final = 3
 
 
-def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+now = steady(dt.datetime.now(dt.UTC))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class PodMaker:
     touch: Callable[[], None]  # the engine should look again
     failures: Failures = field(default_factory=Failures)
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
+    _hinted: set[tuple[str, str]] = field(default_factory=set)
+    _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
     def make(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
         for warning in not_honoured(manifest):
@@ -56,6 +59,7 @@ class PodMaker:
                 now=now,
                 tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
                 grace=grace_of(manifest["spec"]),
+                gate=self._gate,
             )
 
         pod = LocalPod(
@@ -86,8 +90,21 @@ class PodMaker:
 
     def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
         observed = pod.observed()
-        hint = what_ends_restarts(self.job, observed.task) if count == _ENOUGH_RESTARTS else ""
-        self.tell(Restarted(observed, end, count, hint))
+        self.tell(Restarted(observed, end, count, self._hint(observed.task, end, count)))
+
+    def _hint(self, task: str, end: ContainerEnd, count: int) -> str:
+        """What would put an end to restarts; for each task once."""
+        hint = ""
+        if end.exit_code == 0:
+            hint = (
+                "restartPolicy Always, the default, starts it again for ever; with Never or OnFailure the pod is done"
+            )
+        elif count == _ENOUGH_RESTARTS:
+            hint = what_ends_restarts(self.job, task)
+        if not hint or (task, hint) in self._hinted:
+            return ""
+        self._hinted.add((task, hint))
+        return hint
 
     def _open_logs(self, pod: LocalPod, place: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
         file = self.record.log(place, container, attempt)

@@ -10,9 +10,9 @@ import msgspec
 from pumice.admission.admit import Admitted, admit
 from pumice.cli.jobfile import offline_context
 from pumice.cli.run_flags import SettingsError
+from pumice.cli.run_images import images_used
 from pumice.cli.run_settings import RunOptions
 from pumice.engines.local.images.names import normalised
-from pumice.engines.local.preflight import every_container
 from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.nearest import did_you_mean
 from pumice.model.slot import slots
@@ -29,7 +29,8 @@ def scaled(written: Job, scale: Mapping[str, int]) -> Admitted:
     tasks = [_scaled_task(task, scale[task.name]) if task.name in scale else task for task in written.spec.tasks]
     total = sum(task.replicas for task in tasks)
     if not total:
-        raise SettingsError("--scale: no pod is left\n  hint: let one task have at least one")
+        left = "--scale leaves no pod" if scale else "the job has no pod: every task has 0 replicas"
+        raise SettingsError(f"{left}\n  hint: --scale {known[0]}=1 runs one")
     spec = msgspec.structs.replace(
         written.spec,
         tasks=tasks,
@@ -76,7 +77,7 @@ def _pods(options: RunOptions, job: Job) -> Iterator[str]:
 
 def _images(options: RunOptions, manifests: Sequence[Manifest]) -> Iterator[str]:
     """Only what flags name: a pumice.toml may serve several jobs."""
-    used = {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)} - {""}
+    used = images_used(manifests)
     for flag, names in options.named_images.items():
         for name in names:
             if normalised(name) not in map(normalised, used):

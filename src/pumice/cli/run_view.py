@@ -23,6 +23,7 @@ from pumice.cli.run_events import (
 from pumice.cli.run_screen import Screen, plain
 from pumice.cli.run_state import PodStates, state_line
 from pumice.engines.local.logs import LogLine
+from pumice.engines.local.verdicts import one_line
 from pumice.model.job import Job
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.decision import JobEvent
@@ -50,7 +51,8 @@ class TextView:
     _stopping: bool = False  # because the user wants it
     _complete: bool = False  # it was told that all pods of this attempt run
     _states: PodStates = field(default_factory=PodStates)
-    _bars: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _labels: dict[tuple[str, str], str] = field(default_factory=dict)  # by pod and container
+    _bars: dict[tuple[str, int, str, str], str] = field(default_factory=dict)  # in the order of the pods
 
     def __post_init__(self) -> None:
         self._began = self.clock()
@@ -97,7 +99,8 @@ class TextView:
     def _printed(self, happening: Printed) -> None:
         ended = []
         for line in happening.lines:
-            source = (line.pod, line.container, line.stream)
+            task, _, index = line.pod.rpartition("-")
+            source = (task, int(index), line.container, line.stream)
             if line.unfinished:
                 self._bars[source] = self._labelled(line)
             else:
@@ -109,12 +112,18 @@ class TextView:
     def _labelled(self, line: LogLine) -> str:
         if not self.prefix:
             return line.text
-        task = line.pod.rpartition("-")[0]
-        alone = line.container in (self._alone.get(task, task), "")
-        name = (line.pod if alone else f"{line.pod} {line.container}").ljust(self._width)
+        source = (line.pod, line.container)
+        if source not in self._labels:
+            self._labels[source] = self._label(*source)
+        return self._labels[source] + line.text
+
+    def _label(self, pod: str, container: str) -> str:
+        task = pod.rpartition("-")[0]
+        alone = container in (self._alone.get(task, task), "")
+        name = (pod if alone else f"{pod} {container}").ljust(self._width)
         if style_for(self.screen.data).coloured and task in self._tasks:
             name = f"\x1b[{_COLOURS[self._tasks.index(task) % len(_COLOURS)]}m{name}\x1b[0m"
-        return f"{name}  {line.text}"
+        return f"{name}  "
 
     def _moved(self, moved: Moved) -> None:
         """One line for what has changed: the policy that acted says more than the phase that it led to."""
@@ -133,12 +142,15 @@ class TextView:
                 waits = any(task.depends_on is not None for task in job.spec.tasks)
                 return f"{again}starting" if waits else f"{again}starting {_pods(job.total_replicas)}"
             case Phase.RUNNING:
-                return f"{max(self._states.running, moved.status.running)}/{job.total_replicas}"
+                running = max(self._states.running, moved.status.running)
+                # They may have been faster than we could look.
+                return f"{running}/{job.total_replicas}" if running else ""
             case Phase.COMPLETED:
                 return f"{moved.status.succeeded} succeeded in {self._elapsed()}"
             case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
                 return ""
-            case phase if phase in FINAL:
+            case phase if phase in FINAL or phase == Phase.ABORTED:
+                # Which policy led to it has been told when it acted.
                 return state.message.partition(";")[0]
             case _:
                 return state.message
@@ -151,9 +163,9 @@ class TextView:
     def _restarted(self, restarted: Restarted) -> None:
         end, pod = restarted.end, restarted.pod
         container = "" if end.container == self._alone.get(pod.task) else f" {end.container}"
-        line = f": {plain(end.last_line)}" if end.last_line else ""
+        line = f": {plain(one_line(end.last_line))}" if end.last_line else ""
         self._say(
-            f"{self._elapsed()}  {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
+            f"{self._elapsed():<5} {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
         )
         if restarted.hint:
             self._say(f"  hint: {restarted.hint}")
@@ -180,7 +192,7 @@ class TextView:
         return [*(self._bars[source] for source in sorted(self._bars)[:most]), state]
 
     def _say_phase(self, about: str) -> None:
-        self._say(f"{self._elapsed()}  {self._phase:<10} {about}".rstrip())
+        self._say(f"{self._elapsed():<5} {self._phase:<10} {about}".rstrip())
 
     def _say(self, text: str) -> None:
         self.screen.print(text.split("\n"), talk=True)

@@ -40,8 +40,8 @@ class Loop:
     clock: Clock
     queue: KeyQueue = field(default_factory=KeyQueue)
     parallel: int = 1  # how many commands of one job may be under way at once
-    # How many times as long as a pass took its job rests before the next one: what happens to it meanwhile is one pass
-    # instead of many. A job of thousands of pods would otherwise be looked at anew for each of them.
+    # How many times as long as it took to think a job rests before the next pass: what happens to it meanwhile is one
+    # pass instead of many. A job of thousands of pods would otherwise be looked at anew for each of them.
     rest: float = 0.0
     passes: int = 0
     # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, and found
@@ -49,6 +49,8 @@ class Loop:
     _troubles: dict[JobKey, tuple[Trouble, ...]] = field(default_factory=dict)
     # A job is admitted once for each change of its spec, not once a pass.
     _admitted: dict[JobKey, tuple[JobSpec, Admitted]] = field(default_factory=dict)
+    # How long the pass that is under way took to decide.
+    _thought: dict[JobKey, dt.timedelta] = field(default_factory=dict)
 
     async def serve_next(self) -> bool:
         """Serve one key if one is due; whether there was one."""
@@ -60,7 +62,6 @@ class Loop:
 
     async def serve(self, key: JobKey) -> None:
         """Serve a key that was taken from the queue."""
-        began = self.clock()
         try:
             good = await self.reconcile(key)
         except ConflictError:
@@ -73,9 +74,10 @@ class Loop:
             # A defect, or the end of the program: whoever goes on must not find the key held by nobody.
             self.queue.failed(key, self.clock())
             raise
+        thought = self._thought.pop(key, dt.timedelta())
         now = self.clock()
         if good:
-            self.queue.done(key, now + min((now - began) * self.rest, LONGEST_REST) if self.rest else None)
+            self.queue.done(key, now + min(thought * self.rest, LONGEST_REST) if self.rest else None)
         else:
             self.queue.failed(key, now)
 
@@ -87,12 +89,13 @@ class Loop:
             self._troubles.pop(key, None)
             self._admitted.pop(key, None)
             return True
-        stored = snapshot
+        stored, began = snapshot, self.clock()
         snapshot, plugins = self._prepared(snapshot, key)
         try:
-            decision = decide(snapshot, plugins, self.clock())
+            decision = decide(snapshot, plugins, began)
         except PluginError as error:
-            decision = decide(replace(snapshot, faults=(str(error),)), (), self.clock())
+            decision = decide(replace(snapshot, faults=(str(error),)), (), began)
+        self._thought[key] = self.clock() - began
         if decision.status != stored.job.status:
             await self.engine.write_status(stored, decision.status)
         good = await self._carry_out(key, decision)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from pumice.engines.local.sandbox.problems import StartError
+from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox.containers import Containers
+from pumice.engines.local.sandbox.problems import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import Mount, RootFs
 from tests.local.sandbox.boxes import box, permits, run
 
@@ -117,3 +122,24 @@ def test_a_limit_that_the_kernel_refuses(tmp_path: Path) -> None:
             assert (await made.shell("a", "exit 5", memory=1 << 30))[0] == 5
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        pytest.param(errno.EAGAIN, "no further process is allowed: see ulimit -u", id="processes"),
+        pytest.param(errno.ENOSPC, "no further namespace is allowed: see sysctl", id="namespaces"),
+    ],
+)
+def test_what_is_exhausted_is_named(monkeypatch: pytest.MonkeyPatch, number: int, told: str) -> None:
+    """The kernel is not made to refuse here: whose processes it counts, others have, too."""
+
+    def refuse(_: int) -> None:
+        raise OSError(number, "unshare: refused")
+
+    monkeypatch.setattr(syscalls, "unshare", refuse)
+    monkeypatch.setattr(syscalls, "setns", lambda *_: None)
+    keeper = cast(Containers, SimpleNamespace(_own_pids=0))
+    with pytest.raises(StartError, match=told) as caught:
+        Containers._fork(keeper, "a/main", None, lambda _: None)
+    assert caught.value.kind == LIMITS

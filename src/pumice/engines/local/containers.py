@@ -22,6 +22,7 @@ from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
 
 DEFAULT_GRACE: Final = 30.0
+STARTS_AT_ONCE: Final = 32
 DEFAULT_MESSAGE_PATH: Final = "/dev/termination-log"
 LONGEST_MESSAGE: Final = 4096
 CANNOT_START: Final = 128
@@ -61,6 +62,8 @@ class Container:
     now: Now
     tell: Callable[[str], None] = lambda _message: None  # what a hook or a probe has found
     grace: float = DEFAULT_GRACE  # of the pod
+    # Shared with others, so that not all of a large job start at once: a start takes descriptors.
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     restarts: int = 0
     running: bool = False
     started: bool = False
@@ -168,12 +171,13 @@ class Container:
         self._message_file = next(own, "")
         self._over.clear()
         self._why = ("", "")
-        pipes = [log.open() for log in logs]
-        try:
-            await self.sandbox.start_container(spec, *pipes)
-        finally:
-            for pipe in pipes:
-                os.close(pipe)
+        async with self.gate:
+            pipes = [log.open() for log in logs]
+            try:
+                await self.sandbox.start_container(spec, *pipes)
+            finally:
+                for pipe in pipes:
+                    os.close(pipe)
         self.running = True
         if not (self.manifest.get("lifecycle") or {}).get("postStart"):
             self._has_begun()

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from pumice.engines.local.addresses import GATEWAY, NETWORK
 from pumice.engines.local.network_env import proxy_env
 from pumice.engines.local.proxy import Permits, Proxy, outside
-from pumice.engines.local.tunnels import KINDS, Kind, Tunnel, TunnelError, installed, nameservers
+from pumice.engines.local.tunnels import KINDS, Kind, Tunnel, TunnelError, device_fault, installed, nameservers
 
 _PORT: Final = 3128
 URL: Final = f"http://{GATEWAY}:{_PORT}"
@@ -54,17 +54,16 @@ async def open_outbound(
     sandbox: Joinable, names: Iterable[str], kinds: Sequence[Kind] = KINDS, permits: Permits = outside
 ) -> WayOut:
     """By the first that works. A program that is there and fails is named, with what it said."""
-    failures = []
-    for kind in kinds:
-        program = installed(kind)
-        if program is None:
-            continue
+    found = [(kind, program) for kind in kinds if (program := installed(kind)) is not None]
+    fault = device_fault() if found else ""
+    failures = [f"\n  {found[0][0].program} does not lead out: {fault}"] if fault else []
+    for kind, program in found if not fault else []:
         try:
             tunnel = await Tunnel.start(sandbox.pid, kind, program)
         except TunnelError as error:
-            failures.append(f"{kind.program} does not lead the pods out: {error}\n  ")
+            failures.append(f"\n  {kind.program} does not lead out: {error}")
         else:
             return WayOut(tunnel.close, nameservers=nameservers())
     proxy = Proxy(await sandbox.listen(GATEWAY, _PORT), permits)
     await proxy.start()
-    return WayOut(proxy.close, outbound_env(names), note="".join(failures) + NOTE + ("" if failures else HINT))
+    return WayOut(proxy.close, outbound_env(names), note=NOTE + ("".join(failures) or HINT))

@@ -17,14 +17,15 @@ from pumice.engines.local.facts import PodFacts
 from pumice.engines.local.hiding import hidden_directories
 from pumice.engines.local.hosts import hosts_text, name_files, named_pod, pod_hostname
 from pumice.engines.local.images.reading import read_inside
-from pumice.engines.local.logins import account_files, find_group, find_user, host_key_files
+from pumice.engines.local.logins import account_files, host_key_files
 from pumice.engines.local.machine import gpu_devices
 from pumice.engines.local.network_env import interface_env
 from pumice.engines.local.own_nc import own_nc, running_interpreter
 from pumice.engines.local.problems import Problem, fatal
-from pumice.engines.local.sandbox.problems import IMAGE, INTERNAL, StartError
+from pumice.engines.local.sandbox.problems import IMAGE, INTERNAL, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from pumice.engines.local.settings import Settings
+from pumice.engines.local.users import supplemental_groups, user_and_group, wrongly_root
 from pumice.engines.local.volume_files import VolumeFiles
 from pumice.engines.local.volumes import pod_directory, volume_mounts
 from pumice.model.job import Job, Manifest
@@ -127,7 +128,7 @@ class Outfitter:
             files=(*self._files(manifest, image), *self._stand_ins(container), *nc_files),
             uid=user,
             gid=group,
-            groups=self._groups(manifest),
+            groups=supplemental_groups(manifest) if self.all_users else (),
             memory=memory_limit(container),
             cpu_quota=cpu_limit(container),
             cpus=self._cpus(manifest, container),
@@ -239,10 +240,6 @@ class Outfitter:
             self.warn(f"container {container['name']}: limits.cpu {limit:g} is not enforced: no control groups here")
         return ()
 
-    def _groups(self, manifest: Manifest) -> tuple[int, ...]:
-        given = (manifest["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
-        return tuple(map(int, given)) if self.all_users else ()
-
     def _host_env(self, image: ImageConfig | None) -> dict[str, str]:
         if image is not None or not self.settings.path:
             return {}
@@ -311,16 +308,15 @@ class Outfitter:
     def _user(
         self, manifest: Manifest, container: Manifest, image: ImageConfig | None
     ) -> tuple[int | None, int | None]:
-        contexts = (container.get("securityContext") or {}, manifest["spec"].get("securityContext") or {})
-        user = next((context["runAsUser"] for context in contexts if context.get("runAsUser") is not None), None)
-        group = next((context["runAsGroup"] for context in contexts if context.get("runAsGroup") is not None), None)
-        if user is None and image is not None and image.user:
-            named, _, named_group = image.user.partition(":")
-            user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
-            group = group if group is not None else _image_group(named_group, image.root) or found
+        user, group = user_and_group(manifest, container, image)
+        # Who waits for a master has a user of the plugin's choice, whom nobody misses.
+        ours = container.get("name") == wait_for_master.NAME
+        if wrongly_root(manifest, container, user):
+            if image is not None and self.all_users:
+                raise StartError(USER, "runAsNonRoot is set, and it would run as root: set runAsUser")
+            self.warn(f"container {container['name']}: runAsNonRoot is not honoured: no image says who else it is")
         if user not in (None, 0) and not self.all_users:
-            # Who waits for a master has a user of the plugin's choice, whom nobody misses.
-            if container.get("name") != wait_for_master.NAME:
+            if not ours:
                 self.warn(f"runAsUser {user} is not honoured: {self.only_user}")
             return None, None
         return user, group
@@ -329,14 +325,3 @@ class Outfitter:
 def holder_id(pod: str) -> str:
     """No container of the user's can have such a name."""
     return f"{pod}/.processes"
-
-
-def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
-    found = find_user(passwd, name)
-    if found is not None:
-        return found[0], found[1]
-    return (int(name), None) if name.isdecimal() else (None, None)
-
-
-def _image_group(name: str, root: Path) -> int | None:
-    return find_group(read_inside(root, "etc/group"), name) if name else None

@@ -19,6 +19,7 @@ VARIABLE = "PUMICE_ROOT"
 PROGRAMS = "/usr/local/bin"
 # Files that a machine has anyway, and that are only replaced to keep pods apart.
 _OWN_TO_A_MACHINE = ("/etc/", "/run/")
+_LAST_WORDS = "/dev/termination-log"
 _MOST_COPIED = 1 << 20
 # An absolute path in a text, as far as it can be told from what surrounds it.
 _PATH = re.compile(r"(?<![\w./~-])/[\w.@+%-]+(?:/+[\w.@+%-]+)*")
@@ -38,7 +39,10 @@ class PlacedFiles:
         self.root.mkdir(parents=True, mode=0o700)
         for path in spec.hidden:
             self.add_directory(path)
-        for mount in spec.mounts:
+        # Jobs write there whether anybody reads it or not; root would write to the machine's /dev.
+        self.add(File(_LAST_WORDS, b""))
+        # Those further up first, as they are mounted.
+        for mount in sorted(spec.mounts, key=lambda mount: mount.target.count("/")):
             self._mount(mount)
         for file in spec.files:
             if not file.path.startswith(_OWN_TO_A_MACHINE):
@@ -81,7 +85,8 @@ class PlacedFiles:
             place.mkdir(exist_ok=True)
         elif mount.read_only and _is_small(Path(mount.source)):
             self._copy(Path(mount.source), place)
-        elif not place.exists():
+        else:
+            _clear(place)
             place.symlink_to(mount.source)
         self.targets.append(mount.target)
 
@@ -98,6 +103,14 @@ class PlacedFiles:
 
     def _place(self, target: str) -> Path:
         return self.root / target.lstrip("/")
+
+
+def _clear(place: Path) -> None:
+    """A mount covers what was there before."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def _is_below(path: str, directory: str) -> bool:

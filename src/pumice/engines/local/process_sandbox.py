@@ -7,12 +7,14 @@ no limit is enforced, and all run as the user who runs the job.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,9 +105,12 @@ class ProcessSandbox:
                 self._translation.learn(file.data.decode(errors="replace"))
         files, env = await asyncio.to_thread(self._prepare, spec)
         self._tell_placed(spec, files)
+        if spec.memory is not None:
+            self._warn_once("limits.memory is not enforced without namespaces")
         argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
         cwd = files.where(spec.cwd)
         process = await self._spawn(argv, env, cwd, stdout, stderr)
+        _bind(process.pid, spec.cpus)
         end = asyncio.create_task(self._watch(process, env))
         self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
@@ -245,12 +250,23 @@ class ProcessSandbox:
 
     def _tell_placed(self, spec: ContainerSpec, files: PlacedFiles) -> None:
         for mount in spec.mounts:
-            if mount.target in files.targets and mount.target not in self._warned:
-                self._warned.add(mount.target)
-                self._warn(
+            if mount.target in files.targets:
+                self._warn_once(
                     f"{mount.target} is not in place without namespaces: it lies at ${VARIABLE}{mount.target}, and "
                     "commands and variables are made to say so"
                 )
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._warn(warning)
+
+
+def _bind(pid: int, cpus: Sequence[int]) -> None:
+    """To whole processors, where the system can do that. A process that is gone already needs none."""
+    if cpus and sys.platform == "linux":
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cpus)
 
 
 def _mark(env: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -45,6 +45,7 @@ class Reservations:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
         self._own = directory / f"{run}{_SUFFIX}"
+        self._turn: int | None = None
         with self.turn():
             self._file = os.open(self._own, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -60,12 +61,16 @@ class Reservations:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Nobody else looks or reserves meanwhile."""
-        lock = os.open(self._directory / _TURN, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        with suppress(FileNotFoundError):
+            # A directory of a session goes with it, though the run may go on: then there is nobody to take turns with.
+            self._turn = os.open(self._directory / _TURN, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._turn, fcntl.LOCK_EX)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)
+            if self._turn is not None:
+                os.close(self._turn)
+            self._turn = None
 
     def others(self) -> list[Reserved]:
         """What every other run that lives has reserved. To be asked in one's turn."""

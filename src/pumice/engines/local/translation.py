@@ -40,8 +40,8 @@ class Translation:
         return self._pattern.sub(self._replaced, text)
 
     def env(self, env: Mapping[str, str]) -> dict[str, str]:
-        """MASTER_PORT stands alone, but belongs to the pod of MASTER_ADDR."""
-        translated = {name: self.text(value) for name, value in env.items()}
+        """MASTER_PORT stands alone, but belongs to the pod of MASTER_ADDR. HOSTNAME says who one is, not where."""
+        translated = {name: value if name == "HOSTNAME" else self.text(value) for name, value in env.items()}
         master = self._pods.get(env.get("MASTER_ADDR", ""))
         port = env.get("MASTER_PORT", "")
         if master is not None and port.isdecimal():

@@ -29,6 +29,7 @@ _BOOT: Final = (
 # For documentation (RFC 5737), so nobody's own network can be hidden behind it.
 _OWN, _GATEWAY, _NAMES = "198.51.100.100", "198.51.100.2", "198.51.100.3"
 _MTU: Final = "65520"
+_DEVICE: Final = Path("/dev/net/tun")
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _SECONDS: Final = 15
 
@@ -67,6 +68,15 @@ def installed(kind: Kind) -> str | None:
     """Its path; an ordinary user's PATH does not lead everywhere."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/bin", "/usr/sbin", "/sbin"])
     return shutil.which(kind.program, path=path)
+
+
+def device_fault(device: Path = _DEVICE) -> str:
+    """What keeps both programs from making an interface, and the command that grants it; empty if nothing does."""
+    if not device.exists():
+        return f"there is no {device}\n  hint: sudo modprobe tun"
+    if not os.access(device, os.R_OK | os.W_OK):
+        return f"{device} is closed to this user\n  hint: sudo chmod 666 {device}"
+    return ""
 
 
 def nameservers(resolv_conf: Path = _RESOLV_CONF) -> tuple[str, ...]:

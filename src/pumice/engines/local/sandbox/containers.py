@@ -16,8 +16,14 @@ from pumice.engines.local.sandbox.child import Birth, Limits, Streams
 from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.hearing import Hearing, hearing
 from pumice.engines.local.sandbox.network import PodNetwork, Switch
-from pumice.engines.local.sandbox.problems import GONE, StartError
+from pumice.engines.local.sandbox.problems import GONE, LIMITS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
+
+# What the kernel means by its errors where a process or a namespace is one too many.
+_EXHAUSTED = {
+    errno.EAGAIN: "no further process is allowed: see ulimit -u, and the pids of the control group that this runs in",
+    errno.ENOSPC: "no further namespace is allowed: see sysctl user.max_pid_namespaces",
+}
 
 
 @dataclass(slots=True)
@@ -204,6 +210,8 @@ class Containers:
             os.close(errors_read)
             if pids is not None and error.errno in (errno.ENOMEM, errno.ESRCH):
                 raise StartError(GONE, f"{name}: the container has ended") from error
+            if error.errno in _EXHAUSTED:
+                raise StartError(LIMITS, _EXHAUSTED[error.errno]) from error
             raise
         finally:
             os.close(errors_write)

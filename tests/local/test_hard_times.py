@@ -1,0 +1,124 @@
+"""A run whose surroundings change: the terminal goes, it is stopped for a while, there is little of anything."""
+
+from __future__ import annotations
+
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.local.killing import Traces, scratch
+from tests.local.running import Place, job, need_namespaces, task
+
+# What it becomes is the leader of a session that has the terminal: who is told when that goes.
+LEAD = "import os, sys; os.login_tty(0); os.execvp(sys.argv[1], sys.argv[1:])"
+FAREWELL = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    need_namespaces()
+    return Place(tmp_path)
+
+
+def _logs(place: Place) -> str:
+    return "".join(path.read_text() for path in (place.state / "runs").rglob("*.log"))
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("ignored", [pytest.param(False, id="ended"), pytest.param(True, id="nohup")])
+def test_closed_terminal_ends_the_job_gracefully(place: Place, ignored: bool) -> None:
+    """Unless the user has said beforehand that it shall go on."""
+    master, slave = pty.openpty()
+    traces = Traces.before(place.directory)
+    argv = place.argv(job(task("only", "echo up; sleep 2; echo farewell" if ignored else FAREWELL)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAD, *(["nohup"] if ignored else []), *argv],
+        cwd=place.directory,
+        env=place.env,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    _wait_for(lambda: process.poll() is not None or "up" in _logs(place))
+    traces.look(process.pid)
+    os.close(master)
+    traces.killed()
+    assert process.wait(timeout=60) == (0 if ignored else 129)
+    assert "farewell" in _logs(place)
+    traces.gone_after()
+    assert scratch(place.directory) == []
+
+
+def test_stopped_for_a_while(place: Place) -> None:
+    """Pods go on meanwhile; what they have printed and how they have ended is not lost."""
+    process = place.start(job(task("only", "echo up; sleep 1; seq 1 20000; exit 3", 2), maxRetry=1))
+    assert process.stdout is not None
+    assert "up" in process.stdout.readline()
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert out.count("20000") == 2
+
+
+def test_working_directory_that_goes_away(place: Place) -> None:
+    """Pods have it mounted and go on; only a new one cannot have it any more."""
+    work = place.directory / "work"
+    work.mkdir()
+    inner = Place(work, {"XDG_STATE_HOME": str(place.directory / "state")})
+    process = inner.start(job(task("only", "echo up; sleep 1; echo on")))
+    assert process.stdout is not None
+    assert "up" in process.stdout.readline()
+    shutil.rmtree(work)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "on" in out
+
+
+def _limited(number: int, soft: int, hard: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(number, (soft, hard))
+
+
+def _run_limited(place: Place, limit: Callable[[], None], pods: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        place.argv(job(task("only", "ulimit -n", pods), maxRetry=1), flags=["--network=job"]),
+        cwd=place.directory,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        preexec_fn=limit,
+    )
+
+
+def test_soft_limit_of_open_files_is_no_limit_for_pumice_and_stays_one_for_pods(place: Place) -> None:
+    done = _run_limited(place, _limited(resource.RLIMIT_NOFILE, 64, 1000), 40)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["64"] * 40
+
+
+def test_hard_limit_of_open_files_is_told_before_anything_starts(place: Place) -> None:
+    done = _run_limited(place, _limited(resource.RLIMIT_NOFILE, 256, 256), 64)
+    assert done.returncode == 2
+    assert "64 pods need" in done.stderr
+    assert "hint: raise the hard limit (ulimit -n" in done.stderr
+    assert done.stdout == ""
