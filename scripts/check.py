@@ -21,8 +21,6 @@ from scripts.fetching import FetchError, fetch
 from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
-# Tests that share what takes long to start, a cluster for example, name a group and stay in one process.
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadgroup")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
 USER_TESTS = ("tests/local",)
 
@@ -58,7 +56,7 @@ def tests() -> list[Check]:
         Check("outside programs", outside_programs),
         *(Check(name, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
         Check("kubernetes programs", kubernetes),
-        command("pytest", "pytest", "-q", "-rfEs", *PARALLEL, "--cov", "--cov-report="),
+        command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
         command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
         *again,
     ]

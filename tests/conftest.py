@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from scripts import programs
+from tests.together import Together
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -27,6 +29,11 @@ SEED = os.environ.setdefault("PUMICE_TEST_SEED", "7" if IN_CI else str(random.ra
 
 def seed() -> int:
     return int(SEED)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together | None:
+    return Together(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,8 +1,6 @@
 """A real cluster for the tests of this folder: one for each process that runs some of them, a namespace for each test.
 
-All tests of this folder run in one process of pytest-xdist (`--dist loadgroup`), because a cluster takes seconds of
-processor time to start and half a gigabyte; the other processes run the rest of the suite meanwhile. A module that
-wants a cluster of its own, because it stops parts of it, says so with another `xdist_group`.
+All tests of this folder run in one process, but for those that stop parts of the cluster: tests/together.py says which.
 """
 
 from __future__ import annotations
@@ -22,16 +20,7 @@ from tests.kubernetes.controllers import Controllers, install
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
-HERE = Path(__file__).parent
-GROUP = "kubernetes"
 _RUNNING = pytest.StashKey[Cluster]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(GROUP))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,0 +1,58 @@
+"""Tests that share a cluster stay in one process, whatever pytest-xdist does with the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.meta.tree import ROOT
+from tests.together import group_of
+
+TESTS = """
+import os, pathlib, pytest
+@pytest.mark.parametrize("number", range(12))
+def test_one(number: int) -> None:
+    with pathlib.Path(os.environ["SEEN"]).open("a") as seen:
+        seen.write(f"{pathlib.Path(__file__).name} {os.getpid()}\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "group"),
+    [
+        pytest.param("tests/model/test_job.py::test_it[1]", "tests/model/test_job.py::test_it[1]", id="alone"),
+        pytest.param("tests/kubernetes/test_clients.py::test_it", "kubernetes", id="a cluster"),
+        pytest.param("tests/kubernetes/test_faults.py::test_it", "kubernetes, rough", id="a cluster of its own"),
+    ],
+)
+def test_who_stays_together(test: str, group: str) -> None:
+    assert group_of(test) == group
+
+
+def test_they_really_stay_together(tmp_path: Path) -> None:
+    """In a small project with the same conftest."""
+    for place in ("tests/kubernetes", "tests/model"):
+        (tmp_path / place).mkdir(parents=True)
+    hooks = "from tests.conftest import pytest_xdist_make_scheduler\n"
+    (tmp_path / "conftest.py").write_text(hooks)
+    for name in ("tests/kubernetes/test_a.py", "tests/kubernetes/test_b.py", "tests/model/test_c.py"):
+        (tmp_path / name).write_text(TESTS)
+    seen = tmp_path / "seen"
+    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses=3", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "SEEN": str(seen), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    lines = [line.split() for line in seen.read_text().splitlines()]
+    assert len(lines) == 36
+    assert len({process for name, process in lines if name != "test_c.py"}) == 1
+    assert len({process for name, process in lines}) > 1

@@ -1,0 +1,28 @@
+"""Which tests stay in one process when pytest-xdist spreads them: those that share what takes long to start.
+
+A cluster is half a gigabyte and seconds of processor time, so that all tests of tests/kubernetes have one, but for
+those that stop parts of it, which have another. They are the first to be handed out; who has none of them does the rest.
+pytest-xdist has groups of its own (`xdist_group`), which it writes into the names of tests; pytest 9.2 takes no such
+change any more, and they are spread like all others.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # pytest-xdist declares no types
+
+CLUSTER = "tests/kubernetes/"
+# These stop servers, or start so many controllers that they are best left alone.
+ROUGH = ("test_faults.py", "test_crashes.py")
+
+
+def group_of(test: str) -> str:
+    """Tests of one group run in one process, in their order; a test that is named here is a group of its own."""
+    if not test.startswith(CLUSTER):
+        return test
+    rough = test.removeprefix(CLUSTER).startswith(ROUGH)
+    return "kubernetes, rough" if rough else "kubernetes"
+
+
+class Together(LoadScopeScheduling):  # type: ignore[misc]  # for the same reason
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
