@@ -38,7 +38,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "Node": ("api/v1", "nodes"),
 }
 CLUSTER_WIDE = frozenset({"Namespace", "Node"})
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class RefusedError(Exception):

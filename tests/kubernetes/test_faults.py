@@ -32,7 +32,6 @@ from tests.kubernetes.played_kubelet import Play, PlayedKubelet
 from tests.kubernetes.scenarios import NAME, SCENARIOS, Stage, ending, until_over
 
 pytestmark = [
-    pytest.mark.xdist_group("kubernetes-faults"),
     # Lines that were cut are left open at this end until somebody collects them.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
