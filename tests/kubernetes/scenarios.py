@@ -96,6 +96,8 @@ def _abort_and_resume(stage: Stage) -> None:
     stage.command("AbortJob")
     stage.until_phase("Aborted")
     stage.command("ResumeJob")
+    stage.until_phase("Running")
+    stage.command("CompleteJob")
 
 
 def _terminate(stage: Stage) -> None:
@@ -108,6 +110,8 @@ def _suspend_and_resume(stage: Stage) -> None:
     stage.patch({"suspend": True})
     stage.until_phase("Aborted")
     stage.patch({"suspend": False})
+    stage.until_phase("Running")
+    stage.command("CompleteJob")
 
 
 def _scale(stage: Stage) -> None:
@@ -169,7 +173,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             a_job(),
             always(LONG),
             "Completed",
-            lambda stage: (_abort_and_resume(stage), stage.until_phase("Running"), stage.command("CompleteJob"))[-1],
+            _abort_and_resume,
         ),
         Scenario("is terminated", a_job(plugins={"svc": []}), always(LONG), "Terminated", _terminate),
         Scenario(
@@ -177,7 +181,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             a_job(),
             always(LONG),
             "Completed",
-            lambda stage: (_suspend_and_resume(stage), stage.until_phase("Running"), stage.command("CompleteJob"))[-1],
+            _suspend_and_resume,
         ),
         Scenario("is scaled", a_job(minAvailable=1, plugins={"svc": []}), always(LONG), "Completed", _scale),
         Scenario("has dependent tasks", a_job(tasks=_DEPENDENT), always(Play(seconds=1.5)), "Completed"),
@@ -249,7 +253,7 @@ def until_over(stage: Stage, scenario: Scenario) -> None:
 def _leftovers(api: Api, namespace: str) -> list[str]:
     """Of a job that is over: what must go yet. Finished pods and claims stay with a job."""
     job = api.find("Job", namespace, NAME)
-    kinds = COMPANIONS if job is None else ("Command",)
+    kinds: tuple[str, ...] = COMPANIONS if job is None else ("Command",)
     if job is not None and job["status"]["state"]["phase"] in ("Completed", "Failed", "Terminated"):
         kinds = ("Service", "ConfigMap", "Secret", "NetworkPolicy", "Command")
     left = [
