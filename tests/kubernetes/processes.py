@@ -111,14 +111,14 @@ class Daemon:
             self.process.kill()
             self.process.wait()
 
-    def stop(self) -> None:
+    def stop(self, within: float = STOP_WITHIN) -> None:
         if self.process is None:
             return
         if self.paused:
             self.resume()
         self.process.terminate()
         try:
-            self.process.wait(STOP_WITHIN)
+            self.process.wait(within)
         except subprocess.TimeoutExpired:
             self.kill()
 
