@@ -215,9 +215,9 @@ async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Seque
         first, last = await until(client, namespace, total)
         await running.idle()
         cpu_made = running.cpu
-        began = asyncio.create_task(_suspended(client, namespace, [name for name, _ in jobs]))
-        gone_first, gone_last = await until(client, namespace, 0)
-        await began
+        (gone_first, gone_last), _ = await asyncio.gather(
+            until(client, namespace, 0), _suspended(client, namespace, [name for name, _ in jobs])
+        )
         await running.idle()
         return Outcome(
             made=total / (last - first),

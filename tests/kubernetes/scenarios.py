@@ -87,8 +87,8 @@ def _tasks(**replicas: int) -> list[Object]:
     return [{**task, "name": name, "replicas": count} for name, count in replicas.items()]
 
 
-def _two_tasks(**spec: object) -> Object:
-    return a_job(tasks=_tasks(master=1, worker=2), **spec)
+def _two_tasks(policy: Object) -> Object:
+    return a_job(tasks=_tasks(master=1, worker=2), policies=[policy])
 
 
 def _abort_and_resume(stage: Stage) -> None:
@@ -187,7 +187,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario("has dependent tasks", a_job(tasks=_DEPENDENT), always(Play(seconds=1.5)), "Completed"),
         Scenario(
             "completes with its master",
-            _two_tasks(policies=[_on("TaskCompleted", "CompleteJob")]),
+            _two_tasks(_on("TaskCompleted", "CompleteJob")),
             lambda pod, _attempt: SOON if pod == "master-0" else LONG,
             "Completed",
         ),
@@ -200,7 +200,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             "restarts a task",
-            _two_tasks(policies=[_on("PodFailed", "RestartTask")]),
+            _two_tasks(_on("PodFailed", "RestartTask")),
             lambda pod, attempt: (
                 Play(0.3, 3) if (pod, attempt) == ("worker-0", 0) else Play(seconds=2.0) if attempt == 0 else SOON
             ),
