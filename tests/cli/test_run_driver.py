@@ -38,7 +38,7 @@ class _Stuck:
 def test_a_timeout_ends_even_what_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_PATIENCE", 0.01)
     stuck = _Stuck()
-    driver = command._Driver(cast(LocalRun, stuck))  # noqa: SLF001 - what no flag leads to
+    driver = command._Driver(cast(LocalRun, stuck))
     assert asyncio.run(driver.drive(0.01, "10ms")) == 124
     assert stuck.killed == 124
     assert [stop.words for stop in stuck.stops] == ["j took longer than --timeout 10ms and was ended"]
