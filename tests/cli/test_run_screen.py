@@ -30,7 +30,7 @@ def _seen(out: io.StringIO) -> str:
 
 def test_what_is_printed_scrolls_above_what_stays() -> None:
     out = _Tty()
-    screen = Screen(out, out, live=True)
+    screen = Screen(out, out, out)
     screen.keep(["state 0"])
     screen.print(["one", "two"])
     screen.keep(["bar", "state 1"])
@@ -43,7 +43,7 @@ def test_what_is_printed_scrolls_above_what_stays() -> None:
 
 def test_what_has_not_changed_is_not_drawn_again() -> None:
     out = _Tty()
-    screen = Screen(out, out, live=True)
+    screen = Screen(out, out, out)
     screen.keep(["state"])
     before = out.getvalue()
     screen.keep(["state"])
@@ -52,7 +52,7 @@ def test_what_has_not_changed_is_not_drawn_again() -> None:
 
 def test_a_line_that_stays_never_wraps() -> None:
     out = _Tty()
-    screen = Screen(out, out, live=True)
+    screen = Screen(out, out, out)
     screen.keep(["x" * 500])
     assert len(out.getvalue()) == screen.size()[0] - 1
 
@@ -86,7 +86,9 @@ def test_the_state_is_drawn_where_it_disturbs_nothing(
     ):
         stream = {"terminal": terminal, "file": file, "pipe": pipe}[data]
         assert Screen.of(stream, terminal).live is live
-        assert not Screen.of(stream, file).live
+        # The other way round, where only the logs are on the terminal.
+        assert Screen.of(terminal, stream).live is live
+        assert Screen.of(stream, file).live is (data == "terminal")
         monkeypatch.setenv("TERM", "dumb")
         assert not Screen.of(stream, terminal).live
 

@@ -36,7 +36,9 @@ class _Streams:
         self.out = self.err if tty else io.StringIO()
         self.seconds = 0.0
         self.view = TextView(
-            Screen(self.out, self.err, live=tty), lambda path: f"f:<{path}>", clock=lambda: self.seconds
+            Screen(self.out, self.err, self.err if tty else None),
+            lambda path: f"f:<{path}>",
+            clock=lambda: self.seconds,
         )
 
     def tell(self, *happenings: Happening) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts import fetching, frameworks, with_framework
+from scripts import check, fetching, frameworks, with_framework
 from scripts.fetching import FetchError
 from scripts.frameworks import FRAMEWORKS, RAY, TORCH, Candidate, Framework
 from tests.meta.tree import ROOT
@@ -195,3 +195,23 @@ def test_where_it_cannot_be_had_the_reason_and_the_ways_out_are_told(
     assert "no route to the index" in told
     assert "make PYTHON=/path/to/python3" in told
     assert "apt-get install python3-torch" in told
+
+
+@pytest.mark.parametrize(
+    ("ci", "passes", "told"),
+    [
+        pytest.param("", True, "none: its tests are skipped; `make examples` fetches it", id="skipped elsewhere"),
+        pytest.param("true", False, "no route to the index", id="fetched, or failed, in CI"),
+    ],
+)
+def test_a_framework_that_is_missing_fails_only_ci(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, passes: bool, told: str
+) -> None:
+    def fetch(*_: object) -> Candidate:
+        raise FetchError("no route to the index")
+
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(check, "python_with", lambda _: None)
+    monkeypatch.setattr(check, "fetch", fetch)
+    assert check.has(RAY) is passes
+    assert told in capsys.readouterr().out

@@ -29,7 +29,6 @@ from pumice.cli.run_settings import RunOptions
 from pumice.cli.run_view import policy_text
 from pumice.engines.local.addresses import Addresses
 from pumice.engines.local.allotments import Processors
-from pumice.engines.local.containers import DEFAULT_GRACE
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
@@ -37,7 +36,7 @@ from pumice.engines.local.machine import Machine, read_machine
 from pumice.engines.local.open_files import check_open_files, make_room
 from pumice.engines.local.outfits import Outfitter
 from pumice.engines.local.places import Places
-from pumice.engines.local.pods import LocalPod
+from pumice.engines.local.pods import LocalPod, grace_of
 from pumice.engines.local.preflight import (
     RefusedError,
     check_fit,
@@ -166,10 +165,13 @@ class LocalRun:
         if self._stop is not None:
             return False
         self._stop = stop
-        graces = [manifest["spec"].get("terminationGracePeriodSeconds") for manifest in self._manifests]
-        self.tell(Stopping(max(DEFAULT_GRACE if grace is None else grace for grace in graces)))
+        self.tell(Stopping(self.longest_grace))
         self._engine.send(Action.TERMINATE_JOB)
         return True
+
+    @property
+    def longest_grace(self) -> float:
+        return max(grace_of(manifest["spec"]) for manifest in self._manifests)
 
     def was_killed(self, code: int) -> None:
         self.tell(Ended(self._phase, code, reason="Killed"))

@@ -30,6 +30,7 @@ from pumice.model.findings import Path as FindingPath
 from pumice.model.job import Manifest
 
 BAD_INPUT = 2
+_PATIENCE = 30.0  # seconds for what follows the grace of the pods
 add_arguments = run_settings.add_arguments
 
 
@@ -132,7 +133,7 @@ class _Driver:
             loop.add_signal_handler(signal.SIGHUP, self._stop, Stop(HUNG_UP, "HungUp"))
         if timeout is not None:
             why = Stop(TIMED_OUT, "Timeout", f"{self.job.job.name} took longer than --timeout {told} and was ended")
-            loop.call_later(timeout, self.job.stop, why)
+            loop.call_later(timeout, self._expire, why)
         try:
             return await self._task
         except asyncio.CancelledError:
@@ -144,6 +145,12 @@ class _Driver:
         if not self.job.stop(stop):
             self._code = stop.code
             self._task.cancel()
+
+    def _expire(self, stop: Stop) -> None:
+        """Gracefully, and without grace if that comes to nothing: nobody may be there to press a key."""
+        self.job.stop(stop)
+        self._code = stop.code
+        asyncio.get_running_loop().call_later(self.job.longest_grace + _PATIENCE, self._task.cancel)
 
     def _output_failed(self, error: OSError) -> None:
         """Whoever read our output has seen enough, or there is no room for it: then nobody wants the job either."""

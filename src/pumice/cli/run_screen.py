@@ -29,14 +29,19 @@ class Screen:
 
     data: TextIO
     talk: TextIO
-    live: bool = False
+    draws_on: TextIO | None = None  # the last lines; None: nowhere
     _bottom: tuple[str, ...] = ()
     _drawn: int = 0
 
     @classmethod
     def of(cls, data: TextIO, talk: TextIO) -> Screen:
-        live = talk.isatty() and os.environ.get("TERM") != "dumb" and (data.isatty() or _is_file(data))
-        return cls(data, talk, live)
+        pairs = ((talk, data), (data, talk)) if os.environ.get("TERM") != "dumb" else ()
+        found = (one for one, other in pairs if one.isatty() and (other.isatty() or _is_file(other)))
+        return cls(data, talk, next(found, None))
+
+    @property
+    def live(self) -> bool:
+        return self.draws_on is not None
 
     def print(self, lines: Sequence[str], *, talk: bool = False) -> None:
         """Lines that scroll. The last lines are gone until they are given anew."""
@@ -49,28 +54,28 @@ class Screen:
 
     def keep(self, bottom: Sequence[str]) -> None:
         """Lines that stay below all others, instead of those before."""
-        if not self.live or (self._drawn and tuple(bottom) == self._bottom):
+        if self.draws_on is None or (self._drawn and tuple(bottom) == self._bottom):
             return
         self._erase()
         self._bottom, self._drawn = tuple(bottom), len(bottom)
         if bottom:
             width = self.size()[0] - 1
-            self.talk.write("\n".join(clipped(harmless(line), width) for line in bottom))
-            self.talk.flush()
+            self.draws_on.write("\n".join(clipped(harmless(line), width) for line in bottom))
+            self.draws_on.flush()
 
     def size(self) -> tuple[int, int]:
         """Columns and rows."""
         try:
-            found = os.get_terminal_size(self.talk.fileno())
+            found = os.get_terminal_size((self.draws_on or self.talk).fileno())
         except (OSError, ValueError):
             return _FALLBACK
         return (found.columns or _FALLBACK[0], found.lines or _FALLBACK[1])
 
     def _erase(self) -> None:
-        if self._drawn:
+        if self._drawn and self.draws_on is not None:
             up = f"\x1b[{self._drawn - 1}A" if self._drawn > 1 else ""
-            self.talk.write(f"\r{up}\x1b[J")
-            self.talk.flush()
+            self.draws_on.write(f"\r{up}\x1b[J")
+            self.draws_on.flush()
         self._drawn = 0
 
 

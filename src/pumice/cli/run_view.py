@@ -174,7 +174,7 @@ class TextView:
         self._bars.clear()
         self.screen.keep(())
         # What is told later, such as pods that are being killed, must not bring it back.
-        self.screen.live = False
+        self.screen.draws_on = None
         if ended.lines:
             self._say("\n" + "\n".join(map(plain, ended.lines)))
         for path in ended.kept[:_MOST_KEPT]:
@@ -183,11 +183,11 @@ class TextView:
             self._say(f"kept: and {len(ended.kept) - _MOST_KEPT} more")
 
     def _bottom(self) -> list[str]:
-        if not self.screen.live or not self._tasks:
+        if self.screen.draws_on is None or not self._tasks:
             return []
         most = max(1, min(_MOST_BARS, self.screen.size()[1] // 3))
-        coloured = style_for(self.screen.talk).coloured
-        unicode = (self.screen.talk.encoding or "").lower().startswith("utf")
+        coloured = style_for(self.screen.draws_on).coloured
+        unicode = (self.screen.draws_on.encoding or "").lower().startswith("utf")
         state = state_line(self._phase, self._states, self._seconds(), coloured=coloured, unicode=unicode)
         return [*(self._bars[source] for source in sorted(self._bars)[:most]), state]
 

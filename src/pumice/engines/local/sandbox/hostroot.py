@@ -43,8 +43,11 @@ class HostRoot:
         self._show_entries("/", is_system=False)
 
     def _make(self, path: str, mode: int) -> None:
-        os.makedirs(self._root + path, exist_ok=True)
-        os.chmod(self._root + path, mode)
+        """Those above it are there already, and the mask of modes is empty."""
+        try:
+            os.mkdir(self._root + path, mode)
+        except FileExistsError:
+            os.chmod(self._root + path, mode)
 
     def _show_entries(self, directory: str, *, is_system: bool) -> None:
         top = directory == "/"
@@ -64,6 +67,9 @@ class HostRoot:
             self._make(path, _FRESH.get(path[1:], 0o755))
             return
         self._make(path, stat.S_IMODE(os.stat(path).st_mode))
+        if is_system and _is_empty(path):
+            # The layer's own directory is all that a merged one would be, and /mnt, /media and /srv mostly are empty.
+            return
         lower = self._ground.etc if path == "/etc" else path
         if is_system and self._merge(path, lower):
             return
@@ -107,3 +113,8 @@ class HostRoot:
         except OSError:
             return False
         return True
+
+
+def _is_empty(directory: str) -> bool:
+    with os.scandir(directory) as entries:
+        return next(entries, None) is None

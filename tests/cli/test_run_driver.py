@@ -1,0 +1,44 @@
+"""A job that does not end when it is told to, which no real job should be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from pumice.cli import run as command
+from pumice.cli.local_run import LocalRun
+from pumice.cli.run_end import Stop
+from pumice.cli.run_events import Teller
+
+
+class _Stuck:
+    """Answers to what a driver asks of a LocalRun."""
+
+    def __init__(self) -> None:
+        self.tell = Teller([])
+        self.longest_grace = 0.0
+        self.job = type("Named", (), {"name": "j"})
+        self.stops: list[Stop] = []
+        self.killed = 0
+
+    async def run(self) -> int:
+        await asyncio.sleep(1000)
+        return 0
+
+    def stop(self, stop: Stop) -> bool:
+        self.stops.append(stop)
+        return len(self.stops) == 1
+
+    def was_killed(self, code: int) -> None:
+        self.killed = code
+
+
+def test_a_timeout_ends_even_what_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_PATIENCE", 0.01)
+    stuck = _Stuck()
+    driver = command._Driver(cast(LocalRun, stuck))
+    assert asyncio.run(driver.drive(0.01, "10ms")) == 124
+    assert stuck.killed == 124
+    assert [stop.words for stop in stuck.stops] == ["j took longer than --timeout 10ms and was ended"]
