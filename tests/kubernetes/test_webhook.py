@@ -306,3 +306,25 @@ def run_kubectl(cluster: Cluster, *arguments: str, stdin: str) -> subprocess.Com
     """With what it says on standard error, too."""
     command = [str(cluster.programs.path("kubectl")), f"--kubeconfig={cluster.folder / 'admin.config'}", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=True)
+
+
+def test_the_queue_of_a_job_must_be_there_and_open(webhooks: Webhooks, namespace: str) -> None:
+    """Where Volcano's scheduler is: as soon as there is one queue."""
+    cluster, path = webhooks.cluster, "/apis/scheduling.volcano.sh/v1beta1/queues"
+    api = cluster.api()
+    for name, state in (("default", "Open"), ("closed", "Closed")):
+        queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
+        api.call("POST", path, queue)
+        status = {"status": {"state": state}}
+        api.call("PATCH", f"{path}/{name}/status", status, "application/merge-patch+json")
+    try:
+        webhooks.outside("--gang=volcano")
+        until_asked(cluster, namespace, bad_job())
+        eventually("the queues are known", lambda: tried(cluster, namespace, a_job(queue="nosuch")).status == 422)
+        answer = tried(cluster, namespace, a_job(queue="closed"))
+        assert answer.status == 422
+        assert "spec.queue: closed: the queue is Closed" in answer.body["message"]
+        assert tried(cluster, namespace, a_job()).status == 201
+    finally:
+        for name in ("default", "closed"):
+            api.call("DELETE", f"{path}/{name}")

@@ -7,10 +7,11 @@ import io
 import json
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from pumice.admission import review
@@ -64,7 +65,8 @@ async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
             await server.stop()
 
 
-def test_reviews_are_answered() -> None:
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_reviews_are_answered(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def story() -> None:
         async with running() as (_, caller):
             status, text = await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
@@ -72,7 +74,8 @@ def test_reviews_are_answered() -> None:
             status, text = await caller.ask("POST", "/jobs/mutate", body(a_document()))
             assert (status, json.loads(text)["response"]["patchType"]) == (200, "JSONPatch")
 
-    play(story())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(story())
 
 
 @pytest.mark.parametrize(

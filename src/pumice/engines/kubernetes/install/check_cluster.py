@@ -112,16 +112,24 @@ def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 async def controller(client: Client, namespace: str, now: dt.datetime) -> Check:
-    """By its Lease: it may run inside the cluster or outside of it."""
+    """By its Lease: it may run inside the cluster or outside of it, and for some namespaces only."""
     subject = "controller"
-    for place in dict.fromkeys((namespace, "kube-system", "default")):
-        lease = await found(client, resources.LEASES, place, names.LEASE)
-        spec = (lease or {}).get("spec") or {}
-        renewed = parse_time(spec["renewTime"]) if spec.get("renewTime") else None
-        if renewed is not None and spec.get("holderIdentity") and now - renewed < STALE:
-            return good(subject, f"{spec['holderIdentity']} leads (Lease {place}/{names.LEASE})")
+    for place in dict.fromkeys((namespace, "kube-system")):
+        async for items, _ in client.list_pages(resources.LEASES, place):
+            for lease in map(msgspec.json.decode, items):
+                if holder := _holder(lease, now):
+                    return good(subject, f"{holder} leads (Lease {place}/{lease['metadata']['name']})")
     todo = "pumice install, or run pumice controller here"
     return lacking(subject, f"none holds the Lease {namespace}/{names.LEASE}", todo)
+
+
+def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
+    """Who leads by this Lease now; empty if nobody does, or if it is not ours."""
+    spec = lease.get("spec") or {}
+    renewed = parse_time(spec["renewTime"]) if spec.get("renewTime") else None
+    if renewed is None or now - renewed >= STALE or not lease["metadata"]["name"].startswith(names.LEASE):
+        return ""
+    return str(spec.get("holderIdentity") or "")
 
 
 def _is_established(crd: Mapping[str, Any]) -> bool:

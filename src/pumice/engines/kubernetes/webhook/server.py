@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakSet
 
 from aiohttp import web
 
@@ -45,7 +44,8 @@ class WebhookServer:
     tls: ssl.SSLContext = field(default_factory=_server_context)
     is_ready: bool = False
     _waiting: int = 0
-    _connections: WeakSet[asyncio.Transport] = field(default_factory=WeakSet)
+    # Those that a review came by, which are few and stay open.
+    _connections: set[asyncio.Transport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="review")
@@ -75,7 +75,7 @@ class WebhookServer:
         if self._runner is not None:
             await self._runner.cleanup()
         # Closing TLS waits for the other side to agree, for which nobody has time now.
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.abort()
         await asyncio.sleep(0)
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -90,8 +90,7 @@ class WebhookServer:
         return await self._answer(request, lambda body: reviews.validated(body, context, dropped))
 
     async def _answer(self, request: web.Request, judge: Callable[[bytes], bytes]) -> web.Response:
-        if request.transport is not None:
-            self._connections.add(request.transport)
+        self._connections = {one for one in (*self._connections, request.transport) if one and not one.is_closing()}
         body = await request.read()
         if self._waiting >= LONGEST_LINE:
             return web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
