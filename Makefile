@@ -8,7 +8,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run examples test lint format bench docs pin clean
+.PHONY: help run examples test soak lint format bench docs pin clean
 
 
 help: ## This list
@@ -25,6 +25,10 @@ examples: ## Run every job of the examples that can run on this machine
 test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test
 	@$(python) -m scripts.check
+
+soak: ## Kill the controller after every call of every story: takes about an hour
+	$(setup) test
+	@PUMICE_SOAK=1 $(python) -m pytest -q -s --durations=0 tests/kubernetes/test_crashes.py
 
 lint: ## Style, types and layers only
 	$(setup) test

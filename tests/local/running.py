@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,13 @@ def need_namespaces() -> None:
     missing = [each.what for each in probe().missing if each.fatal]
     if missing:
         pytest.skip(f"this machine refuses {', '.join(missing)}")
+
+
+def need_login() -> None:
+    """Sshd lets only those in who have a shell, which an ordinary user of the tests may not have."""
+    shell = pwd.getpwuid(os.getuid()).pw_shell
+    if shell.endswith(("/nologin", "/false")):
+        pytest.skip(f"sshd does not let a user in whose shell is {shell}")
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,8 @@ def test_what_is_looked_for_is_found_while_it_is_there(tmp_path: Path) -> None:
     process = start(tmp_path, script="echo up; sleep 1000")
     try:
         assert process.stdout is not None
-        assert any("up" in line for line in process.stdout)
+        for _ in range(3):
+            assert any("up" in line for line in process.stdout)
         traces.look(process.pid)
         # Pumice, keeper, job-init and three pods with a shell and its sleep.
         assert len(traces.processes) >= 6

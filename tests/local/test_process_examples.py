@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.frameworks import TORCH, environment, find
+from tests.local.running import need_login
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
@@ -54,6 +55,7 @@ def _environ() -> dict[str, str]:
 
 @pytest.mark.needs("mpiexec", "sshd")
 def test_mpi(tmp_path: Path) -> None:
+    need_login()
     done = _run(["--keep", "examples/lm-mpi-job.yaml"], _environ(), tmp_path)
     assert done.returncode == 0, done.stderr
     # A master that was faster than the workers' sshd fails, and is restarted: the last one counts.

@@ -12,6 +12,7 @@ import pytest
 
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
+from tests.local.running import need_login
 from tests.local.sandbox.boxes import PATH, run
 
 HOSTS = File("/etc/hosts", b"10.77.0.10 job-a-0.job job-a-0\n10.77.0.11 job-b-0.job job-b-0\n")
@@ -53,6 +54,7 @@ def _spec(pod: str, script: str, keys: Path, host_key: bytes) -> ContainerSpec:
 
 @pytest.mark.needs("ssh-keygen", "sshd")
 def test_each_is_reached_by_its_names_and_nothing_is_left(tmp_path: Path) -> None:
+    need_login()
     keys, host_key = _keys(tmp_path), _key(tmp_path, "host")
     marker = f"86{os.getpid()}"
 

@@ -6,6 +6,7 @@ Those that wait watch the cluster, too, so that whoever takes over knows everyth
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import gc
 import hashlib
@@ -14,9 +15,9 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pumice.admission.context import Context
 from pumice.engines.kubernetes import resources
@@ -45,7 +46,7 @@ INSTALLED_IN: Final = "pumice-system"
 # Where it is not installed: a namespace that every cluster has.
 ELSE_IN: Final = "kube-system"
 _REST: Final = 10.0
-_LAST_WORDS: Final = 1.0  # seconds for events that are still to be told
+_LAST_WORDS: Final = 1.0  # seconds for events that are still to be told, and for handing over
 
 _log = logging.getLogger(__name__)
 
@@ -74,14 +75,33 @@ class Controller:
     monotonic: Callable[[], float] = time.monotonic
     numbers: Numbers = field(default_factory=Numbers)
     port: int = 0
+    _view: ClusterView | None = None
+    _text: Callable[[], bytes] = bytes  # of /metrics
+    _problem: str = "the API server has not answered yet"
     _touched: Touched = field(default_factory=Touched)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. GangError if the cluster lacks what was asked for."""
-        offered = await self._offered()
-        name, resource = choice.chosen(self.settings.gang, offered)
+        host, port = self.settings.listen
+        # Before anything is asked of a server that may be away: whoever looks after us wants to know why nothing moves.
+        server, self.port = await serve(self._health().app(), host, port, any_port=self.settings.any_port)
+        _log.info("health and metrics: http://%s:%d", host, self.port)
+        stopped, working = asyncio.create_task(stop.wait()), asyncio.create_task(self._control())
+        try:
+            done, _ = await asyncio.wait((stopped, working), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (stopped, working):
+                task.cancel()
+            await asyncio.gather(stopped, working, return_exceptions=True)
+            await server.cleanup()
+
+    async def _control(self) -> None:
+        """Everything that needs the cluster; a part that fails ends it all."""
+        name, resource = choice.chosen(self.settings.gang, await self._offered())
         _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
-        view = ClusterView(self.client, self.kubernetes, self.settings.namespaces, self._touched.touch)
+        view = self._view = ClusterView(self.client, self.kubernetes, self.settings.namespaces, self._touched.touch)
         gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
         secrets = SecretKeeper(self.client, self._touched.touch, self.monotonic)
         teller = EventTeller(self.client, self.now)
@@ -95,32 +115,34 @@ class Controller:
             numbers=self.numbers,
             now=self.now,
         )
+        self._text = self._metrics(view, engine)
         context = Context(self.registry, self.kubernetes, queue_rules=name == "volcano")
-        health = Health(lambda: "", lambda: _awaited(view), self._metrics(view, engine))
-        host, port = self.settings.listen
-        server, self.port = await serve(health.app(), host, port, any_port=self.settings.any_port)
-        _log.info("health and metrics: http://%s:%d", host, self.port)
-        tasks = [asyncio.create_task(part) for part in (view.run(), secrets.run(), teller.run())]
+        working = asyncio.create_task(self._work(engine, context))
+        tasks = [working, *(asyncio.create_task(part) for part in (view.run(), secrets.run(), teller.run()))]
         try:
-            await self._until(stop, [*tasks, asyncio.create_task(self._work(engine, context))])
-            await teller.drain(_LAST_WORDS)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await server.cleanup()
-
-    async def _until(self, stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Wait for the signal to stop; a part that fails ends everything."""
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            stopped.cancel()
-            tasks[-1].cancel()
-            await asyncio.gather(tasks[-1], return_exceptions=True)
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await teller.drain(_LAST_WORDS)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _health(self) -> Health:
+        return Health(lambda: "", self._awaited, self._numbers_now)
+
+    def _numbers_now(self) -> bytes:
+        return self._text()
+
+    def _awaited(self) -> str:
+        """What must come before jobs can be served."""
+        if self._view is None:
+            return self._problem
+        missing = self._view.unsynced()
+        return f"not yet listed: {', '.join(missing)}" if missing else ""
 
     async def _work(self, engine: KubernetesEngine, context: Context) -> None:
         """Serve jobs whenever we are the leader."""
@@ -139,7 +161,7 @@ class Controller:
                 _log.info("leading")
                 await self._lead(election, engine, context)
         finally:
-            await asyncio.shield(election.release())
+            await _within(_LAST_WORDS, election.release())
 
     async def _lead(self, election: Election, engine: KubernetesEngine, context: Context) -> None:
         """Work for as long as the Lease is held."""
@@ -178,7 +200,6 @@ class Controller:
 
     async def _offered(self) -> frozenset[str]:
         """What the cluster serves, once it serves Jobs at all."""
-        told = ""
         while True:
             try:
                 offered = await self.client.discover()
@@ -189,9 +210,9 @@ class Controller:
                 if not error.is_transient:
                     raise
                 problem = f"the API server cannot be reached: {error}"
-            if problem != told:
+            if problem != self._problem:
                 _log.warning("waiting: %s", problem)
-                told = problem
+                self._problem = problem
             await asyncio.sleep(2)
 
     async def _election(self) -> Election:
@@ -222,6 +243,8 @@ class Controller:
         return True
 
 
-def _awaited(view: ClusterView) -> str:
-    missing = view.unsynced()
-    return f"not yet listed: {', '.join(missing)}" if missing else ""
+async def _within(seconds: float, last: Coroutine[Any, Any, None]) -> None:
+    """At the end of the program: worth a try, but nothing to wait for if the server is away."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await last
