@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,6 +58,7 @@ async def serve(app: web.Application, host: str, port: int, *, any_port: bool) -
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
-    site = web.TCPSite(runner, host, port)
-    await site.start()
-    return int(runner.addresses[-1][1])
+    # Not by the event loop: of two that begin to listen at the same moment, uvloop tells one nothing of its failure.
+    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    await web.SockSite(runner, listener).start()
+    return int(listener.getsockname()[1])
