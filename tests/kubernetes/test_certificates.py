@@ -57,7 +57,11 @@ class Webhook(Background):
 
     async def main(self) -> None:
         self.begun()
-        await program.run(self._settings, self._clock, asyncio.Event())
+        try:
+            await program.run(self._settings, self._clock, asyncio.Event())
+        finally:
+            # Closing TLS waits for the other side to agree; a process of its own would have ended here.
+            await asyncio.sleep(1)
 
 
 @pytest.fixture

@@ -44,8 +44,6 @@ class WebhookServer:
     tls: ssl.SSLContext = field(default_factory=_server_context)
     is_ready: bool = False
     _waiting: int = 0
-    # Those that a review came by, which are few and stay open.
-    _connections: set[asyncio.Transport] = field(default_factory=set)
     _runner: web.AppRunner | None = None
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="review")
@@ -74,10 +72,6 @@ class WebhookServer:
         self.is_ready = False
         if self._runner is not None:
             await self._runner.cleanup()
-        # Closing TLS waits for the other side to agree, for which nobody has time now.
-        for connection in self._connections:
-            connection.abort()
-        await asyncio.sleep(0)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _mutate(self, request: web.Request) -> web.Response:
@@ -90,7 +84,6 @@ class WebhookServer:
         return await self._answer(request, lambda body: reviews.validated(body, context, dropped))
 
     async def _answer(self, request: web.Request, judge: Callable[[bytes], bytes]) -> web.Response:
-        self._connections = {one for one in (*self._connections, request.transport) if one and not one.is_closing()}
         body = await request.read()
         if self._waiting >= LONGEST_LINE:
             return web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
