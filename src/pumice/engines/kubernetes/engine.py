@@ -72,11 +72,15 @@ class KubernetesEngine:
         job = seen.job
         pods = self.view.pods_of.get(key, {})
         claims = (name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None)
+        try:
+            companions = await self.companions.observed(job)
+        except ApiError as error:
+            raise EngineError("FailedGet", f"could not look at what belongs to the job: {error}") from error
         return Snapshot(
             job=job,
             pods=tuple(pod.observed for pod in pods.values() if pod.job_uid == job.uid),
             group=self.gang.observed(job),
-            companions=await self.companions.observed(job),
+            companions=companions,
             claims=frozenset(claims),
             commands=tuple(one.command for one in self.view.commands_of.get(key, {}).values()),
             faults=seen.faults,
