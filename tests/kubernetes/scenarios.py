@@ -225,7 +225,9 @@ def ending(stage: Stage, created: int) -> Object:
     for moving in ("runningDuration", "controlledResources"):
         last.pop(moving, None)
     last.get("state", {}).pop("lastTransitionTime", None)
-    last["conditions"] = [condition["status"] for condition in last.get("conditions", [])]
+    # Pods that end soon may have ended before a controller has seen all of them running.
+    phases = [condition["status"] for condition in last.get("conditions", [])]
+    last["conditions"] = [phase for phase in phases if phase != "Running"]
     found["status"] = last
     found["pods"] = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in api.list("Pod", namespace)}
     for kind in COMPANIONS:
