@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pumice.admission.context import Context
+from pumice.admission.defaults import with_defaults
 from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.companions import CompanionKeeper
@@ -101,7 +102,13 @@ class Controller:
         """Everything that needs the cluster; a part that fails ends it all."""
         name, resource = choice.chosen(self.settings.gang, await self._offered())
         _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
-        view = self._view = ClusterView(self.client, self.kubernetes, self.settings.namespaces, self._touched.touch)
+        view = self._view = ClusterView(
+            self.client,
+            self.kubernetes,
+            self.settings.namespaces,
+            self._touched.touch,
+            lambda job: with_defaults(job, self.registry),
+        )
         gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
         secrets = SecretKeeper(self.client, self._touched.touch, self.monotonic)
         teller = EventTeller(self.client, self.now)

@@ -17,7 +17,14 @@ import msgspec
 from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.informer import Informer
-from pumice.engines.kubernetes.jobs import SeenCommand, SeenJob, decode_command, decode_job, with_known_spec
+from pumice.engines.kubernetes.jobs import (
+    SeenCommand,
+    SeenJob,
+    as_it_is,
+    decode_command,
+    decode_job,
+    with_known_spec,
+)
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.wire import (
     SeenObject,
@@ -29,6 +36,7 @@ from pumice.engines.kubernetes.wire import (
     decode_priority,
 )
 from pumice.model import keys
+from pumice.model.job import Job
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 
@@ -99,6 +107,7 @@ class ClusterView:
     kubernetes: Schema
     namespaces: Sequence[str]  # empty: all
     touched: Callable[[JobKey], None]
+    completed: Callable[[Job], Job] = as_it_is  # a job with the defaults that the webhook would have given it
     jobs: Watched[SeenJob] = field(init=False)
     pods: Watched[SeenPod] = field(init=False)
     commands: Watched[SeenCommand] = field(init=False)
@@ -117,7 +126,7 @@ class ClusterView:
         def a_job(raw: msgspec.Raw) -> SeenJob:
             seen = decode_job(raw, self.kubernetes)
             place = (seen.namespace, seen.name)
-            known[place] = with_known_spec(seen, known.get(place))
+            known[place] = with_known_spec(seen, known.get(place), self.completed)
             return known[place]
 
         def job_changed(before: SeenJob | None, after: SeenJob | None) -> None:
