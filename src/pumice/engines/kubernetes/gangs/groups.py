@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -142,8 +143,31 @@ class GroupKeeper:
             if seen is None or seen.job_uid != job.uid or seen.is_deleting:
                 continue
             try:
-                await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
+                raw = await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
             except ApiError as error:
                 if not error.not_found and not error.is_conflict:
                     raise failed("delete", self.resource, name, error) from error
-            self.watched.removed(seen)
+                raw = b"{}"
+            if _is_going(raw):
+                # It stays until its pods are gone, and the next one must wait for that, so we want to hear of it.
+                self.watched.put(dataclasses.replace(seen, is_deleting=True, resource_version=_version(raw)))
+            else:
+                self.watched.removed(seen)
+
+
+class _GoingMeta(msgspec.Struct, rename="camel", frozen=True):
+    deletion_timestamp: str | None = None
+    resource_version: str = ""
+
+
+class _Going(msgspec.Struct, frozen=True):
+    metadata: _GoingMeta = _GoingMeta()
+
+
+def _is_going(answer: bytes) -> bool:
+    """Whether the answer to a delete is the object, with a finalizer, rather than the message that it is gone."""
+    return msgspec.json.decode(answer, type=_Going).metadata.deletion_timestamp is not None
+
+
+def _version(answer: bytes) -> str:
+    return msgspec.json.decode(answer, type=_Going).metadata.resource_version
