@@ -40,6 +40,7 @@ from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.loop import Loop
+from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 
 LEASE: Final = "pumice-controller"
@@ -79,6 +80,7 @@ class Controller:
     _view: ClusterView | None = None
     _text: Callable[[], bytes] = bytes  # of /metrics
     _problem: str = "the API server has not answered yet"
+    _queue: KeyQueue = field(default_factory=KeyQueue)
     _touched: Touched = field(default_factory=Touched)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -185,11 +187,14 @@ class Controller:
 
     async def _serve(self, engine: KubernetesEngine, context: Context) -> None:
         loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        self.numbers.is_leader = True
+        engine.companions.start_over()
+        self._touched.open()
+        self.numbers.is_leader, self._queue = True, loop.queue
         try:
             await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
         finally:
-            self.numbers.is_leader = False
+            self.numbers.is_leader, self._queue = False, KeyQueue()
+            self._touched.close()
 
     def _defect(self, key: JobKey, error: Exception) -> None:
         self.numbers.defects += 1
@@ -200,6 +205,7 @@ class Controller:
 
         def text() -> bytes:
             self.numbers.events_dropped = engine.teller.dropped
+            self.numbers.waiting = len(self._queue)
             self.numbers.writes_allowed = self.client.writes.allowed
             return metrics.text()
 
