@@ -8,8 +8,9 @@ from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
 from pumice.engines.kubernetes.view import ClusterView
 from pumice.model.snapshot import JobKey
 from pumice.runtime.kubernetes_types import kubernetes_types
+from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job
-from tests.engines.kubernetes.played_api import Handler, client_of, play, refusing
+from tests.engines.kubernetes.played_api import Handler, Script, client_of, play, refusing
 
 JOB = a_job()
 KEY = JobKey(JOB.namespace, JOB.name)
@@ -49,5 +50,48 @@ def test_when_a_removed_group_is_gone_its_job_hears_of_it(answer: Handler, stays
             touched.clear()
             groups.watched.removed(GROUP)
             assert touched == ([KEY] if stays else [])
+
+    play(story())
+
+
+def answering(code: int, document: dict[str, object]) -> Handler:
+    async def handler(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response(document, status=code)
+
+    return handler
+
+
+def test_a_group_that_its_scheduler_writes_at_the_same_time_is_put_right_all_the_same() -> None:
+    """A scheduler notes its progress in the group, again and again."""
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": UID, "controller": True}
+    metadata = {"name": "g", "namespace": "lab", "uid": "u1", "resourceVersion": "6", "ownerReferences": [owner]}
+    there = answering(200, {"metadata": metadata, "spec": {"minMember": 1}})
+    script = Script(
+        refusing(409, "AlreadyExists"), there, refusing(409, "Conflict"), there, answering(200, {"metadata": metadata})
+    )
+
+    async def story() -> None:
+        async with client_of(script) as client:
+            view = ClusterView(client, kubernetes_types().types, (), lambda _key: None)
+            groups = GroupKeeper(client, view, resources.VOLCANO_POD_GROUPS)
+            await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
+
+    play(story())
+    assert [request.method for request in script.asked] == ["POST", "GET", "PUT", "GET", "PUT"]
+
+
+def test_a_group_that_is_never_left_alone_is_a_trouble() -> None:
+    owner = {"uid": UID, "controller": True}
+    there = answering(200, {"metadata": {"name": "g", "ownerReferences": [owner]}, "spec": {}})
+
+    async def always(request: web.BaseRequest) -> web.StreamResponse:
+        return await (there if request.method == "GET" else refusing(409, "Conflict"))(request)
+
+    async def story() -> None:
+        async with client_of(Script(refusing(409, "AlreadyExists"), always)) as client:
+            view = ClusterView(client, kubernetes_types().types, (), lambda _key: None)
+            groups = GroupKeeper(client, view, resources.VOLCANO_POD_GROUPS)
+            with pytest.raises(EngineError, match="could not update PodGroup g"):
+                await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
     play(story())

@@ -115,27 +115,36 @@ class GroupKeeper:
         except ApiError as error:
             if not error.already_exists:
                 raise failed("create", self.resource, name, error) from error
-            raw = await self._put_right(job, wanted)
+            raw = await self._put_right_in_the_end(job, wanted)
         seen = decode_group(raw)
         if seen is not None:
             self.watched.put(seen)
 
+    async def _put_right_in_the_end(self, job: Job, wanted: Manifest) -> bytes:
+        """Its scheduler writes to the group, too, so that one of us may have to begin again."""
+        name = wanted["metadata"]["name"]
+        tried = 0
+        while True:
+            try:
+                return await self._put_right(job, wanted)
+            except ApiError as error:
+                tried += 1
+                if not error.is_conflict or tried == ATTEMPTS:
+                    raise failed("update", self.resource, name, error) from error
+
     async def _put_right(self, job: Job, wanted: Manifest) -> bytes:
         name = wanted["metadata"]["name"]
-        try:
-            there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
-            if not owned_by(there, job.uid):
-                raise EngineError("NameTaken", f"PodGroup {name} exists and does not belong to this job")
-            if there["metadata"].get("deletionTimestamp"):
-                raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
-            metadata = {**there["metadata"]}
-            if annotations := wanted["metadata"].get("annotations"):
-                metadata["annotations"] = {**metadata.get("annotations", {}), **annotations}
-            merged = {**there, "metadata": metadata, "spec": {**there.get("spec", {}), **wanted["spec"]}}
-            body = msgspec.json.encode(merged)
-            return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
-        except ApiError as error:
-            raise failed("update", self.resource, name, error) from error
+        there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
+        if not owned_by(there, job.uid):
+            raise EngineError("NameTaken", f"PodGroup {name} exists and does not belong to this job")
+        if there["metadata"].get("deletionTimestamp"):
+            raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
+        metadata = {**there["metadata"]}
+        if annotations := wanted["metadata"].get("annotations"):
+            metadata["annotations"] = {**metadata.get("annotations", {}), **annotations}
+        merged = {**there, "metadata": metadata, "spec": {**there.get("spec", {}), **wanted["spec"]}}
+        body = msgspec.json.encode(merged)
+        return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
 
     async def remove(self, job: Job, names: Iterable[str]) -> None:
         for name in names:
