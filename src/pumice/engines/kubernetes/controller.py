@@ -187,14 +187,15 @@ class Controller:
 
     async def _serve(self, engine: KubernetesEngine, context: Context) -> None:
         loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        engine.companions.start_over()
         self._touched.open()
         self.numbers.is_leader, self._queue = True, loop.queue
         try:
             await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
         finally:
             self.numbers.is_leader, self._queue = False, KeyQueue()
+            # Whoever leads next changes what we know, and when it is our turn again, we look anew.
             self._touched.close()
+            engine.companions.start_over()
 
     def _defect(self, key: JobKey, error: Exception) -> None:
         self.numbers.defects += 1

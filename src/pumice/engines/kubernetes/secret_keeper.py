@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Entries(msgspec.Struct, frozen=True):
-    config: str = ""
+    config: str | None = None
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -144,6 +144,6 @@ class SecretKeeper:
 def _entries(data: _Entries) -> dict[str, str]:
     """The entry that everybody may know; the keys stay undecoded."""
     try:
-        return {"config": base64.b64decode(data.config).decode()}
+        return {"config": base64.b64decode(data.config or "").decode()}
     except (binascii.Error, UnicodeDecodeError):
         return {"config": ""}
