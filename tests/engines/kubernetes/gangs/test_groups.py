@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, cast
+
 import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes import resources
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
+from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.gangs.groups import Condition, GroupKeeper, SeenGroup
 from pumice.engines.kubernetes.view import ClusterView
 from pumice.model.snapshot import JobKey
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -95,3 +99,43 @@ def test_a_group_that_is_never_left_alone_is_a_trouble() -> None:
                 await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
     play(story())
+
+
+def a_condition(type_: str, moment: str, message: str = "no room") -> Condition:
+    return Condition(type=type_, status="True", message=message, last_transition_time=f"2030-01-01T00:00:{moment}Z")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        pytest.param({"conditions": (a_condition("A", "09"),)}, False, id="said again"),
+        pytest.param({"conditions": (a_condition("A", "01", "no queue"),)}, True, id="another reason"),
+        pytest.param({"conditions": (a_condition("A", "01"), a_condition("B", "02"))}, True, id="one more"),
+        pytest.param({"phase": "Running"}, True, id="a phase"),
+        pytest.param({"spec": {"minMember": 7}}, True, id="an edit"),
+        pytest.param({"annotations": {"a": "b"}}, True, id="an annotation"),
+        pytest.param({"is_deleting": True}, True, id="on its way out"),
+        pytest.param({}, False, id="nothing that anybody looks at"),
+    ],
+)
+def test_a_scheduler_that_says_the_same_again_wakes_nobody(change: dict[str, Any], is_told: bool) -> None:
+    touched: list[JobKey] = []
+    view = ClusterView(cast(Client, None), kubernetes_types().types, (), touched.append)
+    groups = GroupKeeper(view.client, view, resources.VOLCANO_POD_GROUPS)
+    before = dataclasses.replace(GROUP, conditions=(a_condition("A", "01"),))
+    groups.watched.put(before)
+    touched.clear()
+    groups.watched.put(dataclasses.replace(before, resource_version="6", **change))
+    assert set(touched) == ({KEY} if is_told else set())
+
+
+def test_the_same_conditions_in_another_order_of_time_are_another_story() -> None:
+    """The newest one is what counts."""
+    touched: list[JobKey] = []
+    view = ClusterView(cast(Client, None), kubernetes_types().types, (), touched.append)
+    groups = GroupKeeper(view.client, view, resources.VOLCANO_POD_GROUPS)
+    for version, moments in enumerate((("01", "02"), ("03", "02"))):
+        conditions = tuple(a_condition(type_, moment) for type_, moment in zip("AB", moments, strict=True))
+        touched.clear()
+        groups.watched.put(dataclasses.replace(GROUP, resource_version=str(5 + version), conditions=conditions))
+    assert KEY in touched

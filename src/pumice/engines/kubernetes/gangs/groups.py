@@ -20,7 +20,7 @@ from pumice.model.snapshot import JobKey
 from pumice.runtime.ports import EngineError
 
 
-class _Condition(msgspec.Struct, rename="camel", frozen=True):
+class Condition(msgspec.Struct, rename="camel", frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -30,7 +30,7 @@ class _Condition(msgspec.Struct, rename="camel", frozen=True):
 
 class _Status(msgspec.Struct, frozen=True):
     phase: str = ""
-    conditions: list[_Condition] = []
+    conditions: list[Condition] = []
 
 
 class _Meta(msgspec.Struct, rename="camel", frozen=True):
@@ -55,10 +55,17 @@ class SeenGroup:
     spec: Manifest
     annotations: dict[str, str]
     phase: str
-    conditions: tuple[_Condition, ...]
+    conditions: tuple[Condition, ...]
     is_deleting: bool
 
-    def condition(self, *types: str) -> _Condition | None:
+    @property
+    def essence(self) -> tuple[object, ...]:
+        """All that anybody looks at: of conditions what they say and which is newer, not since when."""
+        by_time = sorted(self.conditions, key=lambda condition: condition.last_transition_time or "")
+        said = [(condition.type, condition.status, condition.reason, condition.message) for condition in by_time]
+        return (self.job_uid, self.spec, self.annotations, self.phase, self.is_deleting, said)
+
+    def condition(self, *types: str) -> Condition | None:
         """The newest condition of these types."""
         found = [condition for condition in self.conditions if condition.type in types]
         return max(found, key=lambda condition: condition.last_transition_time or "", default=None)
@@ -98,6 +105,9 @@ class GroupKeeper:
         self.watched = self.view.watch(self.resource, decode_group, self._changed)
 
     def _changed(self, before: SeenGroup | None, after: SeenGroup | None) -> None:
+        if before is not None and after is not None and before.essence == after.essence:
+            # A scheduler repeats itself about every group that has to wait.
+            return
         for seen in (before, after):
             if seen is not None:
                 self.view.touched(seen.job)
