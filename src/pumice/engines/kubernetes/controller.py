@@ -6,7 +6,6 @@ Those that wait watch the cluster, too, so that whoever takes over knows everyth
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
 import gc
 import hashlib
@@ -135,7 +134,7 @@ class Controller:
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            await teller.drain(_LAST_WORDS)
+            await within(2 * _LAST_WORDS, teller.drain(_LAST_WORDS))
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -170,7 +169,7 @@ class Controller:
                 _log.info("leading")
                 await self._lead(election, engine, context)
         finally:
-            await _within(_LAST_WORDS, election.release())
+            await within(_LAST_WORDS, election.release())
 
     async def _lead(self, election: Election, engine: KubernetesEngine, context: Context) -> None:
         """Work for as long as the Lease is held."""
@@ -257,8 +256,10 @@ class Controller:
         return True
 
 
-async def _within(seconds: float, last: Coroutine[Any, Any, None]) -> None:
+async def within(seconds: float, last: Coroutine[Any, Any, object]) -> None:
     """At the end of the program: worth a try, but nothing to wait for if the server is away."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await last
+    # In a task of its own: in one that was cancelled, asyncio.timeout of Python 3.11 does not tell time-outs apart.
+    task = asyncio.create_task(last)
+    await asyncio.wait((task,), timeout=seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
