@@ -81,11 +81,12 @@ class KubernetesEngine:
         except EngineError as error:
             self._complain(key, error)
             raise
-        pods = self.view.pods_of.get(key, {})
+        # Only now: while companions were read, pods may have come and gone.
+        pods = self.view.pods_of.get(key, {}).values()
         claims = (name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None)
         return Snapshot(
             job=job,
-            pods=tuple(pod.observed for pod in pods.values() if pod.job_uid == job.uid),
+            pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
             group=self.gang.observed(job),
             companions=companions,
             claims=frozenset(claims),
