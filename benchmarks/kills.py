@@ -34,8 +34,12 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(AT_ONCE) as pool:
         lanes = [Lane(Path(place) / str(number), seed + number) for number in range(-(-kills // PER_LANE))]
         sizes = [min(PER_LANE, kills - PER_LANE * number) for number in range(len(lanes))]
-        for lane in pool.map(Lane.run, lanes, sizes):
-            print(f"\r{lane}: nothing left   ", end="", flush=True)
+        try:
+            for lane in pool.map(Lane.run, lanes, sizes):
+                print(f"\r{lane}: nothing left   ", end="", flush=True)
+        finally:
+            # Whether something is left or somebody has seen enough: no lane is begun any more.
+            pool.shutdown(cancel_futures=True)
     print()
     times = sorted(value for lane in lanes for value in lane.times)
     moments = sum((lane.moments for lane in lanes), Counter[str]())

@@ -32,7 +32,8 @@ pod, like everybody else who may create pods there.
 
 `pumice controller --namespace a --namespace b` serves only these. Turn the rules of the ClusterRole
 `pumice-controller` into a Role in each of them, except for `priorityclasses`, which are cluster-wide, and remove
-the ClusterRoleBinding.
+the ClusterRoleBinding. Without `priorityclasses` it works as well; only which tasks count first for a gang's least
+resources is not known then. The Lease is kept in the namespace of the installation, or where `--lease-namespace` says.
 
 ## For people
 

@@ -35,6 +35,7 @@ def main(command: Sequence[str]) -> int:
             syscalls.unshare(syscalls.NEWNS)
             syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
             open_up(needed(os.environ))
+            _offer_tun()
         except OSError as error:
             print(f"no view of the machine for {USER}: {error}", file=sys.stderr)
             return 1
@@ -48,6 +49,16 @@ def main(command: Sequence[str]) -> int:
             extra_groups=[],
             check=False,
         ).returncode
+
+
+def _offer_tun() -> None:
+    """The device by which pods get out. On most systems it is for everyone; where it is not, in this view it is."""
+    tun = Path("/dev/net/tun")
+    if tun.exists() and not tun.stat().st_mode & stat.S_IWOTH:
+        device = tun.stat().st_rdev
+        syscalls.mount("tmpfs", "/dev/net", "tmpfs", syscalls.MS_NOSUID, "mode=755")
+        os.mknod(tun, stat.S_IFCHR | 0o666, device)
+        tun.chmod(0o666)
 
 
 def _places(home: str) -> dict[str, str]:

@@ -125,6 +125,25 @@ def _is_claim(volume: Object) -> bool:
     return "persistentVolumeClaim" in volume
 
 
+def test_a_secret_that_a_plugin_needs_without_saying_so(controllers: Controllers, api: Api, namespace: str) -> None:
+    """Without the webhook nobody writes into the job that mpi needs ssh."""
+    controllers.start(namespace)
+    tasks = {"master": 1, "worker": 1}
+    job = a_job(plugins={"mpi": []})
+    template = job["spec"]["tasks"][0]["template"]
+    job["spec"]["tasks"] = [{"name": name, "replicas": count, "template": template} for name, count in tasks.items()]
+    api.create("Job", namespace, job)
+    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+        until_phase(api, namespace, "Running")
+        keys = api.get("Secret", namespace, "train-ssh")["data"]["id_rsa"]
+        for name in tasks:
+            assert api.get("Secret", namespace, "train-ssh")["data"]["id_rsa"] == keys
+            kubelet.finish(f"train-{name}-0")
+        until_phase(api, namespace, "Completed")
+    eventually("the Secret goes with the rest", lambda: api.find("Secret", namespace, "train-ssh") is None)
+    assert "SecretReplaced" not in reasons(api, namespace)
+
+
 def test_quota_is_waited_for_and_told(controllers: Controllers, api: Api, namespace: str) -> None:
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
     api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)

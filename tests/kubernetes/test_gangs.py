@@ -12,6 +12,7 @@ from pumice.model.job import Manifest
 from tests.kubernetes.api import Api, Object, eventually
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.controllers import Controllers, phase
+from tests.kubernetes.jobs import state
 from tests.kubernetes.played_kubelet import PlayedKubelet
 
 NODE = "node-of-gangs"
@@ -92,6 +93,8 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
         eventually("the other has its pods", lambda: len(api.list("Pod", namespace)) == 6)
         assert sorted(bound(api, namespace)) == [f"{leader}-worker-{index}" for index in range(3)]
         assert phase(cluster, namespace, other) == "Pending"
+        eventually("it says why", lambda: state(api, namespace, other).get("reason") == "Unschedulable")
+        assert "minCount (3) cannot be satisfied" in state(api, namespace, other)["message"]
         for index in range(3):
             kubelet.finish(f"{leader}-worker-{index}")
         eventually("the first is done", lambda: phase(cluster, namespace, leader) == "Completed")
@@ -129,6 +132,23 @@ def test_tasks_of_different_priorities_are_groups_of_their_own(
     }
     for name in classes.values():
         api.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
+
+
+def test_a_gang_that_begins_with_nobody_grows(controllers: Controllers, api: Api, namespace: str) -> None:
+    controllers.start(namespace, gang="native")
+    job = a_job("empty", {"worker": 0, "tester": 1}, minAvailable=0)
+    uid = api.create("Job", namespace, job)["metadata"]["uid"]
+    eventually("its pod is there", lambda: len(api.list("Pod", namespace)) == 1)
+    job["spec"]["tasks"][0]["replicas"] = 2
+    api.patch("Job", namespace, "empty", {"spec": {"tasks": job["spec"]["tasks"], "minAvailable": 3}})
+    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == 3)
+
+    def minimum() -> int:
+        return int(api.get("NativePodGroup", namespace, f"empty-{uid}")["spec"]["schedulingPolicy"]["gang"]["minCount"])
+
+    eventually("the gang has grown", lambda: minimum() == 3)
+    # There is no node to run on, and nothing else is the matter.
+    assert state(api, namespace, "empty").get("reason", "") in ("", "Unschedulable")
 
 
 def _group(pod: Object) -> str:

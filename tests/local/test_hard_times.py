@@ -54,12 +54,15 @@ def test_closed_terminal_ends_the_job_gracefully(place: Place, ignored: bool) ->
         stdout=slave,
         stderr=slave,
     )
-    os.close(slave)
-    _wait_for(lambda: process.poll() is not None or "up" in _logs(place))
-    traces.look(process.pid)
-    os.close(master)
-    traces.killed()
-    assert process.wait(timeout=60) == (0 if ignored else 129)
+    try:
+        os.close(slave)
+        _wait_for(lambda: process.poll() is not None or "up" in _logs(place))
+        traces.look(process.pid)
+        os.close(master)
+        traces.killed()
+        assert process.wait(timeout=60) == (0 if ignored else 129)
+    finally:
+        process.kill()
     assert "farewell" in _logs(place)
     traces.gone_after()
     assert scratch(place.directory) == []

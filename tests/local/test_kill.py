@@ -55,12 +55,15 @@ def test_kill_9_at_random_moments_without_namespaces(
 def test_kill_9_of_what_is_below_pumice(tmp_path: Path, victim: str, code: int, told: str) -> None:
     traces = Traces.before(tmp_path)
     process = start(tmp_path, script="echo up; sleep 1000", policies=[{"event": "PodFailed", "action": "TerminateJob"}])
-    assert process.stdout is not None
-    assert any("up" in line for line in process.stdout)
-    traces.look(process.pid)
-    os.kill(_victim(process.pid, victim), signal.SIGKILL)
-    traces.killed()
-    output, _ = process.communicate(timeout=60)
+    try:
+        assert process.stdout is not None
+        assert any("up" in line for line in process.stdout)
+        traces.look(process.pid)
+        os.kill(_victim(process.pid, victim), signal.SIGKILL)
+        traces.killed()
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == code, output
     assert told in output
     assert traces.gone_after() < PATIENCE

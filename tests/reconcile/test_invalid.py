@@ -4,6 +4,7 @@ import pytest
 
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.invalid import refused
+from pumice.reconcile.moving import LONGEST_MESSAGE
 from tests.reconcile.values import NOW, a_pod, a_snapshot
 
 FAULTS = ("spec.queue: no such queue", "spec.tasks: none")
@@ -22,3 +23,22 @@ def test_it_says_why_and_touches_nothing(phase: str) -> None:
 def test_it_is_told_once() -> None:
     decision = refused(a_snapshot(faults=FAULTS, reason="InvalidJob", message=MESSAGE), NOW)
     assert decision.events == ()
+
+
+def test_a_long_list_is_cut_between_two_findings_and_told_once() -> None:
+    faults = tuple(f"spec.tasks[{number}].replicas: -1: must be 0 or more" for number in range(5000))
+    decision = refused(a_snapshot(faults=faults), NOW)
+    message = decision.status.state.message
+    *told, rest = message.split("; ")
+    assert len(message) <= LONGEST_MESSAGE
+    assert len(told) > 500
+    assert tuple(told) == faults[: len(told)]
+    assert rest == f"and {5000 - len(told)} more"
+    again = refused(a_snapshot(faults=faults, reason="InvalidJob", message=message), NOW)
+    assert again.events == ()
+
+
+def test_a_finding_with_a_long_value_is_cut() -> None:
+    state = refused(a_snapshot(faults=("spec.queue: " + "q" * 10**6, "spec.tasks: none")), NOW).status.state
+    long, short = state.message.split("; ")
+    assert (len(long), long[-5:], short) == (1000, "qq...", "spec.tasks: none")

@@ -11,7 +11,7 @@ from pumice.model.snapshot import ObservedPod
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
-from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration, settled
+from pumice.reconcile.moving import LONGEST_MESSAGE, carried_out, entered, is_exhausted, running_duration, settled
 from pumice.reconcile.orders import SUSPENDED, Order
 from pumice.reconcile.phases import move_for
 from tests.builders import a_job, a_task
@@ -188,3 +188,9 @@ def test_how_long_a_job_took(phase: str, ran: float | None, expected: str | None
     fields: dict[str, Any] = {"phase": phase}
     ledger = Ledger(first_running=None if ran is None else later(ran))
     assert running_duration(a_snapshot(**fields).job.status, ledger) == expected
+
+
+def test_a_message_that_is_too_long_to_be_stored_is_cut() -> None:
+    after = entered(JobStatus(), Phase.PENDING, "FailedCreate", "x" * 10**6, NOW)
+    assert len(after.state.message) == LONGEST_MESSAGE
+    assert after.state.message.endswith("x...")

@@ -174,6 +174,7 @@ def test_why_a_job_failed(job: Job, pods: tuple[ObservedPod, ...], counts: Tally
 
 
 BOTH = (a_pod("worker-0"), a_pod("worker-1"))
+PENDING = (a_pod("worker-0", "Pending"), a_pod("worker-1"))
 TROUBLE = Trouble("FailedCreate", "quota")
 
 
@@ -184,6 +185,18 @@ TROUBLE = Trouble("FailedCreate", "quota")
         pytest.param((), {"group": ObservedGroup({}, "Pending", "no room")}, ("Unschedulable", "no room"), id="room"),
         pytest.param(BOTH, {"group": ObservedGroup({}, "Pending", "no room")}, ("", ""), id="room is not needed"),
         pytest.param((), {}, ("", ""), id="pods that are about to be made"),
+        pytest.param(
+            PENDING, {"group": ObservedGroup({}, "Inqueue", "no room")}, ("Unschedulable", "no room"), id="a place"
+        ),
+        pytest.param(PENDING, {"group": ObservedGroup({}, "Inqueue")}, ("", ""), id="a place, for no known reason"),
+        pytest.param(PENDING, {"gang": False, "group": None}, ("", ""), id="a place, without a gang"),
+        pytest.param(BOTH, {"group": ObservedGroup({}, "Inqueue", "no room")}, ("", ""), id="a place is not needed"),
+        pytest.param(
+            (a_pod("worker-0", "Pending", deleted_at=NOW), a_pod("worker-1")),
+            {"group": ObservedGroup({}, "Inqueue", "no room")},
+            ("", ""),
+            id="a place for one that goes",
+        ),
         pytest.param(BOTH, {"troubles": (TROUBLE,)}, ("FailedCreate", "quota"), id="a trouble"),
         pytest.param((), {"troubles": (TROUBLE, TROUBLE)}, ("FailedCreate", "quota (and 1 more)"), id="two troubles"),
     ],

@@ -21,7 +21,7 @@ from pumice.model.status import JobStatus
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.reconcile.decide import decide
-from pumice.reconcile.decision import Decision, EngineCommand
+from pumice.reconcile.decision import CreatePod, Decision, EngineCommand
 from pumice.runtime.loop import Loop
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from tests.builders import a_context, a_document, a_template
@@ -110,6 +110,23 @@ def test_a_conflict_is_looked_at_again_at_once() -> None:
     bench.settle()
     assert len(bench.world.pods) == 1
     assert bench.world.clock.now == EPOCH
+
+
+def test_conflict_after_conflict_is_not_met_with_ever_more_writes() -> None:
+    """The view is behind, and stays so for a while: to ask again and again does not make it faster."""
+    bench = Bench()
+    bench.fail("write_status", Fault.CONFLICT, times=100)
+    for _ in range(10):
+        while bench.serve():
+            pass
+        due = bench.loop.queue.next_due()
+        assert due is not None
+        bench.world.clock.move_to(due)
+    assert bench.engine.calls <= 12
+    assert bench.world.clock.now - EPOCH > dt.timedelta(seconds=1)
+    bench.engine.faults = lambda _call: None
+    bench.settle()
+    assert len(bench.world.pods) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
@@ -343,6 +360,38 @@ def test_a_pass_stops_after_enough_failures_and_the_next_one_goes_on() -> None:
     bench.engine.faults = lambda _call: None
     bench.wait_for_next()
     assert len(bench.world.pods) == 40
+
+
+@dataclass(slots=True)
+class Refusing:
+    """Makes no pods, and says so in another order each time."""
+
+    engine: MemoryEngine
+    calls: int = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.engine, name)
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:
+        if not isinstance(command, CreatePod):
+            await self.engine.apply(key, command)
+            return
+        self.calls += 1
+        for _ in range(self.calls * 7 % 5):
+            await asyncio.sleep(0)
+        raise EngineError("FailedCreate", f"could not create Pod {command.manifest['metadata']['name']}")
+
+
+def test_what_is_told_of_many_failures_does_not_depend_on_which_came_first() -> None:
+    """Else each pass would write another message, and each message would bring the next pass."""
+    bench, _ = gauged(replicas=40, parallel=9)
+    bench.loop.engine = cast(Engine, Refusing(bench.engine))
+    bench.settle()
+    told = set()
+    for _ in range(6):
+        bench.wait_for_next()
+        told.add(bench.told[1])
+    assert told == {"could not create Pod train-worker-0 (and 9 more)"}
 
 
 def test_a_job_rests_in_proportion_to_how_long_it_took_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:

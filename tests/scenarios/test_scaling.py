@@ -114,6 +114,15 @@ def test_pods_are_made_when_the_group_is_in_the_queue() -> None:
     assert play.told == ("", "")
 
 
+def test_a_gang_whose_pods_find_no_place_says_why(stage: MakeStage) -> None:
+    """Kubernetes' own scheduler looks at a gang only when its pods are there."""
+    play = stage(job(task("worker", 2)))
+    play.set_group("Inqueue", "minCount (2) cannot be satisfied: 1 scheduled, 1 remaining")
+    assert play.told == ("Unschedulable", "minCount (2) cannot be satisfied: 1 scheduled, 1 remaining")
+    play.set_group("Inqueue").run()
+    assert (play.phase, play.told) == ("Running", ("", ""))
+
+
 def test_counts_are_true_while_the_group_is_pending(stage: MakeStage) -> None:
     play = stage(job(task("worker", 3))).run().set_group("Pending").fail("worker-0").succeed("worker-1")
     assert play.counts == {"running": 1, "succeeded": 1, "failed": 1}

@@ -8,7 +8,7 @@ import datetime as dt
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from pumice.engines.kubernetes.access import Access, AccessError, find_access
@@ -18,19 +18,25 @@ from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
 from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
 from pumice.engines.kubernetes.logs import FORMATS, LEVELS, set_up
+from pumice.model.syntax import dns_label_fault
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 HIGHEST_PORT: Final = 65535
+_SWITCH: Final = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "each flag can also be given by the environment: --lease-namespace as PUMICE_LEASE_NAMESPACE"
     add_access_arguments(parser)
     parser.add_argument(
-        "--gang", choices=CHOICES, default=env("gang", "auto"), help="who starts pods together; default: what is there"
+        "--gang",
+        choices=CHOICES,
+        type=one_of(CHOICES),
+        default=env("gang", "auto"),
+        help="who starts pods together; default: what is there",
     )
     parser.add_argument(
         "--namespace", metavar="NS", action="append", default=None, help="serve this namespace only; may be repeated"
@@ -38,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-leader-elect",
         action="store_true",
-        default=env("no-leader-elect", "") in ("1", "true"),
         help="work without a Lease: there must be no other controller",
     )
     parser.add_argument(
@@ -81,9 +86,15 @@ def add_access_arguments(parser: argparse.ArgumentParser) -> None:
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     form = "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
     parser.add_argument(
-        "--log-format", choices=FORMATS, default=env("log-format", form), help="default: text on a terminal, else json"
+        "--log-format",
+        choices=FORMATS,
+        type=one_of(FORMATS),
+        default=env("log-format", form),
+        help="default: text on a terminal, else json",
     )
-    parser.add_argument("--log-level", choices=LEVELS, default=env("log-level", "info"), help="default info")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, type=one_of(LEVELS), default=env("log-level", "info"), help="default info"
+    )
 
 
 def env(flag: str, default: str) -> str:
@@ -91,14 +102,40 @@ def env(flag: str, default: str) -> str:
     return os.environ.get("PUMICE_" + flag.upper().replace("-", "_")) or default
 
 
+def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """For flags that the environment may give, too: argparse itself looks only at those on the command line."""
+
+    def known(word: str) -> str:
+        if word not in choices:
+            raise argparse.ArgumentTypeError(f"{word}: must be one of {', '.join(choices)}")
+        return word
+
+    return known
+
+
+def switched_on(flag: str) -> bool:
+    """A flag without a value, given by the environment."""
+    word = env(flag, "").lower()
+    if word not in _SWITCH:
+        raise ValueError(f"--{flag}: {word}: in the environment it must be true or false")
+    return _SWITCH[word]
+
+
+def namespaces(given: Sequence[str]) -> tuple[str, ...]:
+    names = [name.strip() for words in given for name in words.split(",") if name.strip()]
+    for name in names:
+        if fault := dns_label_fault(name):
+            raise ValueError(f"--namespace: {name}: {fault}")
+    return tuple(dict.fromkeys(names))
+
+
 def run(args: argparse.Namespace) -> int:
     """0 after a signal to end, 1 if the cluster refuses, 2 for bad input."""
-    given = args.namespace if args.namespace is not None else env("namespace", "").split(",")
     try:
         settings = Settings(
             gang=args.gang,
-            namespaces=tuple(dict.fromkeys(name for name in given if name)),
-            leader_elect=not args.no_leader_elect,
+            namespaces=namespaces(args.namespace or [env("namespace", "")]),
+            leader_elect=not (args.no_leader_elect or switched_on("no-leader-elect")),
             lease_namespace=args.lease_namespace,
             listen=address(args.listen or DEFAULT_LISTEN),
             any_port=not args.listen,
@@ -113,8 +150,11 @@ def run(args: argparse.Namespace) -> int:
     set_up(args.log_level, args.log_format)
     try:
         in_foreground(lambda stop: _control(access, settings, stop))
-    except (GangError, OSError) as error:
+    except GangError as error:
         print(f"pumice controller: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"pumice controller: --listen: {args.listen or DEFAULT_LISTEN}: {error.strerror}", file=sys.stderr)
         return BAD_INPUT
     except ApiError as error:
         print(f"pumice controller: {access.server}: {error}", file=sys.stderr)

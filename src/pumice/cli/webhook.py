@@ -8,7 +8,15 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.controller import add_access_arguments, add_log_arguments, address, env, in_foreground
+from pumice.cli.controller import (
+    add_access_arguments,
+    add_log_arguments,
+    address,
+    env,
+    in_foreground,
+    one_of,
+    switched_on,
+)
 from pumice.engines.kubernetes.access import AccessError, find_access
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.logs import set_up
@@ -31,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--register",
         action="store_true",
-        default=env("register", "") in ("1", "true"),
         help="outside of a cluster: register at that address, and take it back at the end",
     )
     parser.add_argument(
@@ -47,7 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inside: the namespace of the Service",
     )
     parser.add_argument(
-        "--gang", choices=names.GANGS, default=env("gang", "auto"), help="queues are checked with volcano only"
+        "--gang",
+        choices=names.GANGS,
+        type=one_of(names.GANGS),
+        default=env("gang", "auto"),
+        help="queues are checked with volcano only",
     )
     add_log_arguments(parser)
 
@@ -66,11 +77,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> program.Settings:
     host, port = address(args.listen)
-    if args.register and args.service:
+    register = args.register or switched_on("register")
+    if register and args.service:
         raise ValueError("--register is for outside of a cluster and --service for inside; take one of them")
     if args.state and args.service:
         raise ValueError("--state is for outside of a cluster; with --service the certificates are in a Secret")
-    if args.register and host in _ANYWHERE:
+    if register and host in _ANYWHERE:
         raise ValueError(
             f"--listen: {args.listen}: with --register it must be an address that the API server can reach"
         )
@@ -79,7 +91,7 @@ def _settings(args: argparse.Namespace) -> program.Settings:
         host=host,
         port=port,
         gang=args.gang,
-        register=args.register,
+        register=register,
         state=Path(args.state) if args.state else None,
         namespace=args.namespace,
         service=args.service,

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from pumice.model.snapshot import Snapshot
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import Decision, JobEvent, Severity
-from pumice.reconcile.moving import entered
+from pumice.reconcile.moving import LONGEST_MESSAGE, entered, shortened
 
 INVALID_JOB = "InvalidJob"
+# A finding quotes the value that it found, and anybody may write a long one.
+LONGEST_FAULT: Final = 1_000
 
 
 def refused(snapshot: Snapshot, now: dt.datetime) -> Decision:
     status = snapshot.job.status
-    message = "; ".join(snapshot.faults)
+    message = _listed(snapshot.faults)
     told_already = status.state.reason == INVALID_JOB and status.state.message == message
     told = () if told_already else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
     phase = Phase(status.state.phase)
     status = entered(status, phase, INVALID_JOB, message, now)
     return Decision(msgspec.structs.replace(status, min_available=snapshot.job.spec.min_available), events=told)
+
+
+def _listed(faults: Sequence[str]) -> str:
+    """All of them, or as many as there is room for, and how many more there are."""
+    told, room = [], LONGEST_MESSAGE - len("; and 999999999 more")
+    for fault in faults:
+        told.append(shortened(fault, LONGEST_FAULT))
+        room -= len(told[-1]) + len("; ")
+        if room < 0:
+            told[-1] = f"and {len(faults) - len(told) + 1} more"
+            break
+    return "; ".join(told)

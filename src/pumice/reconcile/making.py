@@ -20,6 +20,8 @@ from pumice.reconcile.standing import WANTED
 
 # Why a job is Pending whose pods of the run before still end.
 RESTARTING: Final = "Restarting"
+# Why it is Pending while its scheduler finds no room for it.
+UNSCHEDULABLE: Final = "Unschedulable"
 
 
 def pods_to_make(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base], now: dt.datetime) -> Iterator[CreatePod]:
@@ -41,7 +43,7 @@ def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | N
         return Trouble(RESTARTING, "waits for the pods of the run before to be gone")
     if snapshot.gang and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
-        return Trouble("Unschedulable" if message else "", message)
+        return Trouble(UNSCHEDULABLE if message else "", message)
     return None
 
 

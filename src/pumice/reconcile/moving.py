@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,9 @@ from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.orders import ATTENTIVE, SUSPENDED, Order
 from pumice.reconcile.phases import FINAL, Move
 from pumice.reconcile.standing import is_target
+
+# What an API server or a finding quotes may be a megabyte long, and a Job that large cannot be stored any more.
+LONGEST_MESSAGE: Final = 32_000
 
 
 def carried_out(snapshot: Snapshot, ledger: Ledger, move: Move, order: Order | None) -> tuple[Job, Ledger]:
@@ -61,7 +65,7 @@ def is_exhausted(job: Job, ledger: Ledger) -> bool:
 
 def entered(status: JobStatus, phase: Phase, reason: str, message: str, now: dt.datetime) -> JobStatus:
     """The status in a phase. Its time moves only with the phase; a phase entered again is the newest condition."""
-    state = status.state
+    state, message = status.state, shortened(message)
     if state.phase == phase:
         return msgspec.structs.replace(status, state=msgspec.structs.replace(state, reason=reason, message=message))
     moment = to_seconds(now)
@@ -71,6 +75,10 @@ def entered(status: JobStatus, phase: Phase, reason: str, message: str, now: dt.
         state=JobState(phase=phase, reason=reason, message=message, last_transition_time=moment),
         conditions=[*conditions, JobCondition(status=phase, last_transition_time=moment)],
     )
+
+
+def shortened(message: str, longest: int = LONGEST_MESSAGE) -> str:
+    return message if len(message) <= longest else message[: longest - 3] + "..."
 
 
 def _charged(ledger: Ledger, order: Order) -> Ledger:

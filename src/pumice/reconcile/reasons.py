@@ -11,7 +11,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import Ledger, read_ledger
-from pumice.reconcile.making import is_short, why_not
+from pumice.reconcile.making import UNSCHEDULABLE, is_short, why_not
 from pumice.reconcile.orders import Order
 from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.standing import WANTED
@@ -42,7 +42,12 @@ def what_is_awaited(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Ver
         more = f" (and {len(snapshot.troubles) - 1} more)" if len(snapshot.troubles) > 1 else ""
         return Verdict(trouble.reason, trouble.message + more)
     held = why_not(snapshot, ledger, now) if is_short(snapshot, ledger) else None
-    return Verdict(held.reason, held.message) if held is not None else Verdict("", "")
+    if held is not None:
+        return Verdict(held.reason, held.message)
+    if snapshot.group is not None and any(pod.phase is PodPhase.PENDING and pod.is_live for pod in snapshot.pods):
+        # Some schedulers look at a gang only when its pods are there.
+        return Verdict(UNSCHEDULABLE if snapshot.group.message else "", snapshot.group.message)
+    return Verdict("", "")
 
 
 def _of_order(snapshot: Snapshot, order: Order) -> Verdict:

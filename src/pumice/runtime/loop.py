@@ -51,6 +51,8 @@ class Loop:
     _admitted: dict[JobKey, tuple[JobSpec, Admitted]] = field(default_factory=dict)
     # How long the pass that is under way took to decide.
     _thought: dict[JobKey, dt.timedelta] = field(default_factory=dict)
+    # Jobs whose last pass ended in a conflict.
+    _conflicts: set[JobKey] = field(default_factory=set)
 
     async def serve_next(self) -> bool:
         """Serve one key if one is due; whether there was one."""
@@ -65,15 +67,20 @@ class Loop:
         try:
             good = await self.reconcile(key)
         except ConflictError:
-            # Somebody else was faster. What he wrote is what counts; look at it.
-            self.queue.add(key)
-            good = True
+            # Somebody else was faster. What he wrote is what counts; look at it. If that is a conflict again, what he
+            # wrote has not reached us yet, and asking faster does not bring it.
+            good = key not in self._conflicts
+            self._conflicts.add(key)
+            if good:
+                self.queue.add(key)
         except EngineError:
             good = False
         except BaseException:
             # A defect, or the end of the program: whoever goes on must not find the key held by nobody.
             self.queue.failed(key, self.clock())
             raise
+        else:
+            self._conflicts.discard(key)
         thought = self._thought.pop(key, dt.timedelta())
         now = self.clock()
         if good:
@@ -139,23 +146,26 @@ class Loop:
 
     async def _tried_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Trouble]:
         """Commands of one kind; what came of them."""
-        troubles: list[Trouble] = []
-        left = iter(commands)
+        troubles: dict[int, Trouble] = {}
+        left = enumerate(commands)
 
         async def work() -> None:
-            while len(troubles) < ENOUGH_FAILURES and (command := next(left, None)) is not None:
+            while len(troubles) < ENOUGH_FAILURES and (taken := next(left, None)) is not None:
+                place, command = taken
                 trouble = await self._tried(key, command)
                 if trouble is not None:
-                    troubles.append(trouble)
+                    troubles[place] = trouble
 
         workers = min(self.parallel, len(commands))
         if workers == 1:
             await work()
-            return troubles
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(workers):
-                tasks.create_task(work())
-        return troubles
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(workers):
+                    tasks.create_task(work())
+        # Whichever failed first: the same trouble is told in the same words, or each pass would change the status, and
+        # so bring on the next.
+        return [troubles[place] for place in sorted(troubles)[:ENOUGH_FAILURES]]
 
     async def _tried(self, key: JobKey, command: EngineCommand) -> Trouble | None:
         try:

@@ -31,6 +31,10 @@ class KeyQueue:
     _resting: dict[JobKey, dt.datetime] = field(default_factory=dict)
     _latest: dt.datetime = LONG_AGO  # that the clock has shown
 
+    def __len__(self) -> int:
+        """How many wait for their turn."""
+        return len(self._ready)
+
     def add(self, key: JobKey) -> None:
         if key in self._serving:
             self._again.add(key)

@@ -7,7 +7,7 @@ import msgspec
 from pumice.engines.kubernetes.events import LONGEST_MESSAGE, event_of
 from pumice.model.job import Job
 from pumice.reconcile.decision import JobEvent, Severity
-from tests.builders import a_document
+from tests.builders import a_document, a_job
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 
@@ -37,3 +37,12 @@ def test_a_long_message_is_shortened() -> None:
     message = event_of(job, JobEvent("InvalidJob", "x" * 5000), NOW)["message"]
     assert len(message) == LONGEST_MESSAGE
     assert message.endswith("...")
+
+
+def test_the_event_of_a_job_with_the_longest_name_has_a_name_that_is_accepted() -> None:
+    job = a_job(metadata={"name": "x" * 253})
+    event = event_of(job, JobEvent("InvalidJob", "no"), NOW)
+    assert len(event["metadata"]["name"]) == 253
+    assert event["involvedObject"]["name"] == job.name
+    linked = a_job(metadata={"name": "x" * 235 + "-" + "y" * 17})
+    assert event_of(linked, JobEvent("InvalidJob", "no"), NOW)["metadata"]["name"].startswith("x" * 235 + ".")

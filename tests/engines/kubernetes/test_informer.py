@@ -14,7 +14,7 @@ from pumice.engines.kubernetes import informer as informer_module
 from pumice.engines.kubernetes import watching
 from pumice.engines.kubernetes.informer import Informer
 from pumice.engines.kubernetes.resources import PODS
-from tests.engines.kubernetes.played_api import Handler, client_of, cut, event, hasty, play, refusing, streaming
+from tests.engines.kubernetes.played_api import Handler, Script, client_of, cut, event, hasty, play, refusing, streaming
 from tests.engines.kubernetes.played_store import Fault, PlayedStore, on_list, on_watch
 
 
@@ -375,6 +375,25 @@ def test_what_may_not_be_watched_is_tried_again_and_told_once(code: int, caplog:
     messages = [record.getMessage() for record in caplog.records if record.name == informer_module.__name__]
     problem = "the cluster has no such resource" if code == 404 else "said No"
     assert messages == [f"cannot watch pods: {problem}; trying again", "watching pods again"]
+
+
+@pytest.mark.parametrize(
+    ("code", "optional", "goes_on"), [(403, True, True), (404, True, True), (503, True, False), (403, False, False)]
+)
+def test_nobody_waits_for_what_may_not_be_watched_if_it_is_optional(code: int, optional: bool, goes_on: bool) -> None:
+    async def story() -> bool:
+        script = Script(refusing(code, "No"))
+        async with client_of(script) as client:
+            informer = Informer(client, PODS, decode=decode, changed=lambda _before, _after: None, optional=optional)
+            informer._backoff = hasty()
+            running = asyncio.ensure_future(informer.run())
+            while len(script.asked) < 15:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.002)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            return informer.synced.is_set()
+
+    assert play(story()) is goes_on
 
 
 def test_a_connection_that_breaks_now_and_then_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from pumice.admission.defaults import with_defaults
 from pumice.engines.kubernetes.jobs import decode_command, decode_job, with_known_spec
+from pumice.model.job import Job
 from pumice.model.snapshot import JobKey
+from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
-from tests.builders import a_document
+from tests.builders import a_document, a_template
 
 TYPES = kubernetes_types().types
 
@@ -56,9 +59,23 @@ def test_the_spec_of_a_job_is_kept_until_its_generation_changes() -> None:
     other = decode_job(raw(a_document(), uid="u2"), TYPES)
     assert with_known_spec(again, first).job.spec is first.job.spec
     assert with_known_spec(again, first).resource_version == "6"
-    assert with_known_spec(changed, first) is changed
-    assert with_known_spec(other, first) is other
-    assert with_known_spec(first, None) is first
+    assert with_known_spec(changed, first) == changed
+    assert with_known_spec(other, first) == other
+    assert with_known_spec(first, None) == first
+
+
+def test_a_job_that_no_webhook_has_seen_is_completed_once() -> None:
+    def completed(job: Job) -> Job:
+        return with_defaults(job, Registry())
+
+    document = a_document(plugins={"mpi": []}, tasks=[{"replicas": 1, "template": a_template()}])
+    first = with_known_spec(decode_job(raw(document), TYPES), None, completed)
+    assert sorted(first.job.spec.plugins) == ["mpi", "ssh", "svc"]
+    assert first.job.spec.tasks[0].name == "default0"
+    again = with_known_spec(decode_job(raw(document, resourceVersion="6"), TYPES), first, completed)
+    assert again.job.spec is first.job.spec
+    bad = decode_job(raw(a_document(tasks="many")), TYPES)
+    assert with_known_spec(bad, None, completed) is bad
 
 
 def test_commands_to_jobs_only() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -61,7 +62,7 @@ class CompanionKeeper:
             found[place] = content
         if "ssh" in job.spec.plugins:
             name = naming.ssh_secret(job.name)
-            secret = await self.secrets.look(key, job.uid, name, watched=not finished)
+            secret = await self._secret(job, name, watched=not finished)
             if secret is not None:
                 found[("Secret", name)] = secret
         return found
@@ -69,6 +70,11 @@ class CompanionKeeper:
     def forget(self, key: JobKey) -> None:
         self._contents.pop(key, None)
         self.secrets.forget(key)
+
+    def start_over(self) -> None:
+        """Forget everything: what is known was true before somebody else was at work."""
+        self._contents.clear()
+        self.secrets.start_over()
 
     async def ensure(self, job: Job, companion: Companion) -> None:
         """Make the object, or put it right."""
@@ -90,7 +96,7 @@ class CompanionKeeper:
     async def remove(self, job: Job, kind: str, name: str) -> None:
         key = JobKey(job.namespace, job.name)
         if kind == "Secret":
-            await self._delete(resources.SECRETS, job, name, None)
+            await self._delete(resources.SECRETS, job, name, self.secrets.own_uid(job.namespace, name))
             self.secrets.put(key, job.uid, name, None)
             return
         seen = self.view.companions_of.get(key, {}).get((kind, name))
@@ -128,23 +134,32 @@ class CompanionKeeper:
                 await self._delete(resource, job, name, there["metadata"]["uid"])
             raise failed("update", resource, name, error) from error
 
+    async def _secret(self, job: Job, name: str, *, watched: bool) -> Manifest | None:
+        try:
+            return await self.secrets.look(JobKey(job.namespace, job.name), job.uid, name, watched=watched)
+        except ApiError as error:
+            raise failed("look at", resources.SECRETS, name, error) from error
+
     async def _ensure_secret(self, job: Job, companion: Once) -> None:
         manifest, name = companion.manifest, companion.manifest["metadata"]["name"]
         key = JobKey(job.namespace, job.name)
-        there = await self.secrets.look(key, job.uid, name, watched=True)
+        there = await self._secret(job, name, watched=True)
         try:
             if there is not None:
-                body = msgspec.json.encode({"stringData": manifest["stringData"]})
-                await self.client.merge_patch(resources.SECRETS, job.namespace, name, body=body, attempts=ATTEMPTS)
+                metadata = {"uid": self.secrets.own_uid(job.namespace, name)}
+                body = msgspec.json.encode({"metadata": metadata, "stringData": manifest["stringData"]})
+                raw = await self.client.merge_patch(
+                    resources.SECRETS, job.namespace, name, body=body, attempts=ATTEMPTS
+                )
             else:
                 # Making an RSA key takes a tenth of a second, in which other jobs want to be served.
                 made = await asyncio.to_thread(companion.created_with, make_key_pair)
                 body = msgspec.json.encode(made)
-                await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
+                raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             self.secrets.forget(key)
-            raise failed("create", resources.SECRETS, name, error) from error
-        self.secrets.put(key, job.uid, name, dict(manifest["stringData"]))
+            raise failed("create", resources.SECRETS, name, _discreet(error)) from error
+        self.secrets.put(key, job.uid, name, dict(manifest["stringData"]), decode_object(raw).uid)
 
     async def _delete(self, resource: Resource, job: Job, name: str, uid: str | None) -> None:
         try:
@@ -169,6 +184,13 @@ def failed(verb: str, resource: Resource, name: str, error: ApiError) -> EngineE
     """What the job's status says of a call that did not work."""
     reason = {"create": "FailedCreate", "delete": "FailedDelete"}.get(verb, "FailedUpdate")
     return EngineError(reason, f"could not {verb} {resource.kind} {name}: {error}")
+
+
+def _discreet(error: ApiError) -> ApiError:
+    """A server that finds fault with what a Secret holds may quote it, and events and logs are no place for keys."""
+    if error.is_invalid or error.status == HTTPStatus.BAD_REQUEST:
+        return ApiError(error.status, error.reason, f"the API server refused it as {error.reason or error.status}")
+    return error
 
 
 def _content(document: dict[str, Any]) -> Manifest:

@@ -6,7 +6,6 @@ Those that wait watch the cluster, too, so that whoever takes over knows everyth
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
 import gc
 import hashlib
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pumice.admission.context import Context
+from pumice.admission.defaults import with_defaults
 from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.companions import CompanionKeeper
@@ -39,6 +39,7 @@ from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.loop import Loop
+from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 
 LEASE: Final = "pumice-controller"
@@ -78,6 +79,7 @@ class Controller:
     _view: ClusterView | None = None
     _text: Callable[[], bytes] = bytes  # of /metrics
     _problem: str = "the API server has not answered yet"
+    _queue: KeyQueue = field(default_factory=KeyQueue)
     _touched: Touched = field(default_factory=Touched)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -101,7 +103,13 @@ class Controller:
         """Everything that needs the cluster; a part that fails ends it all."""
         name, resource = choice.chosen(self.settings.gang, await self._offered())
         _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
-        view = self._view = ClusterView(self.client, self.kubernetes, self.settings.namespaces, self._touched.touch)
+        view = self._view = ClusterView(
+            self.client,
+            self.kubernetes,
+            self.settings.namespaces,
+            self._touched.touch,
+            lambda job: with_defaults(job, self.registry),
+        )
         gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
         secrets = SecretKeeper(self.client, self._touched.touch, self.monotonic)
         teller = EventTeller(self.client, self.now)
@@ -126,7 +134,7 @@ class Controller:
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            await teller.drain(_LAST_WORDS)
+            await within(2 * _LAST_WORDS, teller.drain(_LAST_WORDS))
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -161,7 +169,7 @@ class Controller:
                 _log.info("leading")
                 await self._lead(election, engine, context)
         finally:
-            await _within(_LAST_WORDS, election.release())
+            await within(_LAST_WORDS, election.release())
 
     async def _lead(self, election: Election, engine: KubernetesEngine, context: Context) -> None:
         """Work for as long as the Lease is held."""
@@ -178,11 +186,15 @@ class Controller:
 
     async def _serve(self, engine: KubernetesEngine, context: Context) -> None:
         loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        self.numbers.is_leader = True
+        self._touched.open()
+        self.numbers.is_leader, self._queue = True, loop.queue
         try:
             await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
         finally:
-            self.numbers.is_leader = False
+            self.numbers.is_leader, self._queue = False, KeyQueue()
+            # Whoever leads next changes what we know, and when it is our turn again, we look anew.
+            self._touched.close()
+            engine.companions.start_over()
 
     def _defect(self, key: JobKey, error: Exception) -> None:
         self.numbers.defects += 1
@@ -193,6 +205,7 @@ class Controller:
 
         def text() -> bytes:
             self.numbers.events_dropped = engine.teller.dropped
+            self.numbers.waiting = len(self._queue)
             self.numbers.writes_allowed = self.client.writes.allowed
             return metrics.text()
 
@@ -243,8 +256,10 @@ class Controller:
         return True
 
 
-async def _within(seconds: float, last: Coroutine[Any, Any, None]) -> None:
+async def within(seconds: float, last: Coroutine[Any, Any, object]) -> None:
     """At the end of the program: worth a try, but nothing to wait for if the server is away."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await last
+    # In a task of its own: in one that was cancelled, asyncio.timeout of Python 3.11 does not tell time-outs apart.
+    task = asyncio.create_task(last)
+    await asyncio.wait((task,), timeout=seconds)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

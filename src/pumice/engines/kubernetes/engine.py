@@ -7,6 +7,7 @@ sees what the pass before it did even if the watch has not told it yet.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,7 @@ from pumice.engines.kubernetes.metrics import Numbers
 from pumice.engines.kubernetes.status import status_patch
 from pumice.engines.kubernetes.touched import Touched
 from pumice.engines.kubernetes.view import ClusterView
-from pumice.engines.kubernetes.wire import SeenPod, decode_pod
+from pumice.engines.kubernetes.wire import SeenPod, decode_pod, owned_by
 from pumice.model.claims import claim_names
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Companion
@@ -45,6 +46,9 @@ from pumice.reconcile.decision import (
 from pumice.runtime.ports import ConflictError, EngineError
 
 POD_GROUP: Final = "PodGroup"
+_SILENCE: Final = dt.timedelta(seconds=10)
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,6 +61,7 @@ class KubernetesEngine:
     touched: Touched
     numbers: Numbers
     now: Callable[[], dt.datetime]
+    _complained: dt.datetime | None = None
 
     async def changes(self) -> AsyncIterator[JobKey]:
         for seen in list(self.view.jobs):
@@ -65,12 +70,19 @@ class KubernetesEngine:
             yield key
 
     async def observe(self, key: JobKey) -> Snapshot | None:
+        self.numbers.passes += 1
         seen = self.view.jobs.get(key.namespace, key.name)
         if seen is None:
             self.companions.forget(key)
             return None
         job = seen.job
-        pods = self.view.pods_of.get(key, {})
+        try:
+            companions = await self.companions.observed(job)
+        except EngineError as error:
+            self._complain(key, error)
+            raise
+        # Only now: while companions were read, pods may have come and gone.
+        pods = self.view.pods_of.get(key, {}).values()
         claims = (name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None)
         try:
             companions = await self.companions.observed(job)
@@ -78,7 +90,7 @@ class KubernetesEngine:
             raise EngineError("FailedGet", f"could not look at what belongs to the job: {error}") from error
         return Snapshot(
             job=job,
-            pods=tuple(pod.observed for pod in pods.values() if pod.job_uid == job.uid),
+            pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
             group=self.gang.observed(job),
             companions=companions,
             claims=frozenset(claims),
@@ -98,7 +110,9 @@ class KubernetesEngine:
         except ApiError as error:
             if error.is_conflict or error.not_found:
                 raise ConflictError from error
-            raise EngineError("FailedUpdate", f"could not write the status: {error}") from error
+            failure = EngineError("FailedUpdate", f"could not write the status: {error}")
+            self._complain(JobKey(job.namespace, job.name), failure)
+            raise failure from error
         self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
         seen = decode_job(raw, self.view.kubernetes)
         self.view.jobs.put(with_known_spec(seen, self.view.jobs.get(job.namespace, job.name)))
@@ -109,6 +123,9 @@ class KubernetesEngine:
             # Whatever is made for an owner that is gone is collected as garbage, so it need not be made.
             return
         job = seen.job
+        if isinstance(command, CreatePod | Ensure) and not _is_for(job, command):
+            # The job was made anew under its name since this was decided.
+            return
         match command:
             case CreatePod(manifest):
                 await self._create_pod(job, manifest)
@@ -125,6 +142,13 @@ class KubernetesEngine:
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
         self.teller.tell(snapshot.job, events)
+
+    def _complain(self, key: JobKey, error: EngineError) -> None:
+        """Say what the status cannot. Many jobs may have the same trouble; a line now and then is enough."""
+        now = self.now()
+        if self._complained is None or abs(now - self._complained) >= _SILENCE:
+            self._complained = now
+            _log.warning("job %s: %s; it is tried again", key, error, extra={"job": key})
 
     async def _create_pod(self, job: Job, manifest: Manifest) -> None:
         shaped = self.gang.shape_pod(job, manifest)
@@ -204,3 +228,8 @@ class KubernetesEngine:
         except ApiError as error:
             if not error.not_found and not error.is_conflict:
                 raise failed("delete", resources.JOBS, key.name, error) from error
+
+
+def _is_for(job: Job, command: CreatePod | Ensure) -> bool:
+    manifest = command.manifest if isinstance(command, CreatePod) else manifest_of(command.companion)
+    return owned_by(manifest, job.uid)

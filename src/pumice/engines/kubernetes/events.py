@@ -25,6 +25,9 @@ COMPONENT: Final = "pumice-controller"
 LONGEST_MESSAGE: Final = 1024
 LONGEST_REASON: Final = 128
 LONGEST_LINE: Final = 5000
+# Of an event's name, which may have 253 characters, what the end that makes it unique leaves.
+_LONGEST_STEM: Final = 253 - 17
+_LINKS: Final = "-."  # with which no part of a name may end
 _ATTEMPTS: Final = 4
 
 _log = logging.getLogger(__name__)
@@ -67,11 +70,12 @@ class EventTeller:
 
 def event_of(job: Job, event: JobEvent, now: dt.datetime) -> dict[str, Any]:
     moment = to_seconds(now)
+    # Volcano's command line finds the events of a job by this beginning of their names.
+    stem = job.name[:_LONGEST_STEM].rstrip(_LINKS)
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        # Volcano's command line finds the events of a job by this beginning of their names.
-        "metadata": {"name": f"{job.name}.{secrets.token_hex(8)}", "namespace": job.namespace},
+        "metadata": {"name": f"{stem}.{secrets.token_hex(8)}", "namespace": job.namespace},
         "involvedObject": {
             "apiVersion": GROUP_VERSION,
             "kind": KIND,

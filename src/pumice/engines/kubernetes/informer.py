@@ -61,8 +61,10 @@ class Informer(Generic[T]):
         namespace: str | None = None,
         label_selector: str = "",
         metadata_only: bool = False,
+        optional: bool = False,
     ) -> None:
         self.synced = asyncio.Event()
+        self._optional = optional
         self._client = client
         self.resource = resource
         self.namespace = namespace
@@ -189,6 +191,9 @@ class Informer(Generic[T]):
             self._trouble = trouble
             problem = "the cluster has no such resource" if error.not_found else error
             _log.warning("cannot watch %s: %s; trying again", self.resource.full_name, problem)
+        if self._optional and (error.is_forbidden or error.not_found):
+            # Nobody need wait for what will not come.
+            self.synced.set()
         await asyncio.sleep(self._backoff.after_failure(error.retry_after))
 
     def _well(self) -> None:

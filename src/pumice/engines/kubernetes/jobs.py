@@ -6,6 +6,7 @@ definition without a schema lets anything in, and that must be told in the job's
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,10 +98,18 @@ def _status(document: object) -> JobStatus:
         return JobStatus()
 
 
-def with_known_spec(seen: SeenJob, before: SeenJob | None) -> SeenJob:
-    """The spec of a job changes with its generation only; the one that is known already is kept, and all made of it."""
+def as_it_is(job: Job) -> Job:
+    return job
+
+
+def with_known_spec(seen: SeenJob, before: SeenJob | None, completed: Callable[[Job], Job] = as_it_is) -> SeenJob:
+    """The spec of a job changes with its generation only; the one that is known already is kept, and all made of it.
+
+    A new one is completed with the defaults: where there is no webhook, nobody has filled in the names of tasks or the
+    plugins that others need.
+    """
     if before is None or before.uid != seen.uid or before.job.metadata.generation != seen.job.metadata.generation:
-        return seen
+        return seen if seen.faults else SeenJob(completed(seen.job))
     return SeenJob(msgspec.structs.replace(seen.job, spec=before.job.spec), before.faults)
 
 

@@ -61,6 +61,7 @@ class Election:
     durations: Durations = field(default_factory=Durations)
     is_leader: bool = False
     _seen: tuple[str, float] = ("", 0.0)  # the version of the Lease, and since when it is known
+    _renewed: float = 0.0  # when the last renewal that succeeded was begun
     _version: str = ""
     _spec: _Spec = field(default_factory=_Spec)
 
@@ -68,9 +69,10 @@ class Election:
         """Returns when the Lease is ours."""
         told = ""
         while True:
+            began = self.monotonic()
             try:
                 if await self._try():
-                    self.is_leader = True
+                    self.is_leader, self._renewed = True, began
                     return
                 holder = self._spec.holder_identity or ""
                 if holder != told:
@@ -78,26 +80,28 @@ class Election:
                     told = holder
             except ApiError as error:
                 if str(error) != told:
-                    _log.warning("Lease %s/%s cannot be had: %s", self.namespace, self.name, error)
+                    hint = "" if error.is_transient else "; --lease-namespace names another place for it"
+                    _log.warning("Lease %s/%s cannot be had: %s%s", self.namespace, self.name, error, hint)
                     told = str(error)
             await asyncio.sleep(self.durations.retry * _RANDOM.uniform(1 - _JITTER, 1 + _JITTER) / 2)
 
     async def hold(self) -> None:
         """Renew; returns when the Lease is lost."""
-        renewed = self.monotonic()
         while True:
             await asyncio.sleep(self.durations.retry)
+            began = self.monotonic()
             try:
-                async with asyncio.timeout(max(0.1, renewed + self.durations.renew - self.monotonic())):
+                async with asyncio.timeout(max(0.1, self._renewed + self.durations.renew - began)):
                     if not await self._try():
                         _log.error("Lease %s/%s was taken by %s", self.namespace, self.name, self._spec.holder_identity)
                         break
-                renewed = self.monotonic()
+                # Others count from the moment when the server took the write, which may be long before its answer.
+                self._renewed = began
             except (ApiError, TimeoutError) as error:
                 _log.warning(
                     "Lease %s/%s could not be renewed: %s", self.namespace, self.name, str(error) or "no answer"
                 )
-                if self.monotonic() - renewed >= self.durations.renew:
+                if self.monotonic() - self._renewed >= self.durations.renew:
                     _log.error("Lease %s/%s was not renewed in time", self.namespace, self.name)
                     break
         self.is_leader = False
@@ -119,7 +123,8 @@ class Election:
             try:
                 await self._write(self._body(self.identity))
             except ApiError as error:
-                if not error.is_conflict:
+                # Not found, if somebody has removed it: whoever makes it first has it.
+                if not error.is_conflict and not error.not_found:
                     raise
             else:
                 return True

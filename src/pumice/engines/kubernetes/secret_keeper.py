@@ -21,6 +21,7 @@ import msgspec
 from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.errors import ApiError
+from pumice.model import naming
 from pumice.model.job import Manifest
 from pumice.model.snapshot import JobKey
 
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Entries(msgspec.Struct, frozen=True):
-    config: str = ""
+    config: str | None = None
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 class _Meta(msgspec.Struct, rename="camel", frozen=True):
+    uid: str = ""
     owner_references: list[_Owner] = []
 
 
@@ -56,6 +58,7 @@ class _Known:
     entries: dict[str, str] | None  # None: there is no such Secret
     foreign: bool
     checked: float
+    own_uid: str = ""  # of the Secret itself
 
 
 @dataclass(slots=True)
@@ -80,14 +83,25 @@ class SecretKeeper:
             return None
         return {"kind": "Secret", "metadata": {"name": name}, "stringData": known.entries}
 
-    def put(self, job: JobKey, uid: str, name: str, entries: dict[str, str] | None) -> None:
+    def put(self, job: JobKey, uid: str, name: str, entries: dict[str, str] | None, own_uid: str = "") -> None:
         """Take note of what was just written (None: removed)."""
-        self._known[(job.namespace, name)] = _Known(job, uid, entries, foreign=False, checked=self.clock())
+        known = _Known(job, uid, entries, foreign=False, checked=self.clock(), own_uid=own_uid)
+        self._known[(job.namespace, name)] = known
+
+    def own_uid(self, namespace: str, name: str) -> str | None:
+        """Of the Secret that was last seen: a newer one of that name may be somebody else's."""
+        known = self._known.get((namespace, name))
+        return known.own_uid or None if known is not None else None
 
     def forget(self, job: JobKey) -> None:
-        for place in [place for place, known in self._known.items() if known.job == job]:
-            del self._known[place]
-            self._line.pop(place, None)
+        place = (job.namespace, naming.ssh_secret(job.name))
+        self._known.pop(place, None)
+        self._line.pop(place, None)
+
+    def start_over(self) -> None:
+        """Somebody else was at work meanwhile."""
+        self._known.clear()
+        self._line.clear()
 
     async def run(self) -> None:
         """Look at what may have gone, until it is cancelled."""
@@ -109,7 +123,7 @@ class SecretKeeper:
             return
         if self._known.get(place) is known:
             self._known[place] = now
-            if now.entries != known.entries:
+            if (now.entries, now.foreign) != (known.entries, known.foreign):
                 self.touched(known.job)
 
     async def _checked(self, job: JobKey, uid: str, name: str) -> _Known:
@@ -123,12 +137,13 @@ class SecretKeeper:
             return _Known(job, uid, None, foreign=False, checked=self.clock())
         secret = msgspec.json.decode(raw, type=_Secret)
         mine = any(owner.uid == uid for owner in secret.metadata.owner_references)
-        return _Known(job, uid, _entries(secret.data), foreign=not mine, checked=self.clock())
+        own_uid = secret.metadata.uid
+        return _Known(job, uid, _entries(secret.data), foreign=not mine, checked=self.clock(), own_uid=own_uid)
 
 
 def _entries(data: _Entries) -> dict[str, str]:
     """The entry that everybody may know; the keys stay undecoded."""
     try:
-        return {"config": base64.b64decode(data.config).decode()}
+        return {"config": base64.b64decode(data.config or "").decode()}
     except (binascii.Error, UnicodeDecodeError):
         return {"config": ""}

@@ -17,7 +17,14 @@ import msgspec
 from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.informer import Informer
-from pumice.engines.kubernetes.jobs import SeenCommand, SeenJob, decode_command, decode_job, with_known_spec
+from pumice.engines.kubernetes.jobs import (
+    SeenCommand,
+    SeenJob,
+    as_it_is,
+    decode_command,
+    decode_job,
+    with_known_spec,
+)
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.wire import (
     SeenObject,
@@ -29,6 +36,8 @@ from pumice.engines.kubernetes.wire import (
     decode_priority,
 )
 from pumice.model import keys
+from pumice.model.claims import claim_names
+from pumice.model.job import Job
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 
@@ -99,6 +108,7 @@ class ClusterView:
     kubernetes: Schema
     namespaces: Sequence[str]  # empty: all
     touched: Callable[[JobKey], None]
+    completed: Callable[[Job], Job] = as_it_is  # a job with the defaults that the webhook would have given it
     jobs: Watched[SeenJob] = field(init=False)
     pods: Watched[SeenPod] = field(init=False)
     commands: Watched[SeenCommand] = field(init=False)
@@ -108,7 +118,8 @@ class ClusterView:
     pods_of: dict[JobKey, dict[str, SeenPod]] = field(default_factory=lambda: defaultdict(dict))
     commands_of: dict[JobKey, dict[str, SeenCommand]] = field(default_factory=lambda: defaultdict(dict))
     companions_of: dict[JobKey, dict[tuple[str, str], SeenObject]] = field(default_factory=lambda: defaultdict(dict))
-    _with_claims: dict[str, dict[JobKey, None]] = field(default_factory=dict)  # jobs, by namespace
+    # Who names which claim, by namespace and name of the claim.
+    _claimants: dict[tuple[str, str], dict[JobKey, None]] = field(default_factory=dict)
     _running: list[tuple[str, Runs]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -117,30 +128,37 @@ class ClusterView:
         def a_job(raw: msgspec.Raw) -> SeenJob:
             seen = decode_job(raw, self.kubernetes)
             place = (seen.namespace, seen.name)
-            known[place] = with_known_spec(seen, known.get(place))
+            known[place] = with_known_spec(seen, known.get(place), self.completed)
             return known[place]
 
         def job_changed(before: SeenJob | None, after: SeenJob | None) -> None:
             if after is None and before is not None:
                 known.pop((before.namespace, before.name), None)
-                _take_out(self._with_claims, before.namespace, before.key)
-            if after is not None and after.job.spec.volumes:
-                self._with_claims.setdefault(after.namespace, {})[after.key] = None
+            if before is not None and (after is None or after.job.spec is not before.job.spec):
+                for name in claim_names(before.job):
+                    _take_out(self._claimants, (before.namespace, name), before.key)
+            if after is not None and (before is None or after.job.spec is not before.job.spec):
+                for name in claim_names(after.job):
+                    self._claimants.setdefault((after.namespace, name), {})[after.key] = None
             self._touch(before, after, lambda seen: seen.key)
 
         self.jobs = self.watch(resources.JOBS, a_job, job_changed)
         self.pods = self.watch(resources.PODS, decode_pod, self._pod_changed, label_selector=keys.JOB_NAME)
         self.commands = self.watch(resources.COMMANDS, decode_command, self._command_changed)
         self.claims = self.watch(resources.CLAIMS, decode_object, self._claim_changed, metadata_only=True)
-        self.priority_classes = self.watch(resources.PRIORITY_CLASSES, decode_priority, _nobody_minds)
+        self.priority_classes = self.watch(resources.PRIORITY_CLASSES, decode_priority, _nobody_minds, optional=True)
         self.companions = {
             resource.kind: self.watch(
-                resource, decode_owned, self._companion_changed(resource.kind), metadata_only=True
+                resource,
+                decode_owned,
+                self._companion_changed(resource.kind),
+                metadata_only=True,
+                optional=resource is resources.NETWORK_POLICIES,
             )
             for resource in COMPANIONS
         }
 
-    def watch(
+    def watch(  # noqa: PLR0913 - what an informer has
         self,
         resource: Resource,
         decode: Callable[[msgspec.Raw], T | None],
@@ -148,8 +166,9 @@ class ClusterView:
         *,
         label_selector: str = "",
         metadata_only: bool = False,
+        optional: bool = False,
     ) -> Watched[T]:
-        """Watch one more kind."""
+        """Watch one more kind; one that is `optional` may be forbidden to us, and jobs are served all the same."""
         places = self.namespaces if self.namespaces and resource.namespaced else (EVERYWHERE,)
         informers = {
             place: Informer(
@@ -159,6 +178,7 @@ class ClusterView:
                 namespace=place or None,
                 label_selector=label_selector,
                 metadata_only=metadata_only,
+                optional=optional,
                 changed=changed,
             )
             for place in places
@@ -187,17 +207,17 @@ class ClusterView:
         return [name for name, informer in self._running if not informer.synced.is_set()]
 
     def _pod_changed(self, before: SeenPod | None, after: SeenPod | None) -> None:
-        if before is not None and after is None:
+        if before is not None and (after is None or after.job != before.job):
             _take_out(self.pods_of, before.job, before.name)
-        elif after is not None:
+        if after is not None:
             self.pods_of[after.job][after.name] = after
-        if before is None or after is None or before.observed != after.observed:
+        if before is None or after is None or (before.observed, before.job_uid) != (after.observed, after.job_uid):
             self._touch(before, after, lambda seen: seen.job)
 
     def _command_changed(self, before: SeenCommand | None, after: SeenCommand | None) -> None:
-        if before is not None and after is None:
+        if before is not None and (after is None or after.job != before.job):
             _take_out(self.commands_of, before.job, before.name)
-        elif after is not None:
+        if after is not None:
             self.commands_of[after.job][after.name] = after
         self._touch(before, after, lambda seen: seen.job)
 
@@ -217,7 +237,7 @@ class ClusterView:
         if before is not None and after is not None:
             return
         seen = before or after
-        for waiting in self._with_claims.get(seen.namespace, ()) if seen is not None else ():
+        for waiting in self._claimants.get((seen.namespace, seen.name), ()) if seen is not None else ():
             self.touched(waiting)
 
     def _touch(self, before: T | None, after: T | None, key: Callable[[T], JobKey]) -> None:

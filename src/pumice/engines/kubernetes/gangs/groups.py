@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,7 +20,7 @@ from pumice.model.snapshot import JobKey
 from pumice.runtime.ports import EngineError
 
 
-class _Condition(msgspec.Struct, rename="camel", frozen=True):
+class Condition(msgspec.Struct, rename="camel", frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -29,7 +30,7 @@ class _Condition(msgspec.Struct, rename="camel", frozen=True):
 
 class _Status(msgspec.Struct, frozen=True):
     phase: str = ""
-    conditions: list[_Condition] = []
+    conditions: list[Condition] = []
 
 
 class _Meta(msgspec.Struct, rename="camel", frozen=True):
@@ -54,10 +55,17 @@ class SeenGroup:
     spec: Manifest
     annotations: dict[str, str]
     phase: str
-    conditions: tuple[_Condition, ...]
+    conditions: tuple[Condition, ...]
     is_deleting: bool
 
-    def condition(self, *types: str) -> _Condition | None:
+    @property
+    def essence(self) -> tuple[object, ...]:
+        """All that anybody looks at: of conditions what they say and which is newer, not since when."""
+        by_time = sorted(self.conditions, key=lambda condition: condition.last_transition_time or "")
+        said = [(condition.type, condition.status, condition.reason, condition.message) for condition in by_time]
+        return (self.job_uid, self.spec, self.annotations, self.phase, self.is_deleting, said)
+
+    def condition(self, *types: str) -> Condition | None:
         """The newest condition of these types."""
         found = [condition for condition in self.conditions if condition.type in types]
         return max(found, key=lambda condition: condition.last_transition_time or "", default=None)
@@ -97,6 +105,9 @@ class GroupKeeper:
         self.watched = self.view.watch(self.resource, decode_group, self._changed)
 
     def _changed(self, before: SeenGroup | None, after: SeenGroup | None) -> None:
+        if before is not None and after is not None and before.essence == after.essence:
+            # A scheduler repeats itself about every group that has to wait.
+            return
         for seen in (before, after):
             if seen is not None:
                 self.view.touched(seen.job)
@@ -114,27 +125,36 @@ class GroupKeeper:
         except ApiError as error:
             if not error.already_exists:
                 raise failed("create", self.resource, name, error) from error
-            raw = await self._put_right(job, wanted)
+            raw = await self._put_right_in_the_end(job, wanted)
         seen = decode_group(raw)
         if seen is not None:
             self.watched.put(seen)
 
+    async def _put_right_in_the_end(self, job: Job, wanted: Manifest) -> bytes:
+        """Its scheduler writes to the group, too, so that one of us may have to begin again."""
+        name = wanted["metadata"]["name"]
+        tried = 0
+        while True:
+            try:
+                return await self._put_right(job, wanted)
+            except ApiError as error:
+                tried += 1
+                if not error.is_conflict or tried == ATTEMPTS:
+                    raise failed("update", self.resource, name, error) from error
+
     async def _put_right(self, job: Job, wanted: Manifest) -> bytes:
         name = wanted["metadata"]["name"]
-        try:
-            there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
-            if not owned_by(there, job.uid):
-                raise EngineError("NameTaken", f"PodGroup {name} exists and does not belong to this job")
-            if there["metadata"].get("deletionTimestamp"):
-                raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
-            metadata = {**there["metadata"]}
-            if annotations := wanted["metadata"].get("annotations"):
-                metadata["annotations"] = {**metadata.get("annotations", {}), **annotations}
-            merged = {**there, "metadata": metadata, "spec": {**there.get("spec", {}), **wanted["spec"]}}
-            body = msgspec.json.encode(merged)
-            return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
-        except ApiError as error:
-            raise failed("update", self.resource, name, error) from error
+        there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
+        if not owned_by(there, job.uid):
+            raise EngineError("NameTaken", f"PodGroup {name} exists and does not belong to this job")
+        if there["metadata"].get("deletionTimestamp"):
+            raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
+        metadata = {**there["metadata"]}
+        if annotations := wanted["metadata"].get("annotations"):
+            metadata["annotations"] = {**metadata.get("annotations", {}), **annotations}
+        merged = {**there, "metadata": metadata, "spec": {**there.get("spec", {}), **wanted["spec"]}}
+        body = msgspec.json.encode(merged)
+        return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
 
     async def remove(self, job: Job, names: Iterable[str]) -> None:
         for name in names:
@@ -142,8 +162,31 @@ class GroupKeeper:
             if seen is None or seen.job_uid != job.uid or seen.is_deleting:
                 continue
             try:
-                await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
+                raw = await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
             except ApiError as error:
                 if not error.not_found and not error.is_conflict:
                     raise failed("delete", self.resource, name, error) from error
-            self.watched.removed(seen)
+                raw = b"{}"
+            if _is_going(raw):
+                # It stays until its pods are gone, and the next one must wait for that, so we want to hear of it.
+                self.watched.put(dataclasses.replace(seen, is_deleting=True, resource_version=_version(raw)))
+            else:
+                self.watched.removed(seen)
+
+
+class _GoingMeta(msgspec.Struct, rename="camel", frozen=True):
+    deletion_timestamp: str | None = None
+    resource_version: str = ""
+
+
+class _Going(msgspec.Struct, frozen=True):
+    metadata: _GoingMeta = _GoingMeta()
+
+
+def _is_going(answer: bytes) -> bool:
+    """Whether the answer to a delete is the object, with a finalizer, rather than the message that it is gone."""
+    return msgspec.json.decode(answer, type=_Going).metadata.deletion_timestamp is not None
+
+
+def _version(answer: bytes) -> str:
+    return msgspec.json.decode(answer, type=_Going).metadata.resource_version

@@ -12,9 +12,9 @@ from typing import Final
 
 from pumice.engines.kubernetes.gangs.base import DEFAULT_SCHEDULER, with_scheduler
 from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
-from pumice.engines.kubernetes.gangs.translation import annotated, asked_for, by_priority, priority_of, shares
+from pumice.engines.kubernetes.gangs.translation import annotated, asked_for, by_priority, shares
 from pumice.engines.kubernetes.wire import SeenPod
-from pumice.model import keys, naming
+from pumice.model import naming
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ObservedGroup
 from pumice.runtime.ports import EngineError
@@ -50,9 +50,12 @@ class NativeGang:
         await self.groups.remove(job, group_names(job).values())
 
     def shape_pod(self, job: Job, manifest: Manifest) -> Manifest:
-        task = job.task(manifest["metadata"]["annotations"][keys.TASK_SPEC])
-        assert task is not None  # noqa: S101 - the pod was made of one of the job's tasks
-        name = group_names(job)[priority_of(job, task)]
+        priority = manifest["spec"].get("priorityClassName") or ""
+        name = group_names(job).get(priority)
+        if name is None:
+            pod = manifest["metadata"]["name"]
+            message = f"no task of the job has priorityClassName {priority}, so pod {pod} would have no gang"
+            raise EngineError("GangUnsupported", message)
         shaped = with_scheduler(manifest, DEFAULT_SCHEDULER)
         return {**shaped, "spec": {**shaped["spec"], "schedulingGroup": {"podGroupName": name}}}
 
