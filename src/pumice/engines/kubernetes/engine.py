@@ -83,11 +83,7 @@ class KubernetesEngine:
             raise
         # Only now: while companions were read, pods may have come and gone.
         pods = self.view.pods_of.get(key, {}).values()
-        claims = (name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None)
-        try:
-            companions = await self.companions.observed(job)
-        except ApiError as error:
-            raise EngineError("FailedGet", f"could not look at what belongs to the job: {error}") from error
+        claims = [name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None]
         return Snapshot(
             job=job,
             pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
