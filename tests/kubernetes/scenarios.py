@@ -249,7 +249,12 @@ def until_over(stage: Stage, scenario: Scenario) -> None:
         eventually("and what it owned", lambda: _leftovers(api, namespace) == [], within=120)
         return
     stage.until_phase(scenario.end)
-    eventually("all is put away", lambda: _leftovers(api, namespace) == [], within=120)
+
+    def is_put_away() -> bool:
+        assert _leftovers(api, namespace) == []
+        return True
+
+    eventually("all is put away", is_put_away, within=120)
 
 
 def _leftovers(api: Api, namespace: str) -> list[str]:
