@@ -18,6 +18,7 @@ RETRY = "volcano.sh/job-retry-count"
 VERSION = "volcano.sh/job-version"
 LONG = Play()  # until it is ended
 SOON = Play(seconds=0.3)
+LATER = 2.0  # seconds: time enough for the pods beside it to be made, even if the controller is killed meanwhile
 COMPANIONS = ("Service", "ConfigMap", "Secret", "NetworkPolicy", "PersistentVolumeClaim", "Command")
 
 
@@ -75,7 +76,7 @@ def always(play: Play) -> Plays:
 
 def first_fails(pod: str, code: int = 3) -> Plays:
     """That pod fails in the first attempt; all else ends well, but not before."""
-    return lambda name, attempt: Play(0.3, code) if (name, attempt) == (pod, 0) else (LONG if attempt == 0 else SOON)
+    return lambda name, attempt: Play(LATER, code) if (name, attempt) == (pod, 0) else (LONG if attempt == 0 else SOON)
 
 
 def _on(event: str, action: str) -> Object:
@@ -165,7 +166,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario(
             "exhausts its retries",
             a_job(maxRetry=2, policies=[_on("PodFailed", "RestartJob")]),
-            lambda pod, _attempt: Play(0.3, 5) if pod == "worker-0" else LONG,
+            lambda pod, _attempt: Play(LATER, 5) if pod == "worker-0" else LONG,
             "Failed",
         ),
         Scenario(
@@ -202,7 +203,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             "restarts a task",
             _two_tasks(_on("PodFailed", "RestartTask")),
             lambda pod, attempt: (
-                Play(0.3, 3) if (pod, attempt) == ("worker-0", 0) else Play(seconds=2.0) if attempt == 0 else SOON
+                Play(LATER, 3) if (pod, attempt) == ("worker-0", 0) else Play(2 * LATER) if attempt == 0 else SOON
             ),
             "Completed",
         ),

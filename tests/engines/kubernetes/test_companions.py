@@ -69,7 +69,8 @@ def test_the_secret_of_somebody_else_is_not_touched() -> None:
 
     async def a_removal(keeper: CompanionKeeper) -> None:
         keeper.secrets.put(KEY, UID, "train-ssh", {}, "s1")
-        await keeper.remove(JOB, "Secret", "train-ssh")
+        with pytest.raises(EngineError):
+            await keeper.remove(JOB, "Secret", "train-ssh")
 
     _, patch, delete = (json.loads(body) for body in play(story()))
     assert patch["metadata"] == {"uid": "s1"}

@@ -14,18 +14,21 @@ from pumice.engines.kubernetes.companions import CompanionKeeper
 from pumice.engines.kubernetes.engine import KubernetesEngine
 from pumice.engines.kubernetes.events import EventTeller
 from pumice.engines.kubernetes.gangs.none import NoGang
-from pumice.engines.kubernetes.jobs import SeenJob
+from pumice.engines.kubernetes.jobs import SeenCommand, SeenJob
 from pumice.engines.kubernetes.metrics import Numbers
 from pumice.engines.kubernetes.secret_keeper import SecretKeeper
 from pumice.engines.kubernetes.touched import Touched
 from pumice.engines.kubernetes.view import ClusterView
+from pumice.engines.kubernetes.wire import SeenObject, SeenPod
 from pumice.engines.memory.clock import EPOCH
 from pumice.model.bare_pod import bare_pod
+from pumice.model.command import Command, CommandTarget
 from pumice.model.job import Job
+from pumice.model.metadata import Metadata
 from pumice.model.objects import owned
-from pumice.model.snapshot import JobKey, Snapshot
+from pumice.model.snapshot import JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobStatus
-from pumice.reconcile.decision import CreatePod, EngineCommand, Ensure
+from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCommand, Ensure, Remove, RemoveCommand
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import a_job, a_slot
@@ -87,3 +90,45 @@ def test_looks_are_counted() -> None:
     asyncio.run(engine.observe(KEY))
     asyncio.run(engine.observe(JobKey("lab", "nobody")))
     assert engine.numbers.passes == 2
+
+
+def with_belongings(client: Client) -> KubernetesEngine:
+    engine = an_engine(client, NEW)
+    observed = ObservedPod("p", "p1", "worker", 0, 0, 0, PodPhase.RUNNING, EPOCH)
+    engine.view.pods.put(SeenPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
+    target = CommandTarget(kind="Job", name=KEY.name)
+    metadata = Metadata(name="c", namespace=KEY.namespace, uid="c1", resource_version="4")
+    engine.view.commands.put(SeenCommand(Command(metadata=metadata, target=target)))
+    engine.view.companions["Service"].put(SeenObject(KEY.namespace, "s", "s1", "5", KEY, "new"))
+    return engine
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(DeletePod("p", "p1"), id="a pod"),
+        pytest.param(RemoveCommand("c", "c1"), id="a Command"),
+        pytest.param(Remove("Service", "s"), id="a companion"),
+        pytest.param(DeleteJob("new"), id="the job"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("code", "reason", "gone"),
+    [pytest.param(404, "NotFound", True, id="gone already"), pytest.param(409, "Conflict", False, id="conflict")],
+)
+def test_only_what_is_gone_counts_as_removed(command: EngineCommand, code: int, reason: str, gone: bool) -> None:
+    """A conflict may mean that another one has the name, or nothing at all; the watch knows, and it is tried again."""
+
+    async def story() -> int:
+        async with client_of(refusing(code, reason)) as client:
+            engine = with_belongings(client)
+            if gone:
+                await engine.apply(KEY, command)
+            else:
+                with pytest.raises(EngineError):
+                    await engine.apply(KEY, command)
+            view = engine.view
+            return sum(len(index.get(KEY, {})) for index in (view.pods_of, view.commands_of, view.companions_of))
+
+    left = play(story())
+    assert left == (3 if isinstance(command, DeleteJob) or not gone else 2)

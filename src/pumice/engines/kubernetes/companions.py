@@ -165,7 +165,10 @@ class CompanionKeeper:
         try:
             await self.client.delete(resource, job.namespace, name, uid=uid, attempts=ATTEMPTS)
         except ApiError as error:
-            if not error.not_found and not error.is_conflict:
+            if resource is resources.SECRETS:
+                # Nobody tells us of Secrets, so that we must look again.
+                self.secrets.forget(JobKey(job.namespace, job.name))
+            if not error.not_found:
                 raise failed("delete", resource, name, error) from error
 
     def _noted(self, job: Job, resource: Resource, raw: bytes) -> None:

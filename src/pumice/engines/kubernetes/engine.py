@@ -186,9 +186,9 @@ class KubernetesEngine:
         try:
             raw = await self.client.delete(resources.PODS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
         except ApiError as error:
-            if not error.not_found and not error.is_conflict:
+            # A conflict does not say that this one is gone: if another one has its name, the watch will tell.
+            if not error.not_found:
                 raise failed("delete", resources.PODS, name, error) from error
-            # Gone already, or made anew by somebody else under the same name; either way this one is no more.
             pod: SeenPod | None = None
         else:
             pod = decode_pod(raw)
@@ -210,7 +210,7 @@ class KubernetesEngine:
         try:
             await self.client.delete(resources.COMMANDS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
         except ApiError as error:
-            if not error.not_found and not error.is_conflict:
+            if not error.not_found:
                 raise failed("delete", resources.COMMANDS, name, error) from error
         known = self.view.commands_of.get(key, {}).get(name)
         if known is not None and known.uid == uid:
@@ -222,7 +222,7 @@ class KubernetesEngine:
                 resources.JOBS, key.namespace, key.name, uid=uid, propagation="Foreground", attempts=ATTEMPTS
             )
         except ApiError as error:
-            if not error.not_found and not error.is_conflict:
+            if not error.not_found:
                 raise failed("delete", resources.JOBS, key.name, error) from error
 
 

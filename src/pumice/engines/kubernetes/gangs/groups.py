@@ -164,7 +164,7 @@ class GroupKeeper:
             try:
                 raw = await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
             except ApiError as error:
-                if not error.not_found and not error.is_conflict:
+                if not error.not_found:
                     raise failed("delete", self.resource, name, error) from error
                 raw = b"{}"
             if _is_going(raw):
