@@ -23,6 +23,8 @@ from pumice.engines.kubernetes.store import Key, Store, T, by_name, is_older
 
 _log = logging.getLogger(__name__)
 
+# Whoever is blind must not stay so for long after the server is back. A handful of watches is no storm.
+_LONGEST_WAIT = 5.0
 # A watch that ended sooner, in seconds, did not come to its natural end.
 _SHORT = 1.0
 # A list of many pages would never come to its end if the failure of one began it anew.
@@ -77,7 +79,7 @@ class Informer(Generic[T]):
         self._version: str | None = None
         # The newest version ever shown by the server, to notice that it was set back.
         self._newest = ""
-        self._backoff = Backoff(first=0.5)
+        self._backoff = Backoff(first=0.5, longest=_LONGEST_WAIT)
         self._failures = 0
         # What was told of the present trouble.
         self._trouble = ""
