@@ -40,7 +40,7 @@ from tests.kubernetes.cluster import Cluster, make_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = 64
-POLL = 0.1
+POLL = 0.2
 QUIET = 3.0  # so many seconds without work: idle
 TICKS = 0.03  # what the election takes now and then
 PATIENCE = 900.0
