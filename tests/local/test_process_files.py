@@ -25,8 +25,8 @@ def placed(tmp_path: Path) -> PlacedFiles:
         hidden=("/home", "/root"),
         mounts=(
             Mount(str(config), "/etc/volcano", read_only=True),
-            Mount("/home/user/project", "/home/user/project"),
-            Mount(str(config), "/home/user/project/data"),
+            Mount("/home/project", "/home/project"),
+            Mount(str(config), "/home/project/data"),
             Tmpfs("/cache"),
         ),
         files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
@@ -46,8 +46,8 @@ def placed(tmp_path: Path) -> PlacedFiles:
         pytest.param(
             "'/home/re' \"/home/re\" `cat /home/re`", "'ROOT/home/re' \"ROOT/home/re\" `cat ROOT/home/re`", id="quotes"
         ),
-        pytest.param("python3 /home/user/project/train.py", None, id="working directory"),
-        pytest.param("/home/user/project/data/x", "ROOT/home/user/project/data/x", id="mount in it"),
+        pytest.param("python3 /home/project/train.py", None, id="working directory"),
+        pytest.param("/home/project/data/x", "ROOT/home/project/data/x", id="mount in it"),
         pytest.param(
             "echo x >/dev/termination-log 2>/dev/null", "echo x >ROOT/dev/termination-log 2>/dev/null", id="dev"
         ),
