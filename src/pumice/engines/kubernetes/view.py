@@ -26,6 +26,7 @@ from pumice.engines.kubernetes.jobs import (
     with_known_spec,
 )
 from pumice.engines.kubernetes.resources import Resource
+from pumice.engines.kubernetes.store import T
 from pumice.engines.kubernetes.wire import (
     SeenObject,
     SeenPod,
@@ -54,20 +55,6 @@ class Runs(Protocol):
     synced: asyncio.Event
 
     async def run(self) -> None: ...
-
-
-class Seen(Protocol):
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def uid(self) -> str: ...
-    @property
-    def resource_version(self) -> str: ...
-
-
-T = TypeVar("T", bound=Seen)
 
 
 @dataclass(frozen=True, slots=True)
