@@ -28,7 +28,6 @@ from pumice.engines.kubernetes.write_limit import WriteLimit
 __all__ = ["Client", "Resource"]
 
 MERGE_PATCH: Final = "application/merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -140,14 +139,11 @@ class Client:
         body: bytes,
         *,
         subresource: str = "",
-        dry_run: bool = False,
         attempts: int | None = 1,
         urgent: bool = False,
     ) -> bytes:
         path = _one(resource, namespace, name, subresource)
-        return await self.request(
-            "PUT", path, params=self._params(dry_run=dry_run), body=body, attempts=attempts, urgent=urgent
-        )
+        return await self.request("PUT", path, params=self._params(), body=body, attempts=attempts, urgent=urgent)
 
     async def merge_patch(  # noqa: PLR0913 - see request
         self,
@@ -160,12 +156,11 @@ class Client:
         dry_run: bool = False,
         attempts: int | None = 1,
         urgent: bool = False,
-        content_type: str = MERGE_PATCH,
     ) -> bytes:
         path = _one(resource, namespace, name, subresource)
         params = self._params(dry_run=dry_run)
         return await self.request(
-            "PATCH", path, params=params, body=body, content_type=content_type, attempts=attempts, urgent=urgent
+            "PATCH", path, params=params, body=body, content_type=MERGE_PATCH, attempts=attempts, urgent=urgent
         )
 
     async def apply(  # noqa: PLR0913 - see request
