@@ -9,6 +9,9 @@ import pytest
 from pumice.engines.local.process_files import PlacedFiles
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
 
+# A working directory below one that is hidden from pods.
+WORK = str(Path("/home") / "project")
+
 
 @pytest.fixture
 def placed(tmp_path: Path) -> PlacedFiles:
@@ -25,8 +28,8 @@ def placed(tmp_path: Path) -> PlacedFiles:
         hidden=("/home", "/root"),
         mounts=(
             Mount(str(config), "/etc/volcano", read_only=True),
-            Mount("/home/project", "/home/project"),
-            Mount(str(config), "/home/project/data"),
+            Mount(WORK, WORK),
+            Mount(str(config), f"{WORK}/data"),
             Tmpfs("/cache"),
         ),
         files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
@@ -46,8 +49,8 @@ def placed(tmp_path: Path) -> PlacedFiles:
         pytest.param(
             "'/home/re' \"/home/re\" `cat /home/re`", "'ROOT/home/re' \"ROOT/home/re\" `cat ROOT/home/re`", id="quotes"
         ),
-        pytest.param("python3 /home/project/train.py", None, id="working directory"),
-        pytest.param("/home/project/data/x", "ROOT/home/project/data/x", id="mount in it"),
+        pytest.param(f"python3 {WORK}/train.py", None, id="working directory"),
+        pytest.param(f"{WORK}/data/x", f"ROOT{WORK}/data/x", id="mount in it"),
         pytest.param(
             "echo x >/dev/termination-log 2>/dev/null", "echo x >ROOT/dev/termination-log 2>/dev/null", id="dev"
         ),
@@ -63,7 +66,7 @@ def test_redirect(placed: PlacedFiles, text: str, expected: str | None) -> None:
 def test_what_is_placed(placed: PlacedFiles) -> None:
     assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n"
     assert (placed.root / "usr/local/bin/hello").stat().st_mode & 0o777 == 0o755
-    assert (placed.root / "home/user/project/data").is_symlink()
+    assert Path(f"{placed.root}{WORK}/data").is_symlink()
     assert (placed.root / "cache").is_dir()
     assert not (placed.root / "etc/hosts").exists()
 
