@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,3 +14,13 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     """A terminal in an empty folder, so that files have short names."""
     monkeypatch.chdir(tmp_path)
     return Terminal(tmp_path, capsys)
+
+
+@pytest.fixture
+def logs_as_before() -> Iterator[None]:
+    """For commands that set up logging for their process, which is ours here."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

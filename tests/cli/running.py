@@ -16,6 +16,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PYTORCH = str(EXAMPLES / "pytorch-job.yaml")
 COMMAND = (sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())")
 
+# A cluster where nobody answers.
+UNREACHABLE = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:9"}}]
+contexts: [{name: a, context: {cluster: a}}]
+current-context: a
+"""
+
 JOB = """\
 apiVersion: batch.volcano.sh/v1alpha1
 kind: Job

@@ -1,36 +1,18 @@
 from __future__ import annotations
 
-import logging
 import socket
-from collections.abc import Iterator
 
 import pytest
 
 from pumice.cli.controller import namespaces, switched_on
-from tests.cli.running import Terminal
+from tests.cli.running import UNREACHABLE, Terminal
 
-CONFIG = """\
-apiVersion: v1
-kind: Config
-clusters: [{name: a, cluster: {server: "http://127.0.0.1:9"}}]
-contexts: [{name: a, context: {cluster: a}}]
-current-context: a
-"""
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    """The command sets up logging for its process, which is ours here."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
 def complaint(terminal: Terminal, *words: str) -> str:
     config = terminal.folder / "config"
-    config.write_text(CONFIG)
+    config.write_text(UNREACHABLE)
     code, out, err = terminal.run("controller", f"--kubeconfig={config}", *words)
     assert (code, out) == (2, "")
     assert "Traceback" not in err

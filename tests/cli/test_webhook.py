@@ -1,30 +1,12 @@
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Terminal
+from tests.cli.running import UNREACHABLE, Terminal
 
-CONFIG = """\
-apiVersion: v1
-kind: Config
-clusters: [{name: a, cluster: {server: "http://127.0.0.1:9"}}]
-contexts: [{name: a, context: {cluster: a}}]
-current-context: a
-"""
-
-
-@pytest.fixture(autouse=True)
-def logs_as_before() -> Iterator[None]:
-    """The command sets up logging for its process, which is ours here."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +24,7 @@ def logs_as_before() -> Iterator[None]:
 )
 def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
     config = terminal.folder / "config"
-    config.write_text(CONFIG)
+    config.write_text(UNREACHABLE)
     if not any(word.startswith("--kubeconfig") for word in words):
         words = [*words, f"--kubeconfig={config}"]
     code, out, err = terminal.run("webhook", *words)
