@@ -17,6 +17,7 @@ from tests.kubernetes.played_kubelet import PlayedKubelet
 
 NODE = "node-of-gangs"
 HEARTBEAT = 5.0
+QUANTITY = {"x-kubernetes-int-or-string": True}
 
 
 def a_job(name: str, tasks: dict[str, int], **spec: object) -> Manifest:
@@ -199,3 +200,38 @@ def test_a_group_that_somebody_edits_or_removes_is_put_right(
 
     eventually("it is put right", lambda: minimum() == 2)
     assert api.get("NativePodGroup", namespace, name)["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+def test_with_coscheduling_one_group_and_a_label_say_who_belongs_together(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    """The definition is as the plugin brings it, as far as Pumice writes to it; the plugin itself is not here."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups"
+    fields = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": QUANTITY}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
+    spec = {"group": "scheduling.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
+    note = {"api-approved.kubernetes.io": "unapproved, a test"}
+    api.call("POST", path, {**made, "metadata": {"name": "podgroups.scheduling.x-k8s.io", "annotations": note}})
+    try:
+        eventually("it is served", lambda: api.ask("GET", groups).status == 200)
+        controllers.start(namespace, gang="coscheduling")
+        uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
+        pods = eventually("its pods are made", lambda: _all_of(api, namespace, 2))
+        [group] = api.call("GET", groups)["items"]
+        assert group["metadata"]["name"] == f"train-{uid}"
+        assert group["spec"] == {"minMember": 2, "minResources": {"cpu": "2"}}
+        assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {f"train-{uid}"}
+        assert {pod["spec"]["schedulerName"] for pod in pods} == {"scheduler-plugins-scheduler"}
+        api.call("PATCH", f"{groups}/train-{uid}", {"spec": {"minMember": 1}}, "application/merge-patch+json")
+        eventually("it is put right", lambda: api.call("GET", groups)["items"][0]["spec"]["minMember"] == 2)
+    finally:
+        api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
+
+
+def _all_of(api: Api, namespace: str, count: int) -> list[Object]:
+    pods = api.list("Pod", namespace)
+    return pods if len(pods) == count else []
