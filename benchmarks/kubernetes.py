@@ -220,8 +220,9 @@ async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Seque
         )
         await running.idle()
         return Outcome(
-            made=total / (last - first),
-            removed=total / (gone_last - gone_first),
+            # What is over between two looks took less than the time between them.
+            made=total / max(last - first, POLL),
+            removed=total / max(gone_last - gone_first, POLL),
             cpu_made=cpu_made / total * 1000,
             cpu_removed=(running.cpu - cpu_made) / total * 1000,
             peak=running.peak,
