@@ -89,11 +89,11 @@ spec:
     replicas: 1
     policies: [{event: TaskCompleted, action: CompleteJob}]
     template: {spec: {restartPolicy: Never, terminationGracePeriodSeconds: 1, containers: [
-      {name: m, image: none, command: [PYTHON, -c, "MASTER"]}]}}
+      {name: m, image: none, command: [python3, -c, "MASTER"]}]}}
   - name: worker
     replicas: 1
     template: {spec: {restartPolicy: Never, terminationGracePeriodSeconds: 1, containers: [
-      {name: w, image: none, command: [PYTHON, -c, "WORKER"]}]}}
+      {name: w, image: none, command: [python3, -c, "WORKER"]}]}}
 """
 MASTER = (
     "import socket, time; time.sleep(1); s = socket.create_server(('', 23456));\\n"
@@ -114,14 +114,14 @@ def _run_on(host: str, job: str, place: Path) -> subprocess.CompletedProcess[str
     added, hidden = HOSTS_PROGRAMS[host]
     for name in ("upper", "work"):
         (place / name).mkdir()
-    python = f"{sys.base_prefix}/bin/python3"
-    (place / "job.yaml").write_text(job.replace("PYTHON", python))
+    (place / "job.yaml").write_text(job)
     setup = "mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=$1/upper,workdir=$1/work,userxattr /usr/bin\n"
     setup += "".join("cp /usr/bin/busybox /usr/bin/nc\n" for _ in added)
     setup += f'cd /usr/bin; rm -f {" ".join(hidden)}; cd "$1"; shift; exec "$@"'
     main = "import sys; from pumice.cli.main import main; sys.exit(main())"
     engine = (sys.executable, "-c", main, "run", "--network=job", "--timeout=50s", "job.yaml")
     environ = {"PATH": PATH, "PYTHONPATH": str(ROOT / "src"), "HOME": str(place), "XDG_STATE_HOME": str(place / "s")}
+    environ["VIRTUAL_ENV"] = sys.prefix
     return subprocess.run(
         ["unshare", "-m" if AS_ROOT else "-Urm", "sh", "-ec", setup, "sh", str(place), *engine],
         env=environ,

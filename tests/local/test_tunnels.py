@@ -117,6 +117,7 @@ def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
         env={
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "VIRTUAL_ENV": sys.prefix,
             "HOME": str(place),
             "XDG_STATE_HOME": str(place / "state"),
         },
@@ -142,14 +143,14 @@ metadata: {name: trial}
 spec:
   tasks:
   - {name: only, replicas: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: none, command: [
-      PYTHON, -c, "import socket; print(socket.create_connection(('outside.test', 8080)).makefile().read())"]}]}}}
+      python3, -c, "import socket; print(socket.create_connection(('outside.test', 8080)).makefile().read())"]}]}}}
 """
 
 
 @pytest.mark.usefixtures("_tunnels")
 @pytest.mark.needs("pasta")
 def test_pods_of_a_run_get_out_by_name_without_a_proxy(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(JOB.replace("PYTHON", f"{sys.base_prefix}/bin/python3"))
+    (tmp_path / "job.yaml").write_text(JOB)
     engine = _start(tmp_path, "any", "job")
     said, _ = engine.communicate(timeout=100)
     assert engine.returncode == 0
