@@ -6,10 +6,11 @@ they are first used, so that `import pumice` costs nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# As in the typing module, which is not loaded for it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from pumice.admission.admit import Admitted as Admitted
     from pumice.admission.admit import admit as admit
     from pumice.admission.context import Context as Context
@@ -44,4 +45,6 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'pumice' has no attribute {name!r}")
+    import importlib  # noqa: PLC0415 - see above: most who import the package never get here
+
     return getattr(importlib.import_module(_HOMES[name]), name)
