@@ -45,6 +45,12 @@ def told(before: dict[str, Any], after: dict[str, Any], order: Order | None = No
         ),
         pytest.param({"reason": "FailedCreate", "message": "quota"}, {}, [], id="a trouble that is over"),
         pytest.param(
+            {}, {"reason": "ClaimMissing", "message": "mine"}, [("PVCError", "mine", "Warning")], id="a missing claim"
+        ),
+        pytest.param(
+            {}, {"reason": "Unschedulable", "message": "full"}, [("PodGroupPending", "full", "Warning")], id="no room"
+        ),
+        pytest.param(
             {"phase": "Aborting"},
             {"phase": "Aborting", "troubles": (QUOTA,)},
             [("FailedCreate", "quota", "Warning")],
@@ -58,6 +64,11 @@ def test_what_is_told(before: dict[str, Any], after: dict[str, Any], expected: l
 
 def test_a_command_is_told() -> None:
     assert told({}, {}, BY_COMMAND) == [("CommandIssued", "Command stop: AbortJob", "Normal")]
+
+
+def test_a_command_that_changed_something_is_told_twice_as_volcano_does() -> None:
+    reasons = [reason for reason, _, _ in told({}, {"version": 1, "message": "why"}, BY_COMMAND)]
+    assert reasons == ["CommandIssued", "ExecuteAction"]
 
 
 def test_a_policy_that_acted_is_told_with_all_that_programs_want_to_know() -> None:

@@ -125,7 +125,7 @@ def test_a_claim_of_somebody_else_is_awaited(stage: MakeStage) -> None:
     assert play.phase == "Pending"
     assert play.told == ("ClaimMissing", "waits for PersistentVolumeClaim data")
     play.wait(100_000).restart_controller()
-    assert play.said("ClaimMissing") == ["waits for PersistentVolumeClaim data"]
+    assert play.said("PVCError") == ["waits for PersistentVolumeClaim data"]
     assert play.phases == ["Pending"]
     assert play.add_claim("data").counts == {"pending": 2}
     assert play.told == ("", "")

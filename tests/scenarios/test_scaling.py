@@ -108,7 +108,7 @@ def test_pods_are_made_when_the_group_is_in_the_queue() -> None:
         assert play.pods == {}
         assert play.phase == "Pending"
         assert play.told == ("Unschedulable", "3 pods are more than the queue has room for")
-    assert len(play.said("Unschedulable")) == 1
+    assert len(play.said("PodGroupPending")) == 1
     play.set_group("Inqueue")
     assert play.counts == {"pending": 2}
     assert play.told == ("", "")

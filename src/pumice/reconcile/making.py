@@ -22,6 +22,7 @@ from pumice.reconcile.standing import WANTED
 RESTARTING: Final = "Restarting"
 # Why it is Pending while its scheduler finds no room for it.
 UNSCHEDULABLE: Final = "Unschedulable"
+CLAIM_MISSING: Final = "ClaimMissing"
 
 
 def pods_to_make(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base], now: dt.datetime) -> Iterator[CreatePod]:
@@ -38,7 +39,7 @@ def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | N
         return Trouble("", "")
     missing = [name for name in claim_names(job) if name not in snapshot.claims]
     if missing:
-        return Trouble("ClaimMissing", f"waits for PersistentVolumeClaim {', '.join(missing)}")
+        return Trouble(CLAIM_MISSING, f"waits for PersistentVolumeClaim {', '.join(missing)}")
     if _old_ones_linger(snapshot, ledger, now):
         return Trouble(RESTARTING, "waits for the pods of the run before to be gone")
     if snapshot.gang and (snapshot.group is None or not snapshot.group.admits_pods):

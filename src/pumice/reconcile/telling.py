@@ -10,12 +10,14 @@ from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.keeping import lost_keys
 from pumice.reconcile.ledger import read_ledger
-from pumice.reconcile.making import RESTARTING
+from pumice.reconcile.making import CLAIM_MISSING, RESTARTING, UNSCHEDULABLE
 from pumice.reconcile.orders import Order, stale_commands
 from pumice.reconcile.standing import WANTED
 
 EXECUTE_ACTION = "ExecuteAction"
 COMMAND_ISSUED = "CommandIssued"
+# What people and programs who know Volcano look for.
+_EVENT_REASONS = {CLAIM_MISSING: "PVCError", UNSCHEDULABLE: "PodGroupPending"}
 _SAD = frozenset((Phase.FAILED, Phase.TERMINATED))
 
 
@@ -38,7 +40,11 @@ def _of_order(before: Snapshot, after: Snapshot, order: Order | None) -> Iterato
     if order.command is not None:
         name = order.command.metadata.name
         yield JobEvent(COMMAND_ISSUED, f"Command {name}: {order.command.action}", action=order.command.action)
-    elif order.matches and _changed(before, after):
+    if not _changed(before, after):
+        return
+    if order.command is not None:
+        yield JobEvent(EXECUTE_ACTION, after.job.status.state.message, action=str(order.action))
+    elif order.matches:
         match = order.matches[0]
         yield JobEvent(
             EXECUTE_ACTION,
@@ -67,6 +73,6 @@ def _of_waiting(before: Snapshot, after: Snapshot) -> Iterator[JobEvent]:
     if Phase(state.phase) in WANTED:
         # That it restarts was told when it began to.
         if state.reason not in ("", RESTARTING) and (state.reason, state.message) != (told.reason, told.message):
-            yield JobEvent(state.reason, state.message, Severity.WARNING)
+            yield JobEvent(_EVENT_REASONS.get(state.reason, state.reason), state.message, Severity.WARNING)
     else:
         yield from (JobEvent(trouble.reason, trouble.message, Severity.WARNING) for trouble in after.troubles)

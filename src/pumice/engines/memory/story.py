@@ -18,7 +18,7 @@ from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import read_ledger
 
 # Events of the controller that the story tells in another way: as its phases, or as a step of the scenario.
-_TOLD_OTHERWISE: Final = frozenset((*Phase, "CommandIssued"))
+_TOLD_OTHERWISE: Final = frozenset((*Phase, "CommandIssued", "ExecuteAction"))
 # On entering these it is told how many pods end.
 _TELLING: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
 # What happened right now if a policy acted upon it; anything else happened some time ago, and the policy waited.
