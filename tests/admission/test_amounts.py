@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.admission.amounts import MOST_PODS
+from pumice.model.indexes import MOST_PODS
 from pumice.model.job import Manifest
 from tests.admission.findings import Told, error, found, task
 from tests.builders import a_document

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pumice.model.indexes import read_indexes, write_indexes
+from pumice.model.indexes import MOST_PODS, read_indexes, write_indexes
 
 TABLE = [
     pytest.param(set(), "", id="none"),
@@ -32,3 +32,25 @@ def test_what_stands_twice_is_written_once() -> None:
 @given(st.frozensets(st.integers(0, 60)))
 def test_what_is_written_is_read(indexes: frozenset[int]) -> None:
     assert read_indexes(write_indexes(indexes)) == indexes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("many", set(), id="no numbers"),
+        pytest.param("1,x,3", {1}, id="up to what is no number"),
+        pytest.param("-3", set(), id="below nothing"),
+        pytest.param("5-2,7", {7}, id="backwards"),
+        pytest.param("0-1,0-1,0-1", {0, 1}, id="the same over and over"),
+        pytest.param("9" * 5000, set(), id="a number of 5000 digits"),
+        pytest.param("\N{SUPERSCRIPT TWO}", set(), id="a digit that is none"),
+        pytest.param("149998-999999999", {149998, 149999}, id="no more than a cluster has"),
+        pytest.param("150000", set(), id="beyond that"),
+    ],
+)
+def test_of_what_others_wrote_as_much_as_makes_sense(text: str, expected: set[int]) -> None:
+    assert read_indexes(text) == expected
+
+
+def test_no_text_makes_a_set_that_is_too_large() -> None:
+    assert len(read_indexes(",".join(["0-999999999"] * 1000))) == MOST_PODS

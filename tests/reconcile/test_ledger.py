@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pumice.model.indexes import MOST_PODS
 from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind, read_ledger, write_ledger
 from tests.reconcile.values import NOW
@@ -103,3 +104,35 @@ LEDGERS = st.builds(
 @given(LEDGERS)
 def test_any_ledger_is_read_as_it_was_written(ledger: Ledger) -> None:
     assert read(write_ledger(ledger)) == ledger
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("pumice/spent", "many", id="a word for a number"),
+        pytest.param("pumice/spent", "-1", id="less than nothing"),
+        pytest.param("pumice/void", "9" * 5000, id="a number of 5000 digits"),
+        pytest.param("pumice/generation", "", id="no number"),
+        pytest.param("pumice/restart", "everything@1", id="an unknown restart"),
+        pytest.param("pumice/restart", "", id="no restart"),
+        pytest.param("pumice/seen/worker", "all", id="no indexes"),
+        pytest.param("pumice/evicted/worker-1", "yesterday", id="no moment"),
+        pytest.param("pumice/evicted/worker-x", "2030-01-02T03:04:05Z", id="no pod"),
+        pytest.param("pumice/evicted/", "2030-01-02T03:04:05Z", id="nobody"),
+        pytest.param("pumice/noticed/TaskFailed/worker", "2030-01-02T03:04:05", id="a moment without a zone"),
+        pytest.param("pumice/unknown-since", "0000-00-00", id="a moment that never was"),
+        pytest.param("pumice/first-running", "99999-01-01T00:00:00Z", id="a moment that never comes"),
+        pytest.param("pumice/whatever", "x", id="an unknown key"),
+    ],
+)
+def test_nonsense_under_our_names_is_not_there(key: str, value: str) -> None:
+    assert read({key: value}) == Ledger()
+
+
+def test_a_restart_of_an_unknown_retry_is_one_of_the_first() -> None:
+    assert read({"pumice/restart": "targets@x"}).restart == Restart(RestartKind.TARGETS)
+
+
+def test_indexes_of_tasks_without_end_are_not_all_read() -> None:
+    many = {f"pumice/seen/task-{number}": "0-149999" for number in range(2000)}
+    assert sum(len(indexes) for indexes in read(many).seen.values()) == MOST_PODS

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.admission.amounts import MOST_PODS, check_least, check_relations
+from pumice.admission.amounts import check_least, check_relations
 from pumice.admission.blanks import check_blanks
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
@@ -28,6 +28,7 @@ from pumice.admission.twins import check_twins
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
 from pumice.model.findings import SPEC, Finding, Path, without_consequences
+from pumice.model.indexes import MOST_PODS
 from pumice.model.job import Job
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Resolved

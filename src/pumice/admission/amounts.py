@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.indexes import MOST_PODS
 from pumice.model.job import Job, JobSpec, TaskSpec
-
-# The largest number of pods that a Kubernetes cluster is built for; beyond it a number is a slip of the finger.
-MOST_PODS: Final = 150_000
 
 
 def check_least(job: Job) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_
 from pumice.reconcile.observe import occurrences
 from pumice.reconcile.orders import ATTENTIVE, choose, left_open, wake_up
 from pumice.reconcile.phases import FINAL, TABLE, Facts, move_for
+from pumice.reconcile.plausible import plausible_ledger, plausible_status
 from pumice.reconcile.policies import failure_awaits, matches
 from pumice.reconcile.reasons import reason_for, what_is_awaited
 from pumice.reconcile.standing import WANTED, keeps_group, must_go
@@ -41,10 +42,12 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     if snapshot.faults and snapshot.job.status.state.phase not in FINAL:
         return refused(snapshot, now)
     plugins = () if snapshot.faults else plugins
+    snapshot = replace(snapshot, job=plausible_status(snapshot.job, now))
     before, phase = snapshot, Phase(snapshot.job.status.state.phase)
 
     # What is, and what has happened.
-    ledger = remembering_successes(snapshot, read_ledger(snapshot.job.status))
+    known = plausible_ledger(read_ledger(snapshot.job.status), snapshot.job, now)
+    ledger = remembering_successes(snapshot, known)
     counts = _counted(snapshot, ledger)
     happened = occurrences(snapshot, ledger, counts, now) if phase in ATTENTIVE else []
     found = matches(snapshot.job, happened)

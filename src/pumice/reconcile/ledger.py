@@ -4,6 +4,7 @@ Kept in `status.controlledResources`, the free map of strings that Volcano's CRD
 
 A pass reads the ledger, and writes it together with the phase in one compare-and-set. So whatever was decided is known
 after a crash, and nothing is counted twice. Entries that are not ours (`plugin-svc`, `volume-pvc-x`) pass through.
+Whoever may write a status may write nonsense under our names, too: that is read as if it were not there.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from pumice.model.indexes import NONE, Indexes, read_indexes, write_indexes
+from pumice.model.indexes import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
 from pumice.model.status import JobStatus
-from pumice.model.times import parse_time, to_microseconds
+from pumice.model.times import read_time, to_microseconds
 
 _OWN: Final = "pumice/"
+_LONGEST_NUMBER: Final = 9
 
 ByTask = Mapping[str, Indexes]
 
@@ -27,6 +29,9 @@ class RestartKind(StrEnum):
     ALL = "all"  # every pod of the earlier version
     UNSUCCESSFUL = "unsuccessful"  # resumed: what succeeded stays
     TARGETS = "targets"  # some pods of this version
+
+
+_KINDS: Final = frozenset(str(kind) for kind in RestartKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +76,17 @@ def read_ledger(status: JobStatus) -> Ledger:
     entries = status.controlled_resources
     own = {key.removeprefix(_OWN): value for key, value in entries.items() if key.startswith(_OWN)}
     return Ledger(
-        spent=int(own.get("spent", 0)),
-        generation=int(own.get("generation", 0)),
-        void=int(own.get("void", 0)),
+        spent=_number(own.get("spent", "")),
+        generation=_number(own.get("generation", "")),
+        void=_number(own.get("void", "")),
         seen=_read_by_task(own, "seen/"),
         succeeded=_read_by_task(own, "succeeded/"),
         restart=_read_restart(own),
-        restarts_by_task={task: int(count) for task, count in _under(own, "restarts/").items()},
-        evicted={pod: parse_time(moment) for pod, moment in _under(own, "evicted/").items()},
-        noticed={what: parse_time(moment) for what, moment in _under(own, "noticed/").items()},
-        unknown_since=parse_time(own["unknown-since"]) if "unknown-since" in own else None,
-        first_running=parse_time(own["first-running"]) if "first-running" in own else None,
+        restarts_by_task={task: _number(count) for task, count in _under(own, "restarts/").items()},
+        evicted={pod: since for pod, since in _moments(own, "evicted/").items() if _is_number(pod.rpartition("-")[2])},
+        noticed=_moments(own, "noticed/"),
+        unknown_since=read_time(own.get("unknown-since")),
+        first_running=read_time(own.get("first-running")),
         suspended="suspended" in own,
         obeyed=frozenset(_under(own, "obeyed/")),
         others={key: value for key, value in entries.items() if not key.startswith(_OWN)},
@@ -111,18 +116,37 @@ def write_ledger(ledger: Ledger) -> dict[str, str]:
 
 
 def _read_restart(own: Mapping[str, str]) -> Restart | None:
-    if "restart" not in own:
+    kind, _, retry = own.get("restart", "").partition("@")
+    if kind not in _KINDS:
         return None
-    kind, _, retry = own["restart"].partition("@")
-    return Restart(RestartKind(kind), int(retry), _read_by_task(own, "target/"))
+    return Restart(RestartKind(kind), _number(retry), _read_by_task(own, "target/"))
 
 
 def _under(own: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): value for key, value in own.items() if key.startswith(prefix)}
 
 
+def _moments(own: Mapping[str, str], prefix: str) -> dict[str, dt.datetime]:
+    read = {key: read_time(text) for key, text in _under(own, prefix).items()}
+    return {key: moment for key, moment in read.items() if moment is not None}
+
+
 def _read_by_task(own: Mapping[str, str], prefix: str) -> dict[str, Indexes]:
-    return {task: read_indexes(text) for task, text in _under(own, prefix).items()}
+    found: dict[str, Indexes] = {}
+    room = MOST_PODS
+    for task, text in _under(own, prefix).items():
+        if room > 0 and (indexes := read_indexes(text)):
+            found[task] = indexes
+            room -= len(indexes)
+    return found
+
+
+def _number(text: str) -> int:
+    return int(text) if _is_number(text) else 0
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
 
 
 def _written_by_task(prefix: str, by_task: ByTask) -> dict[str, str]:

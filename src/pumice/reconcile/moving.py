@@ -15,7 +15,7 @@ from pumice.model.duration import Duration
 from pumice.model.job import Job
 from pumice.model.snapshot import Snapshot
 from pumice.model.status import JobCondition, JobState, JobStatus
-from pumice.model.times import parse_time, to_seconds
+from pumice.model.times import read_time, to_seconds
 from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.orders import ATTENTIVE, SUSPENDED, Order
@@ -129,7 +129,8 @@ def _is_among(name: str, targets: dict[str, frozenset[int]]) -> bool:
 
 def running_duration(status: JobStatus, ledger: Ledger) -> str | None:
     """How long a finished job took, from its first Running on."""
-    if ledger.first_running is None or Phase(status.state.phase) not in FINAL or not status.state.last_transition_time:
+    ended = read_time(status.state.last_transition_time)
+    if ledger.first_running is None or Phase(status.state.phase) not in FINAL or ended is None:
         return None
-    took = parse_time(status.state.last_transition_time) - ledger.first_running
+    took = ended - ledger.first_running
     return str(Duration(max(int(took.total_seconds()), 0) * 10**9))

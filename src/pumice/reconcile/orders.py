@@ -13,6 +13,7 @@ from pumice.model.command import Command
 from pumice.model.indexes import Indexes
 from pumice.model.job import Job
 from pumice.model.snapshot import Snapshot
+from pumice.model.times import after
 from pumice.model.vocabulary import POLICY_ACTIONS, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE, answers
@@ -85,7 +86,7 @@ def deadline_of(job: Job, ledger: Ledger) -> dt.datetime | None:
     seconds = job.spec.active_deadline_seconds
     if seconds is None or ledger.first_running is None:
         return None
-    return ledger.first_running + dt.timedelta(seconds=seconds)
+    return after(ledger.first_running, seconds)
 
 
 def stale_commands(snapshot: Snapshot, ledger: Ledger) -> list[Command]:

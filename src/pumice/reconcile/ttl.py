@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from pumice.model.job import Job
-from pumice.model.times import parse_time
+from pumice.model.times import after, read_time
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.phases import FINAL
 
@@ -13,6 +13,7 @@ from pumice.reconcile.phases import FINAL
 def expiry(job: Job) -> dt.datetime | None:
     """When the job is to be removed; None if never, or not finished."""
     state, ttl = job.status.state, job.spec.ttl_seconds_after_finished
-    if ttl is None or Phase(state.phase) not in FINAL or state.last_transition_time is None:
+    ended = read_time(state.last_transition_time)
+    if ttl is None or Phase(state.phase) not in FINAL or ended is None:
         return None
-    return parse_time(state.last_transition_time) + dt.timedelta(seconds=ttl)
+    return after(ended, ttl)

@@ -47,6 +47,29 @@ def test_a_status_that_nobody_could_have_written_counts_as_none() -> None:
     assert seen.faults == ()
 
 
+def test_of_a_status_that_cannot_be_read_as_a_whole_the_rest_is_kept() -> None:
+    status = {
+        "state": {"phase": "Completed"},
+        "version": 3,
+        "retryCount": "many",
+        "running": None,
+        "conditions": [{"status": "Running"}, {}, 7],
+        "controlledResources": {"pumice/spent": "2", "plugin-svc": 7},
+        "taskStatusCount": {"worker": {"phase": {"Running": "x"}}},
+    }
+    seen = decode_job(raw({**a_document(), "status": status}), TYPES)
+    kept = seen.job.status
+    assert (kept.state.phase, kept.version, kept.retry_count) == ("Completed", 3, 0)
+    assert [condition.status for condition in kept.conditions] == ["Running"]
+    assert kept.controlled_resources == {"pumice/spent": "2"}
+    assert seen.faults == ()
+
+
+@pytest.mark.parametrize("status", [pytest.param([], id="a list"), pytest.param("Running", id="a word")])
+def test_a_status_that_is_none_counts_as_none(status: object) -> None:
+    assert decode_job(raw({**a_document(), "status": status}), TYPES).job.status.state.phase == ""
+
+
 def test_a_status_beside_a_bad_spec_is_kept() -> None:
     document = {**a_document(minAvailable="two"), "status": {"state": {"phase": "Running"}}}
     assert decode_job(raw(document), TYPES).job.status.state.phase == "Running"
@@ -86,3 +109,9 @@ def test_commands_to_jobs_only() -> None:
     assert (seen.job, seen.name, seen.uid) == (JobKey("lab", "train"), "c", "u")
     assert decode_command(json.dumps({**command, "target": {"kind": "Queue", "name": "q"}}).encode()) is None
     assert decode_command(json.dumps(command).encode()) is None
+
+
+def test_a_command_that_only_a_finalizer_keeps_is_none() -> None:
+    metadata = {"name": "c", "namespace": "lab", "uid": "u", "deletionTimestamp": "2030-01-02T03:04:05Z"}
+    going = {"metadata": metadata, "action": "AbortJob", "target": {"kind": "Job", "name": "train"}}
+    assert decode_command(json.dumps(going).encode()) is None

@@ -8,6 +8,7 @@ import pytest
 
 from pumice.engines.kubernetes.wire import decode_object, decode_owned, decode_pod, decode_priority, owned_by
 from pumice.model.snapshot import JobKey, PodPhase
+from pumice.model.times import NEVER
 
 OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j1", "controller": True}
 NOTES = {
@@ -96,6 +97,17 @@ def test_how_containers_ended_init_containers_first() -> None:
     assert (main.exit_code, main.reason, main.signal, main.last_line) == (137, "OOMKilled", 9, "b")
     assert main.finished_at == dt.datetime(2030, 1, 1, 0, 1, tzinfo=dt.UTC)
     assert pod.observed.reason == "Evicted"
+
+
+def test_a_grace_without_end_and_an_end_that_never_was() -> None:
+    pod = json.loads(a_pod())
+    pod["metadata"] |= {"deletionTimestamp": "33658-09-27T01:46:40Z", "deletionGracePeriodSeconds": 10**12}
+    ended = {"terminated": {"exitCode": 1, "finishedAt": "0000-01-01T00:00:00Z"}}
+    pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]}
+    seen = decode_pod(json.dumps(pod).encode())
+    assert seen is not None
+    assert (seen.observed.deleted_at, seen.is_gone) == (NEVER, False)
+    assert seen.observed.ends[0].finished_at is None
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,26 @@ def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> SeenJob:
 
 
 def _status(document: object) -> JobStatus:
-    """A status that nobody could have written by our rules counts as none, and the job begins anew."""
-    try:
-        return msgspec.convert(document, JobStatus) if document is not None else JobStatus()
-    except msgspec.ValidationError:
+    """As much of a status as can be read: a job that lost all of it for one wrong word would run again."""
+    if not isinstance(document, dict):
         return JobStatus()
+    kept: dict[str, object] = {}
+    for name, value in document.items():
+        if _fits(name, value):
+            kept[name] = value
+        elif isinstance(value, dict):
+            kept[name] = {key: inner for key, inner in value.items() if _fits(name, {key: inner})}
+        elif isinstance(value, list):
+            kept[name] = [inner for inner in value if _fits(name, [inner])]
+    return msgspec.convert(kept, JobStatus)
+
+
+def _fits(name: str, value: object) -> bool:
+    try:
+        msgspec.convert({name: value}, JobStatus)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def as_it_is(job: Job) -> Job:
@@ -114,6 +129,9 @@ def with_known_spec(seen: SeenJob, before: SeenJob | None, completed: Callable[[
 
 
 def decode_command(raw: bytes | msgspec.Raw) -> SeenCommand | None:
-    """None for a Command to something else than a Job, such as a Queue."""
+    """None for a Command to something else than a Job, such as a Queue, and for one that was obeyed or taken back."""
     command = _COMMAND.decode(raw)
-    return SeenCommand(command) if command.target is not None and command.target.kind == KIND else None
+    # Somebody's finalizer may keep a Command that is removed for as long as it likes.
+    if command.target is None or command.target.kind != KIND or command.metadata.deletion_timestamp is not None:
+        return None
+    return SeenCommand(command)

@@ -6,7 +6,6 @@ decoded is most of the memory and half of the time.
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from msgspec import Struct, field
 
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
-from pumice.model.times import parse_time
+from pumice.model.times import EPOCH, NEVER, read_time
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
@@ -215,8 +214,9 @@ def _observed(pod: _Pod) -> ObservedPod:
         version=_number(notes.version),
         retry=_number(notes.retry),
         phase=_phase(status.phase),
-        created_at=parse_time(meta.creation_timestamp or "1970-01-01T00:00:00Z"),
-        deleted_at=parse_time(meta.deletion_timestamp) if meta.deletion_timestamp is not None else None,
+        created_at=read_time(meta.creation_timestamp) or EPOCH,
+        # A grace of ten thousand years ends in a year that Python does not know.
+        deleted_at=read_time(meta.deletion_timestamp) or NEVER if meta.deletion_timestamp is not None else None,
         ready=bool(containers) and all(container.ready for container in containers),
         restarts=sum(container.restart_count for container in everyone),
         reason=status.reason,
@@ -225,8 +225,7 @@ def _observed(pod: _Pod) -> ObservedPod:
 
 
 def _end(container: str, ended: _Terminated) -> ContainerEnd:
-    finished: dt.datetime | None = parse_time(ended.finished_at) if ended.finished_at else None
-    last_line = ended.message.strip().rpartition("\n")[2]
+    finished, last_line = read_time(ended.finished_at), ended.message.strip().rpartition("\n")[2]
     return ContainerEnd(container, ended.exit_code, ended.reason, ended.signal, finished, last_line)
 
 

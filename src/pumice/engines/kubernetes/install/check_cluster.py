@@ -15,7 +15,7 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks import APPLY_CRDS, Check, found, good, lacking
 from pumice.engines.kubernetes.install.own_fields import dropped_fields
 from pumice.engines.kubernetes.resources import Resource
-from pumice.model.times import parse_time
+from pumice.model.times import read_time
 
 # The first release with all that is used: bookmarks, server-side apply, admission v1, pruning by structural schemas.
 OLDEST: Final = (1, 25)
@@ -126,7 +126,7 @@ async def controller(client: Client, namespace: str, now: dt.datetime) -> Check:
 def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
     """Who leads by this Lease now; empty if nobody does, or if it is not ours."""
     spec = lease.get("spec") or {}
-    renewed = parse_time(spec["renewTime"]) if spec.get("renewTime") else None
+    renewed = read_time(spec.get("renewTime"))
     if renewed is None or now - renewed >= STALE or not lease["metadata"]["name"].startswith(names.LEASE):
         return ""
     return str(spec.get("holderIdentity") or "")
