@@ -138,6 +138,8 @@ class Containers:
         self, spec: ContainerSpec, streams: tuple[int, int], pids: int | None, group: Group, directory: str
     ) -> Process:
         files = _write_files(directory, spec)
+        if spec.root.image is not None:
+            self._ground.skeleton_of(spec.root.image)
         birth = Birth(spec, self._ground, self._pods[spec.pod].namespaces, files, group.directories, self._limits)
         process = self._fork(spec.id, pids, lambda errors: child.become_container(birth, Streams(*streams, errors)))
         self.running[spec.id] = Container(birth, process, group, directory, group.alarm())

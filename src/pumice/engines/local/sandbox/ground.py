@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pumice.engines.local.sandbox.skeleton import make_skeleton
 
@@ -15,15 +15,28 @@ class Ground:
 
     place: str
     files: str
-    skeleton: str | None
+    skeleton: str | None  # of the host
+    skeletons: str  # where those of images are made
     etc: str
     mount_points: tuple[str, ...]
     all_users: bool
+    _images: dict[str, str | None] = field(default_factory=dict)  # the skeletons that they need
+
+    def skeleton_of(self, image: str) -> str | None:
+        """For an image whose directories belong to somebody else; made once, before a container is forked."""
+        if image not in self._images:
+            place = f"{self.skeletons}/{len(self._images)}"
+            needed = not self.all_users and _belongs_to_others(image)
+            self._images[image] = place if needed else None
+            if needed:
+                os.mkdir(place)
+                make_skeleton(place, image)
+        return self._images[image]
 
 
 def prepare(place: str, *, all_users: bool) -> Ground:
     """In an empty file system in memory."""
-    for name in ("box", "files", "skeleton"):
+    for name in ("box", "files", "skeleton", "skeletons"):
         os.mkdir(f"{place}/{name}")
     if not all_users:
         make_skeleton(f"{place}/skeleton")
@@ -35,10 +48,20 @@ def prepare(place: str, *, all_users: bool) -> Ground:
         place=f"{place}/box",
         files=f"{place}/files",
         skeleton=None if all_users else f"{place}/skeleton",
+        skeletons=f"{place}/skeletons",
         etc=_etc(f"{place}/etc", points),
         mount_points=points,
         all_users=all_users,
     )
+
+
+def _belongs_to_others(image: str) -> bool:
+    """What another user has unpacked; one directory at the top is as good as all."""
+    if not os.path.isdir(image) or not os.access(image, os.R_OK | os.X_OK):
+        return False
+    with os.scandir(image) as entries:
+        tops = [entry.stat().st_uid for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return any(owner != os.geteuid() for owner in (os.stat(image).st_uid, *tops))
 
 
 def _unescaped(path: str) -> str:

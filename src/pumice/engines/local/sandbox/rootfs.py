@@ -27,7 +27,8 @@ def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> None:
         targets = [tree.target for tree in late] + [spec.cwd]
         HostRoot(root, layer, work, ground).build(spec.hidden, targets)
     else:
-        _overlay([spec.root.image], layer, work, root)
+        skeleton = ground.skeleton_of(spec.root.image)
+        _overlay([*([skeleton] if skeleton else []), spec.root.image], layer, work, root)
     os.chdir(root)
     syscalls.pivot_root_here()
     os.umask(0o022)
