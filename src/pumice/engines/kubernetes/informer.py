@@ -17,6 +17,7 @@ import msgspec
 
 from pumice.engines.kubernetes.backoff import Backoff
 from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.deep import members
 from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.store import Key, Store, T, by_name, is_older
@@ -45,6 +46,7 @@ class _Identity(msgspec.Struct):
 
 
 _IDENTITY = msgspec.json.Decoder(_Identity)
+_IDENTITY_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(_Metadata))
 
 
 class _OutdatedError(Exception):
@@ -210,5 +212,17 @@ class Informer(Generic[T]):
 def _identity(raw: msgspec.Raw) -> _Metadata:
     try:
         return _IDENTITY.decode(raw).metadata
+    except RecursionError:
+        return _identity_of_deep(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Metadata()
+
+
+def _identity_of_deep(raw: msgspec.Raw) -> _Metadata:
+    """Its metadata may be as deep: who wrote which field is told there."""
+    parts = members(bytes(members(bytes(raw)).get("metadata", b"")))
+    try:
+        words = {name: msgspec.json.decode(parts[name], type=str) for name in _IDENTITY_FIELDS if name in parts}
+        return msgspec.convert(words, _Metadata)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _Metadata()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pumice.engines.kubernetes.deep import elements, members
 from pumice.engines.kubernetes.errors import UnreachableError
 
 
@@ -28,11 +29,20 @@ class _List(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_List)
+_METADATA = msgspec.json.Decoder(_Metadata)
 
 
 def read_page(answer: bytes) -> Page:
     try:
-        page = _DECODER.decode(answer)
+        page = _decoded(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreachableError(f"the answer is no list of objects: {error}") from error
     return Page(page.items or [], page.metadata.version, page.metadata.more)
+
+
+def _decoded(answer: bytes) -> _List:
+    try:
+        return _DECODER.decode(answer)
+    except RecursionError:
+        parts = members(answer)
+        return _List(_METADATA.decode(parts.get("metadata", b"{}")), elements(bytes(parts.get("items", b""))))

@@ -11,6 +11,7 @@ import random
 import msgspec
 
 from pumice.engines.kubernetes.connection import Connection
+from pumice.engines.kubernetes.deep import members
 from pumice.engines.kubernetes.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.http1 import ProtocolError
 from pumice.engines.kubernetes.transport import Transport
@@ -75,12 +76,20 @@ class Watch:
 def read_event(line: bytes) -> Event:
     """What a line says; raises the error that it tells of."""
     try:
-        event = _DECODER.decode(line)
+        event = _decoded(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreachableError(f"the watch brought a line that is no event: {error}") from error
     if event.type == "ERROR":
         raise _error(event.object)
     return event
+
+
+def _decoded(line: bytes) -> Event:
+    try:
+        return _DECODER.decode(line)
+    except RecursionError:
+        parts = members(line)
+        return Event(msgspec.json.decode(parts.get("type", b'""'), type=str), parts.get("object", msgspec.Raw(b"{}")))
 
 
 class _Code(msgspec.Struct):
