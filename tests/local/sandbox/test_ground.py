@@ -11,6 +11,8 @@ from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.specs import File, RootFs
 from tests.local.sandbox.boxes import Box, in_box
 
+MERGED = Path("/bin").is_symlink()
+
 
 def _ground(place: Path, *, all_users: bool) -> Ground:
     skeletons = place / "skeletons"
@@ -55,7 +57,7 @@ def test_an_image_of_somebody_else_is_overlaid_with_directories(
 @in_box
 async def test_everyone_can_run_an_image_that_belongs_to_root(made: Box) -> None:
     """/usr, with /bin and /lib in it, is a whole image where /bin is a link to /usr/bin."""
-    if not os.path.islink("/bin"):
+    if not MERGED:
         pytest.skip("/bin is no link to /usr/bin here")
     await made.pod("a")
     script = "cat /etc/hosts; echo new > /share/of-a-pod && cat /share/of-a-pod; pwd"
