@@ -31,8 +31,15 @@ def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Dreaming"])
-def test_a_job_begins_in_pending_and_that_is_all(phase: str) -> None:
-    decision = decide(a_snapshot(phase=phase, faults=("bad",)), (), NOW)
+def test_a_job_begins_in_pending_with_all_that_follows_from_it(phase: str) -> None:
+    decision = decide(a_snapshot(phase=phase), (), NOW)
+    assert decision.status.state.phase == "Pending"
+    assert kinds(decision) == ["CreatePod", "CreatePod"]
+
+
+@pytest.mark.parametrize("phase", ["", "Dreaming"])
+def test_a_job_that_does_not_stay_in_pending_is_written_there_first(phase: str) -> None:
+    decision = decide(a_snapshot(a_pod("worker-0"), a_pod("worker-1"), phase=phase), (), NOW)
     assert decision.status.state.phase == "Pending"
     assert (decision.commands, decision.events) == ((), ())
 

@@ -91,7 +91,7 @@ def test_the_status_is_written_first_then_the_commands_then_the_events() -> None
     bench.engine.after_call = calls.append
     bench.settle()
     # The phase, the ledger and what follows; then the pod that was seen.
-    assert calls == ["write_status", "write_status", "Ensure", "CreatePod", "write_status"]
+    assert calls == ["write_status", "Ensure", "CreatePod", "write_status"]
     assert bench.status.state.phase == "Pending"
 
 

@@ -37,8 +37,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
         # The garbage collector takes everything that the job owns.
         return Decision(snapshot.job.status)
     if snapshot.job.status.state.phase not in TABLE:
-        # A job that was never looked at begins in Pending, and that is written before anything is made.
-        return Decision(entered(snapshot.job.status, Phase.PENDING, "", "", now))
+        return _begun(snapshot, plugins, now)
     if snapshot.faults and snapshot.job.status.state.phase not in FINAL:
         return refused(snapshot, now)
     plugins = () if snapshot.faults else plugins
@@ -81,6 +80,14 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
     moments = (end, wake_up(snapshot.job, ledger, found, now), grace_ends(snapshot, ledger, now))
     soonest = min((moment for moment in moments if moment is not None), default=None)
     return Decision(status, commands, events, soonest - now if soonest is not None else None)
+
+
+def _begun(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
+    """A job that was never looked at begins in Pending. If it does not stay there, that is written all the same."""
+    status = entered(snapshot.job.status, Phase.PENDING, "", "", now)
+    pending = replace(snapshot, job=msgspec.structs.replace(snapshot.job, status=status))
+    decision = decide(pending, plugins, now)
+    return decision if decision.status.state.phase == Phase.PENDING else Decision(status)
 
 
 def _counted(snapshot: Snapshot, ledger: Ledger) -> Tally:
