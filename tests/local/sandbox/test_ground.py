@@ -62,5 +62,5 @@ async def test_everyone_can_run_an_image_that_belongs_to_root(made: Box) -> None
     await made.pod("a")
     script = "cat /etc/hosts; echo new > /share/of-a-pod && cat /share/of-a-pod; pwd"
     files = (File("/etc/hosts", b"me\n"),)
-    code, text = await made.shell("a", script, root=RootFs(image="/usr"), cwd="/work/here", files=files)
-    assert (code, text) == (0, "me\nnew\n/work/here\n")
+    code, text = await made.shell("a", script, root=RootFs(image="/usr"), cwd="/to/be/made", files=files)
+    assert (code, text) == (0, "me\nnew\n/to/be/made\n")
