@@ -9,7 +9,7 @@ from importlib.metadata import version
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.client import Client
+from pumice.engines.kubernetes.client import PARALLEL_READS, Client
 from pumice.engines.kubernetes.credentials import Fixed, bearer
 from pumice.engines.kubernetes.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.resources import CRDS, JOBS, LEASES, PODS
@@ -336,7 +336,7 @@ def test_connections_are_used_again_after_good_and_bad_answers() -> None:
     assert 1 <= len(connections) <= 4
 
 
-def test_writes_are_bounded_and_reads_and_what_is_urgent_are_not() -> None:
+def test_writes_are_bounded_and_hold_up_neither_reads_nor_what_is_urgent() -> None:
     release, full = asyncio.Event(), asyncio.Event()
     writing = most = 0
 
@@ -363,6 +363,45 @@ def test_writes_are_bounded_and_reads_and_what_is_urgent_are_not() -> None:
 
     play(story())
     assert most == 3
+
+
+def test_reads_are_bounded_and_hold_up_neither_writes_nor_what_is_urgent() -> None:
+    release, full = asyncio.Event(), asyncio.Event()
+    reading = most = 0
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal reading, most
+        if request.method == "GET" and request.path.endswith("/pods/p"):
+            reading += 1
+            most = max(most, reading)
+            if reading == PARALLEL_READS:
+                full.set()
+            await release.wait()
+            reading -= 1
+        return await good(request)
+
+    async def story() -> None:
+        async with client_of(handler) as client:
+            reads = [asyncio.ensure_future(client.get(PODS, "a", "p")) for _ in range(PARALLEL_READS + 20)]
+            await full.wait()
+            await client.create(PODS, "a", b"{}")
+            await client.get(LEASES, "a", "leader", urgent=True)
+            release.set()
+            await asyncio.gather(*reads)
+
+    play(story())
+    assert most == PARALLEL_READS
+
+
+def test_too_many_requests_narrow_the_way_for_reads_alone() -> None:
+    script = Script(refusing(429, "TooManyRequests"), good)
+
+    async def story() -> tuple[int, int]:
+        async with client_of(script, parallel_writes=8) as client:
+            await client.get(PODS, "a", "p", attempts=None)
+            return client.reads.allowed, client.writes.allowed
+
+    assert play(story()) == (PARALLEL_READS // 2, 8)
 
 
 def test_too_many_requests_narrow_the_way_for_writes() -> None:

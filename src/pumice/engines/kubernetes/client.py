@@ -1,8 +1,8 @@
 """The API server, as far as Pumice needs it: requests that come back as bytes, errors that say what they mean.
 
 Nothing is decoded here that the caller did not ask for. Writes share one limit, which adapts to what the server bears;
-reads do not wait behind them, and neither does what is urgent, such as the Lease that everything hangs on. A write that
-failed in transit may have been carried out all the same: who repeats a create must expect `already_exists`.
+reads have one of their own, and what is urgent, such as the Lease that everything hangs on, waits behind nobody. A
+write that failed in transit may have been carried out all the same: who repeats a create must expect `already_exists`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pumice.engines.kubernetes.access import Access
 from pumice.engines.kubernetes.backoff import Backoff
 from pumice.engines.kubernetes.discovery import discover
 from pumice.engines.kubernetes.errors import ApiError
+from pumice.engines.kubernetes.limit import Limit
 from pumice.engines.kubernetes.listing import Page, read_page
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.transport import JSON, Transport
 from pumice.engines.kubernetes.watching import Watch, read_event, watch_lifetime
-from pumice.engines.kubernetes.write_limit import WriteLimit
 
 __all__ = ["Client", "Resource"]
 
@@ -31,6 +31,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+# Each is a connection; a cluster in trouble must not see thousands of them. Watches are not counted.
+PARALLEL_READS: Final = 64
 
 Params = Mapping[str, str]
 
@@ -45,7 +48,8 @@ class Client:
         timeout: float = 30.0,
     ) -> None:
         self.access = access
-        self.writes = WriteLimit(parallel_writes)
+        self.writes = Limit(parallel_writes)
+        self.reads = Limit(PARALLEL_READS)
         self._transport = Transport(access, timeout=timeout)
         self._manager = {"fieldManager": field_manager}
         # The same for every plain write, so it is not put together for each.
@@ -77,7 +81,7 @@ class Client:
     ) -> bytes:
         """The body of the answer. With `attempts=None` it is tried until the server says yes, or no for good."""
         target = self._target(path, params)
-        ask = self._transport.exchange if method == "GET" or urgent else self._bounded
+        ask = self._transport.exchange if urgent else self._bounded
         backoff: Backoff | None = None
         tried = 0
         while True:
@@ -92,23 +96,30 @@ class Client:
             await asyncio.sleep(delay)
 
     async def _bounded(self, method: str, target: str, body: bytes | None, content_type: str, accept: str) -> bytes:
-        writes = self.writes
-        epoch = await writes.enter()
+        limit = self.reads if method == "GET" else self.writes
+        epoch = await limit.enter()
         try:
             answer = await self._transport.exchange(method, target, body, content_type, accept)
         except ApiError as error:
             if error.is_throttled:
-                writes.refused(epoch)
+                limit.refused(epoch)
             raise
         finally:
-            writes.leave()
-        writes.succeeded()
+            limit.leave()
+        limit.succeeded()
         return answer
 
-    async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, subresource: str = "", attempts: int | None = 1
+    async def get(  # noqa: PLR0913 - see request
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        subresource: str = "",
+        attempts: int | None = 1,
+        urgent: bool = False,
     ) -> bytes:
-        return await self.request("GET", _one(resource, namespace, name, subresource), attempts=attempts)
+        return await self.request("GET", _one(resource, namespace, name, subresource), attempts=attempts, urgent=urgent)
 
     async def create(  # noqa: PLR0913 - see request
         self,

@@ -1,4 +1,4 @@
-"""How many writes may be on their way at once: fewer after the server said "too many", slowly more while all goes well.
+"""How many calls may be on their way at once: fewer after the server said "too many", slowly more while all goes well.
 
 Halving at a refusal and growing by about one for each full round of successes is how TCP shares a line fairly with
 others that it does not know of. Here the line is the API server.
@@ -10,14 +10,14 @@ import asyncio
 from collections import deque
 
 
-class WriteLimit:
+class Limit:
     def __init__(self, most: int) -> None:
         self._most = most
         self._allowed = float(most)
         self._running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         # Counts the halvings. A burst that is refused as a whole must halve the limit once, not once for each refusal,
-        # so a refusal counts only if its write began after the last halving.
+        # so a refusal counts only if its call began after the last halving.
         self._epoch = 0
 
     @property

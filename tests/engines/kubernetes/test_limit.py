@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import asyncio
 
-from pumice.engines.kubernetes.write_limit import WriteLimit
+from pumice.engines.kubernetes.limit import Limit
 from tests.engines.kubernetes.played_api import play
 
 
 def test_never_more_at_once_than_allowed_and_in_order() -> None:
     async def story() -> tuple[int, list[int]]:
-        limit, most, order = WriteLimit(3), 0, []
+        limit, most, order = Limit(3), 0, []
 
         async def write(number: int) -> None:
             nonlocal most
@@ -27,7 +27,7 @@ def test_never_more_at_once_than_allowed_and_in_order() -> None:
 
 def test_a_refused_burst_halves_once() -> None:
     async def story() -> list[int]:
-        limit = WriteLimit(64)
+        limit = Limit(64)
         burst = [await limit.enter() for _ in range(64)]
         for epoch in burst:
             limit.refused(epoch)
@@ -43,7 +43,7 @@ def test_a_refused_burst_halves_once() -> None:
 
 def test_it_never_falls_below_one_and_grows_back_slowly() -> None:
     async def story() -> None:
-        limit = WriteLimit(8)
+        limit = Limit(8)
         for _ in range(10):
             limit.refused(await limit.enter())
             limit.leave()
@@ -65,7 +65,7 @@ def test_it_never_falls_below_one_and_grows_back_slowly() -> None:
 
 def test_fewer_are_let_in_after_a_halving() -> None:
     async def story() -> None:
-        limit = WriteLimit(4)
+        limit = Limit(4)
         epochs = [await limit.enter() for _ in range(4)]
         waiting = [asyncio.ensure_future(limit.enter()) for _ in range(4)]
         await asyncio.sleep(0)
@@ -87,7 +87,7 @@ def test_fewer_are_let_in_after_a_halving() -> None:
 
 def test_who_gives_up_waiting_takes_no_place() -> None:
     async def story() -> None:
-        limit = WriteLimit(1)
+        limit = Limit(1)
         await limit.enter()
         waiting = [asyncio.ensure_future(limit.enter()) for _ in range(3)]
         await asyncio.sleep(0)
