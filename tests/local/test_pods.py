@@ -72,6 +72,14 @@ async def test_init_containers_come_one_after_the_other(box: Box) -> None:
 
 
 @in_box
+async def test_the_host_name_is_the_full_one_where_the_pod_wants_it(box: Box) -> None:
+    stage = Stage(box)
+    names = {"hostname": "boss", "subdomain": "team", "setHostnameAsFQDN": True}
+    await lived(stage, pod_manifest(shell("cat /proc/sys/kernel/hostname"), **names))
+    assert stage.lines == ["boss.team.default.svc.cluster.local"]
+
+
+@in_box
 async def test_what_an_init_container_fails_at_is_the_pod_s_failure(box: Box) -> None:
     stage = Stage(box)
     pod = await lived(stage, pod_manifest(shell("echo never"), initContainers=[named("one", "exit 9")]))
@@ -90,6 +98,20 @@ async def test_a_pod_is_pending_until_its_init_containers_are_done(box: Box) -> 
     assert pod.observed().phase is PodPhase.PENDING
     await pod.init_containers[0].kill(9)
     await pod.gone()
+
+
+@in_box
+async def test_a_kill_hits_whatever_runs(box: Box) -> None:
+    stage = Stage(box)
+    pod = stage.pod(pod_manifest(shell(POLITE), initContainers=[named("one", "echo waits; sleep 600")]))
+    pod.begin()
+    await until(lambda: pod.init_containers and pod.init_containers[0].running)
+    assert await pod.kill(9)
+    await pod.gone()
+    failure = pod.observed().first_failure
+    assert failure is not None
+    assert (failure.container, failure.signal) == ("one", 9)
+    assert not await pod.kill(9)
 
 
 @in_box

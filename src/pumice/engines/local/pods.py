@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from pumice.engines.local.containers import CANNOT_START, DEFAULT_GRACE, Container
+from pumice.engines.local.hosts import pod_hostname
 from pumice.engines.local.sandbox.problems import SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.model import keys
@@ -108,10 +109,17 @@ class LocalPod:
             await self.sandbox.remove_pod(self.name)
         if self.places is not None:
             self.places.removed(self.name)
-        self.removed()
+        try:
+            self.removed()
+        except OSError as error:
+            # The pod is gone, whatever is left of its files; the run's own end removes those, or the next run.
+            self.tell(f"files of its volumes are left behind: {error}")
 
-    async def kill(self, number: int) -> None:
-        await asyncio.gather(*(container.kill(number) for container in self.containers))
+    async def kill(self, number: int) -> bool:
+        """Send a signal to whatever of it runs; False if nothing does."""
+        running = [each for each in (*self.init_containers, *self.containers) if each.running]
+        await asyncio.gather(*(container.kill(number) for container in running))
+        return bool(running)
 
     def observed(self) -> ObservedPod:
         annotations = self.manifest["metadata"]["annotations"]
@@ -183,12 +191,12 @@ class LocalPod:
             self.changed()
 
     async def _live_well(self) -> None:
-        await self.sandbox.create_pod(self.name, self.address, str(self.spec.get("hostname") or self.name))
+        await self.sandbox.create_pod(self.name, self.address, pod_hostname(self.manifest))
         policy = str(self.spec.get("restartPolicy") or "Always")
         deadline = self.spec.get("activeDeadlineSeconds")
-        alarm = None if deadline is None else asyncio.create_task(self._end_at_deadline(float(deadline)))
         sidecars: list[asyncio.Task[ContainerEnd]] = []
         holder = await self._hold_processes()
+        alarm = None if deadline is None else asyncio.create_task(self._end_at_deadline(float(deadline)))
         try:
             succeeded = await self._initialise(policy, sidecars) and await self._run_containers(policy)
         finally:
@@ -230,9 +238,13 @@ class LocalPod:
             container = self.make_container(manifest)
             self.init_containers.append(container)
             if container.is_sidecar:
-                sidecars.append(asyncio.create_task(container.run("Always")))
-                while not (container.started or self._ending.is_set()):  # noqa: ASYNC110 - either may come first
+                life = asyncio.create_task(container.run("Always"))
+                sidecars.append(life)
+                while not (container.started or self._ending.is_set() or life.done()):  # noqa: ASYNC110 - see which is first
                     await asyncio.sleep(_GLANCE)
+                if life.done():
+                    # What keeps it from living at all keeps the pod from it, too.
+                    await life
             else:
                 # A pod that always restarts its containers restarts init containers only when they fail.
                 end = await container.run("Never" if policy == "Never" else "OnFailure")
