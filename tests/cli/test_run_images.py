@@ -12,6 +12,7 @@ from pumice.cli.run_images import RunImages, images_used, named_as_used
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.settings import Settings
+from tests.local.images.archives import E, device, docker_files, layer, tar_of, write_file
 
 POD = {"spec": {"initContainers": [{"name": "i", "image": "y:1"}], "containers": [{"name": "c", "image": "x"}, {}]}}
 
@@ -55,6 +56,18 @@ def test_a_bad_archive_is_read_once_for_all_pods(tmp_path: Path, monkeypatch: py
         assert images.of("y:1") is None
         assert images.text([POD]) == "host (no registry)"
     assert asked == ["x"]
+
+
+def test_what_an_image_lacks_is_a_warning_and_its_progress_is_none(tmp_path: Path) -> None:
+    files = docker_files([layer(device("dev/null"), E("bin/x", b"1"))])
+    path = write_file(tmp_path / "image.tar", tar_of(files))
+    warned: list[str] = []
+    noted: list[str] = []
+    with ExitStack() as held:
+        images = RunImages(ImageStore(tmp_path / "store"), {"x": path}, held, warned.append, noted.append)
+        assert images.of("x") is not None
+    assert warned == ["image x: device files are left out; a pod has its own /dev"]
+    assert noted == ["image x: unpacking layer 1 of 1"]
 
 
 def test_a_directory_is_an_image(tmp_path: Path) -> None:

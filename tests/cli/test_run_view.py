@@ -9,6 +9,7 @@ import pytest
 from pumice.cli.run_events import (
     Ended,
     Happening,
+    Noted,
     Planned,
     Printed,
     Published,
@@ -115,6 +116,7 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         ),
         pytest.param(Published("w-0", 80, "127.0.0.1:80"), "w-0:80 is published on 127.0.0.1:80", id="published"),
         pytest.param(Warned("beware"), "warning: beware", id="warning"),
+        pytest.param(Noted("unpacking"), "unpacking", id="note"),
         pytest.param(Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"),
         pytest.param(Ended("Failed", 1, ["a", "  b"]), "\na\n  b", id="verdict"),
         pytest.param(Ended("Completed", 0, kept=["/x", "/y"]), "kept: /x\nkept: /y", id="kept"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pumice.cli.run_end import Ending, Stop
 from pumice.cli.run_events import (
     Ended,
     Moved,
+    Noted,
     Planned,
     Published,
     Stopping,
@@ -180,7 +182,13 @@ class LocalRun:
         settings = named_as_used(self.request.options.settings, images_used(self._manifests))
         make_private(settings.state)
         self._machine = read_machine()
-        self._images = RunImages(ImageStore(settings.state / "images"), settings.images, held, self.tell.warn)
+        self._images = RunImages(
+            ImageStore(settings.state / "images"),
+            settings.images,
+            held,
+            warn=tell_once(settings.state, self.tell.warn),
+            note=lambda message: self.tell(Noted(message)),
+        )
         place = reservations_directory(os.environ, settings.state)
         self._places = Places(self._machine, held.enter_context(Reservations(place, self.job.uid)), self.tell.warn)
         claims = claims_at_hand(self.job, self.request.documents, settings.state)
@@ -318,9 +326,9 @@ class LocalRun:
 
     async def _kill(self, pod: str, after: float) -> None:
         await asyncio.sleep(after)
-        for local in list(self._engine.pods.values()):
-            if local.short_name == pod:
-                await local.kill(9)
+        named = [local for local in self._engine.pods.values() if local.short_name == pod]
+        if not any([await local.kill(int(signal.SIGKILL)) for local in named]):
+            self.tell.warn(f"--kill {pod}@{after:g}s: nothing of it was running then")
 
     def _make_pod(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
         return self._pods.make(manifest, uid, address)

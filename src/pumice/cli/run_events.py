@@ -64,6 +64,13 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """Why it takes a while; nothing is wrong."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping:
     """The user wants it to end; the pods have so many seconds to do so."""
 
@@ -91,7 +98,9 @@ class TimePassed:
     """Nothing has happened for a while, which those who show a clock want to know."""
 
 
-Happening = Planned | Printed | Moved | PodMoved | Restarted | Published | Warned | Stopping | Ended | TimePassed
+Happening = (
+    Planned | Printed | Moved | PodMoved | Restarted | Published | Warned | Noted | Stopping | Ended | TimePassed
+)
 Listener = Callable[[Happening], None]
 
 

@@ -47,6 +47,7 @@ class RunImages:
     given: Mapping[str, Path]  # by the names that the pods use
     held: ExitStack
     warn: Callable[[str], None]
+    note: Callable[[str], None] = lambda _message: None  # what takes a while
     _known: dict[str, Image | None] = field(default_factory=dict)
     _faults: dict[str, ImageError] = field(default_factory=dict)  # a bad archive is not read once for every pod
 
@@ -64,9 +65,14 @@ class RunImages:
 
     def _found(self, name: str) -> Image | None:
         path = self.given.get(name)
-        image = self.store.find(name) if path is None else self.store.obtain(name, path, self.warn)
+        if path is None:
+            image = self.store.find(name)
+        else:
+            image = self.store.obtain(name, path, lambda message: self.note(f"image {name}: {message}"))
         if image is not None:
             self.held.enter_context(self.store.held(image))
+            for warning in image.warnings:
+                self.warn(f"image {name}: {warning}")
         return image
 
     def text(self, manifests: Sequence[Manifest]) -> str:

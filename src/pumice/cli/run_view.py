@@ -12,6 +12,7 @@ from pumice.cli.run_events import (
     Ended,
     Happening,
     Moved,
+    Noted,
     Planned,
     PodMoved,
     Printed,
@@ -72,8 +73,9 @@ class TextView:
                 self._restarted(happening)
             case Published(pod, port, address):
                 self._say(f"{pod}:{port} is published on {address}")
-            case Warned(message):
-                self._say(f"{style_for(self.screen.talk).warning('warning:')} {message}")
+            case Warned(message) | Noted(message):
+                mark = f"{style_for(self.screen.talk).warning('warning:')} " if isinstance(happening, Warned) else ""
+                self._say(f"{mark}{message}")
             case Stopping(grace):
                 self._stopping = True
                 self._say(f"stopping: the pods have up to {grace:g}s to end; Ctrl-C ends them at once")
