@@ -2,7 +2,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pumice.engines.local.companions import read_companions
+import pytest
+
+from pumice.engines.local.companions import known_keys, read_companions
+
+
+@pytest.mark.parametrize(
+    ("entries", "hint"),
+    [
+        pytest.param(["user", "host"], "did you mean user? it has host, user; mend the key, or set", id="misspelt"),
+        pytest.param(["host"], "it has host; mend the key, or set optional: true", id="another"),
+        pytest.param([], "it is empty; mend the key, or set optional: true", id="none"),
+    ],
+)
+def test_a_missing_key_is_told_which_there_are(entries: list[str], hint: str) -> None:
+    assert known_keys("usr", entries).startswith(hint)
 
 
 def test_all_kinds_are_read() -> None:

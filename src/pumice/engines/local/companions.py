@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pumice.engines.local.problems import Problem, fatal
 from pumice.model.job import Manifest
+from pumice.model.nearest import did_you_mean
 from pumice.model.syntax import config_key_fault
 
 
@@ -46,6 +47,12 @@ def read_companions(manifests: Iterable[Manifest], claims: Mapping[str, Path]) -
         elif kind == "Secret":
             secrets[name] = {**_encoded(manifest, "data", problems), **_texts(manifest, "stringData", problems)}
     return Companions(config_maps, binary, secrets, dict(claims)), problems
+
+
+def known_keys(key: str, entries: Iterable[str]) -> str:
+    """The hint for a key that is missing in a ConfigMap or Secret."""
+    listed = f"it has {', '.join(sorted(entries))}" if entries else "it is empty"
+    return f"{did_you_mean(key, entries)} {listed}; mend the key, or set optional: true".lstrip()
 
 
 def _texts(manifest: Manifest, field_name: str, problems: list[Problem]) -> dict[str, bytes]:

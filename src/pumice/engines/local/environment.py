@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.companions import Companions
+from pumice.engines.local.companions import Companions, known_keys
 from pumice.engines.local.downward import field_value, resource_value
 from pumice.engines.local.expansion import expand
 from pumice.engines.local.facts import PodFacts
@@ -115,11 +115,14 @@ class _Reading:
         value = None if entries is None else entries.get(str(ref.get("key")))
         if value is not None:
             return _text(value)
-        if not ref.get("optional"):
-            lack = f"there is no {kind} {ref.get('name')}"
-            if entries is not None:
-                lack = f"{kind} {ref.get('name')} has no key {ref.get('key')}"
-            self._missing(f"env {name}: {lack}", kind)
+        if ref.get("optional"):
+            return None
+        if entries is None:
+            self._missing(f"env {name}: there is no {kind} {ref.get('name')}", kind)
+        else:
+            key = str(ref.get("key"))
+            lack = f"env {name}: {kind} {ref.get('name')} has no key {key}"
+            self.problems.append(fatal(lack, known_keys(key, entries)))
         return None
 
     def _known(self, value: str | None, what: str) -> str | None:

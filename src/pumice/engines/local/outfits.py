@@ -220,10 +220,12 @@ class Outfitter:
         if not command and image is not None:
             # As in Kubernetes: arguments of the container replace those of the image.
             command, args = tuple(image.entrypoint), args or tuple(image.command)
-        if not (command or args):
+        # Without an entry point the arguments are the command, but no program has the name of an option.
+        if not command and (not args or args[0].startswith("-")):
+            lack = f"this machine has no image {name}" if image is None else f"its image {name} names none"
             raise StartError(
                 IMAGE,
-                f"container {container['name']} has no command, and this machine has no image {name}\n"
+                f"has no command, and {lack}\n"
                 f'  hint: --image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
             )
         return (*command, *args)
@@ -262,9 +264,7 @@ class Outfitter:
         return mounts
 
     def _message_mount(self, uid: str, container: Manifest, attempt: int) -> list[Mount]:
-        """A file for the container's last words, if it says that it wants one."""
-        if not (container.get("terminationMessagePath") or container.get("terminationMessagePolicy")):
-            return []
+        """A file for the container's last words: programs write to the usual path without having named it."""
         file = pod_directory(self.scratch, uid) / "messages" / f"{container['name']}.{attempt}"
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch()

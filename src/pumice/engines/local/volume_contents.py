@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from pumice.engines.local.companions import Companions
+from pumice.engines.local.companions import Companions, known_keys
 from pumice.engines.local.downward import field_value, resource_value
 from pumice.engines.local.facts import PodFacts
 from pumice.engines.local.problems import Problem, fatal
@@ -72,7 +72,8 @@ class Contents:
             if key in entries:
                 self._add(path, Entry(entries[key], _mode(own, mode)))
             elif not optional:
-                self.problems.append(fatal(f"volume {self.volume}: {origin} has no key {key}"))
+                lack = f"volume {self.volume}: {origin} has no key {key}"
+                self.problems.append(fatal(lack, known_keys(key, entries)))
 
     def _read_downward(self, source: Mapping[str, Any], mode: int) -> None:
         for item in source.get("items") or []:
