@@ -51,6 +51,11 @@ def circle(position: int, chain: str) -> Told:
             id="circle of three with one behind it",
         ),
         pytest.param(
+            [waiting(chr(ord("a") + n), chr(ord("a") + (n + 1) % 26)) for n in range(26)],
+            [circle(0, f"{' -> '.join('abcdefghijk')} -> ... -> a")],
+            id="circle too long to be written out",
+        ),
+        pytest.param(
             [waiting("a", "b", "nobody"), waiting("b", "a", "b")],
             [
                 error("spec.tasks[0].dependsOn.name[1]", "no task has this name", "nobody", "the tasks are a, b"),

@@ -31,6 +31,15 @@ def report(**fields: Any) -> Report:
         pytest.param({"value": None}, "job.yaml:14: spec.x: null: is wrong", id="null"),
         pytest.param({"value": ["a", 1]}, 'job.yaml:14: spec.x: ["a", 1]: is wrong', id="list"),
         pytest.param({"value": "a\nb\x1b[1m"}, "job.yaml:14: spec.x: a\\nb\\x1b[1m: is wrong", id="control characters"),
+        pytest.param(
+            {"path": "spec[a\nb]", "message": "\x1b[1m is wrong", "hint": "not\t\udcff"},
+            "job.yaml:14: spec[a\\nb]: \\x1b[1m is wrong\n  hint: not\\t\\udcff",
+            id="control characters in what is repeated of the file",
+        ),
+        pytest.param({"file": "job\x1b.yaml"}, "job\\x1b.yaml:14: spec.x: is wrong", id="control characters in a name"),
+        pytest.param(
+            {"message": "m" * 1001}, f"job.yaml:14: spec.x: {'m' * 997}...", id="more words than anybody reads"
+        ),
         pytest.param({"value": "日本"}, "job.yaml:14: spec.x: 日本: is wrong", id="other scripts"),
         pytest.param({"value": "x" * 81}, f"job.yaml:14: spec.x: {'x' * 77}...: is wrong", id="long"),
         pytest.param({"value": "x" * 80}, f"job.yaml:14: spec.x: {'x' * 80}: is wrong", id="just fits"),

@@ -111,6 +111,29 @@ def test_a_closed_stream(closed: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, *expected)
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        pytest.param("validate", rb"metadata.name: \u5c71x: must be lower-case", id="what is told is escaped"),
+        pytest.param("render", "value: 山".encode(), id="data is UTF-8"),
+    ],
+)
+def test_a_terminal_that_knows_few_characters(command: str, shown: bytes, tmp_path: Path) -> None:
+    job = JOB.replace("image: busybox", "image: busybox\n          env: [{name: A, value: 山}]")
+    named = job if command == "render" else job.replace("name: small", "name: 山x")
+    (tmp_path / "job.yaml").write_text(named, encoding="utf-8")
+    done = subprocess.run(
+        [*COMMAND, command, "job.yaml"],
+        capture_output=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        timeout=60,
+    )
+    assert b"Traceback" not in done.stderr
+    assert shown in done.stdout
+
+
 def test_interrupted(tmp_path: Path) -> None:
     """It has opened a pipe that nobody writes to, so that the interrupt always meets it while it waits there."""
     pipe = tmp_path / "pipe"

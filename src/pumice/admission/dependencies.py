@@ -46,7 +46,7 @@ def _check_circle(job: Job) -> Iterator[Finding]:
     circle = _circle(graph)
     if circle:
         position = next(index for index, task in enumerate(job.spec.tasks) if task.name == circle[0])
-        chain = " -> ".join([*circle, circle[0]])
+        chain = f"{some(circle, ' -> ')} -> {circle[0]}"
         yield Finding(SPEC / "tasks" / position / "dependsOn", f"the tasks wait for each other in a circle: {chain}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -37,16 +36,12 @@ def check_names(job: Job) -> Iterator[Finding]:
 
 def check_unique_tasks(job: Job) -> Iterator[Finding]:
     """Every task after the first of its name; Volcano stops looking at the first such task, we do not."""
-    seen: Counter[str] = Counter()
+    first: dict[str, int] = {}
     for position, task in enumerate(job.spec.tasks):
-        if seen[task.name]:
-            first = next(index for index, other in enumerate(job.spec.tasks) if other.name == task.name)
-            yield Finding(
-                SPEC / "tasks" / position / "name",
-                f"must differ from that of spec.tasks[{first}]",
-                task.name,
-            )
-        seen[task.name] += 1
+        if task.name in first:
+            message = f"must differ from that of spec.tasks[{first[task.name]}]"
+            yield Finding(SPEC / "tasks" / position / "name", message, task.name)
+        first.setdefault(task.name, position)
 
 
 def check_longest(job: Job) -> Iterator[Finding]:

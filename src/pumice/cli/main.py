@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ INTERRUPTED: Final = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    _open_closed_streams()
+    _prepare_streams()
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -116,11 +117,14 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _open_closed_streams() -> None:
+def _prepare_streams() -> None:
     """A stream that our caller closed is None in Python; what is written to it goes nowhere."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the program ends
+    # Names of files may be any bytes, and some terminals know few characters; what cannot be shown is escaped.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _discard_output() -> None:

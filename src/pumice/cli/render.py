@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -55,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
             placed(entry.admitted, args.namespace, args.uid), entry.admitted, show_secrets=args.show_secrets
         )
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # YAML and JSON are UTF-8 wherever they are written; a character that was escaped would be another value.
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         if args.output == "json":
             items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
