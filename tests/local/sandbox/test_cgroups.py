@@ -50,10 +50,16 @@ IN_CONTAINER = "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup 
             id="mounted from below the root",
         ),
         pytest.param("20 1 0:3 / /proc rw - proc proc rw\n", "0::/\n", {}, id="none"),
+        pytest.param(
+            f"20 1 0:3 / /a\udcff\x85b rw - tmpfs  rw,size=1k\n{V2}",
+            "0::/\n",
+            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup", 2)),
+            id="beside a mount of nothing on a strange name",
+        ),
     ],
 )
 def test_where_groups_are(mountinfo: str, membership: str, expected: dict[str, Hierarchy]) -> None:
-    assert cgroups.find(mountinfo, membership) == expected
+    assert cgroups.find(mountinfo.strip().split("\n"), membership.strip().split("\n")) == expected
 
 
 def spec(**limits: float) -> ContainerSpec:

@@ -136,7 +136,7 @@ def _memory(size: int) -> Quantity:
 def _control_groups(root: Path) -> Iterator[Path]:
     """The directories of the control groups that we are in, from our own up to the outermost that is visible."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
     except OSError:
         return
     for line in lines:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pumice.engines.local.sandbox import mounts
 from pumice.engines.local.sandbox.problems import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
@@ -28,19 +29,20 @@ class Hierarchy:
     version: int
 
 
-def find(mountinfo: str, membership: str) -> dict[str, Hierarchy]:
-    """The group of this process for each controller, from /proc/self/mountinfo and /proc/self/cgroup."""
+def find(mountinfo: Iterable[str], membership: Iterable[str]) -> dict[str, Hierarchy]:
+    """The group of this process for each controller, from lines of /proc/self/mountinfo and /proc/self/cgroup."""
     paths = {}
-    for line in membership.splitlines():
+    for line in membership:
         _, names, path = line.split(":", 2)
         for name in names.split(","):
             paths[name] = path
     found: dict[str, Hierarchy] = {}
     unified = ""
-    for line in mountinfo.splitlines():
+    for line in mountinfo:
         before, _, after = line.partition(" - ")
-        root, place = before.split()[3:5]
-        kind, _, options = after.split()[:3]
+        root, place = before.split(" ")[3], mounts.mount_point(line)
+        # What is mounted may have an empty name.
+        kind, _, options = after.split(" ")[:3]
         if kind == "cgroup2":
             unified = _below(place, root, paths.get("", "/"))
         elif kind == "cgroup":
@@ -161,8 +163,11 @@ def _settings(controller: str, value: float, version: int) -> dict[str, str]:
 
 def available(engine: int) -> dict[str, Hierarchy]:
     """The hierarchies in which groups can be made now. To be called outside of any new pid namespace."""
-    with open("/proc/self/mountinfo") as mounts, open("/proc/self/cgroup") as membership:
-        found = find(mounts.read(), membership.read())
+    try:
+        found = find(mounts.read_lines("/proc/self/mountinfo"), mounts.read_lines("/proc/self/cgroup"))
+    except OSError:
+        # A kernel without groups has no such file, and a container may cover it.
+        return {}
     unified = {hierarchy.parent for hierarchy in found.values() if hierarchy.version != 1}
     passed_on = {parent: pass_on(parent, {engine, os.getpid()}) for parent in unified}
     return {

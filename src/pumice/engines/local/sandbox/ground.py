@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 
+from pumice.engines.local.sandbox import mounts
 from pumice.engines.local.sandbox.skeleton import make_skeleton
 
 
@@ -40,8 +41,7 @@ def prepare(place: str, *, all_users: bool) -> Ground:
         os.mkdir(f"{place}/{name}")
     if not all_users:
         make_skeleton(f"{place}/skeleton")
-    with open("/proc/self/mountinfo") as file:
-        mounted = [_unescaped(line.split()[4]) for line in file]
+    mounted = map(mounts.mount_point, mounts.read_lines("/proc/self/mountinfo"))
     # What job-init has mounted itself is in nobody's way: only others' mounts may not be uncovered.
     points = tuple(point for point in mounted if point != place)
     return Ground(
@@ -62,10 +62,6 @@ def _belongs_to_others(image: str) -> bool:
     with os.scandir(image) as entries:
         tops = [entry.stat().st_uid for entry in entries if entry.is_dir(follow_symlinks=False)]
     return any(owner != os.geteuid() for owner in (os.stat(image).st_uid, *tops))
-
-
-def _unescaped(path: str) -> str:
-    return path.encode("latin-1").decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
 
 
 def _etc(copy: str, mount_points: tuple[str, ...]) -> str:
