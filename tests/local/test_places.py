@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -161,5 +163,38 @@ def test_who_wants_nothing_never_waits(places: Places, rival: Places) -> None:
             assert await takes_at_once(places, pod, spec())
             places.give_back(pod)
             places.removed(pod)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "kept"),
+    [
+        pytest.param("pwrite", errno.ENOSPC, True, id="the disk is full"),
+        pytest.param("open", errno.EMFILE, False, id="no descriptor is left"),
+    ],
+)
+def test_nothing_keeps_a_pod_from_ending(
+    places: Places, rival: Places, monkeypatch: pytest.MonkeyPatch, call: str, code: int, *, kept: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    def seen_by_others() -> str:
+        return str(rival.reserved_by_others().get("cpu", "nothing"))
+
+    async def story() -> None:
+        assert places.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
+        for pod, cpu in (("p0", 1), ("p1", 2)):
+            assert await takes_at_once(places, pod, spec(cpu=cpu))
+        with monkeypatch.context() as patches:
+            patches.setattr(os, call, fail)
+            places.give_back("p0")
+            places.removed("p0")
+        # What others were told last still stands.
+        assert seen_by_others() == "3"
+        places.give_back("p1")
+        assert seen_by_others() == ("1" if kept else "nothing")
+        assert await takes_at_once(places, "p0", spec(cpu=1))
 
     run(story())

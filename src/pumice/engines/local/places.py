@@ -80,8 +80,7 @@ class Places:
         if place.usage:
             for name, amount in place.usage.items():
                 self._taken[name] -= amount
-            with self.reservations.turn():
-                self._publish()
+            self._in_turn(self._publish)
             # All that wait now are woken; who comes later looks for himself first.
             self._freed.set()
             self._freed.clear()
@@ -91,11 +90,7 @@ class Places:
         self.give_back(pod)
         before = self._finished.pop(pod, None)
         if before is not None and pod in self._gang:
-            with self.reservations.turn():
-                others = self.reservations.others() if before.usage else []
-                if fit([before.usage], self._free(others)).fits:
-                    self._kept[pod] = self._new_place(before.usage, others, before.gpus)
-                    self._publish()
+            self._in_turn(lambda: self._keep_again(pod, before))
 
     def gpus_of(self, pod: str) -> tuple[str, ...]:
         return self._held[pod].gpus if pod in self._held else ()
@@ -144,6 +139,17 @@ class Places:
         for name, amount in usage.items():
             self._taken[name] = self._taken.get(name, Quantity()) + amount
         return Place(usage, tuple(free[: usage.get(GPU, Quantity()).value()]))
+
+    def _keep_again(self, pod: str, before: Place) -> None:
+        others = self.reservations.others() if before.usage else []
+        if fit([before.usage], self._free(others)).fits:
+            self._kept[pod] = self._new_place(before.usage, others, before.gpus)
+            self._publish()
+
+    def _in_turn(self, work: Callable[[], None]) -> None:
+        """For the end of a pod, which must not fail: where the disk is full, others find less room until we end."""
+        with contextlib.suppress(OSError), self.reservations.turn():
+            work()
 
     def _publish(self) -> None:
         """For other runs. Pods that want nothing cost nothing here, however many they are."""

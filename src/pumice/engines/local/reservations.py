@@ -82,8 +82,9 @@ class Reservations:
         """In the place of what was reserved before. To be done in one's turn."""
         amounts = {name: str(amount) for name, amount in reserved.amounts.items()}
         data = json.dumps({"amounts": amounts, "gpus": reserved.gpus}).encode()
-        os.ftruncate(self._file, 0)
+        # In this order, so that a disk without room for the new words leaves the old ones.
         os.pwrite(self._file, data, 0)
+        os.ftruncate(self._file, len(data))
 
 
 def total(reservations: list[Reserved]) -> Usage:
