@@ -312,6 +312,23 @@ def test_last_words_are_those_of_its_file(tmp_path: Path) -> None:
     boxes.run(story())
 
 
+def test_a_file_for_last_words_that_cannot_be_read_is_no_failure(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with boxes.box(tmp_path / "stage") as box:
+            stage = await stage_in(box)
+            stage.messages = tmp_path / "words"
+            stage.messages.touch()
+            container = stage.container(shell(POLITE, terminationMessagePath="/tmp/words"))
+            life = asyncio.create_task(container.run("Never"))
+            await up(stage, container)
+            stage.messages.unlink()
+            await container.stop(20)
+            end = await life
+            assert (end.exit_code, end.last_line) == (0, "farewell")
+
+    boxes.run(story())
+
+
 @in_box
 async def test_one_that_was_stopped_before_it_began_does_not_begin(box: Box) -> None:
     stage = await stage_in(box)

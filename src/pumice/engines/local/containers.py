@@ -16,7 +16,7 @@ from pumice.engines.local.logs import LogPump
 from pumice.engines.local.probes import Probe
 from pumice.engines.local.restarts import BackOff, starts_again
 from pumice.engines.local.sandbox import problems
-from pumice.engines.local.sandbox.problems import StartError
+from pumice.engines.local.sandbox.problems import SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
@@ -150,11 +150,12 @@ class Container:
         try:
             ended = await self.sandbox.ended(self._id)
         finally:
+            # Also if the sandbox is gone, and the container with it: nobody need wait for it any longer.
+            self.running = self.started = self.ready = False
+            self._over.set()
             attending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await attending
-        self.running = self.started = self.ready = False
-        self._over.set()
         for log in logs:
             await log.drained()
             log.file.close()
@@ -187,8 +188,12 @@ class Container:
         """What the container left in its file for last words, in one line."""
         if not self._message_file:
             return ""
-        with Path(self._message_file).open("rb") as file:
-            words = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+        try:
+            with Path(self._message_file).open("rb") as file:
+                words = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+        except OSError:
+            # The container may do with its file as it likes, and close it to us.
+            return ""
         return " ".join(words.split())
 
     def _has_begun(self) -> None:
@@ -277,5 +282,6 @@ class Container:
         return await Probe(handler, timeout=limit).ask(self.manifest, self) if handler else ""
 
     async def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        # A sandbox that is gone has taken the container with it.
+        with contextlib.suppress(ProcessLookupError, SandboxError):
             await self.sandbox.signal(self._id, number)
