@@ -9,6 +9,7 @@ does not know in which order it runs. Third parties subclass `Base` and announce
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +33,7 @@ class Base:
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        hints = typing.get_type_hints(cls)
-        return tuple(_option_of(field, hints[field.name]) for field in dataclasses.fields(cls))
+        return _options_of(cls)
 
     @classmethod
     def parse(cls, args: Sequence[str], at: Path | None = None) -> tuple[Self, list[Finding]]:
@@ -64,6 +64,13 @@ def option(default: Value | None, help: str, **more: Any) -> Any:  # noqa: A002 
 
 def port_option(default: int, help: str, **more: Any) -> Any:  # noqa: A002 - as above
     return option(default, help, low=1, high=65535, **more)
+
+
+@functools.cache
+def _options_of(plugin: type[Base]) -> tuple[Option, ...]:
+    """Asked for once a job. Annotations are text and cost far more to understand than arguments do."""
+    hints = typing.get_type_hints(plugin)
+    return tuple(_option_of(field, hints[field.name]) for field in dataclasses.fields(plugin))
 
 
 def _flag(field: dataclasses.Field[Any]) -> str:
