@@ -78,6 +78,31 @@ def test_reviews_are_answered(new_loop: Callable[[], asyncio.AbstractEventLoop])
         runner.run(story())
 
 
+def test_what_came_of_reviews_is_counted() -> None:
+    async def story() -> str:
+        async with running() as (_, caller):
+            await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
+            await caller.ask("POST", "/jobs/validate", body(a_document()))
+            await caller.ask("POST", "/jobs/mutate", body(a_document()))
+            await caller.ask("POST", "/jobs/mutate", b"hello")
+            status, text = await caller.ask("GET", "/metrics")
+            assert status == 200
+            return text
+
+    text = play(story())
+    for path, outcome in (
+        ("validate", "denied"),
+        ("validate", "allowed"),
+        ("mutate", "allowed"),
+        ("mutate", "no review"),
+    ):
+        assert f'pumice_reviews_total{{outcome="{outcome}",path="{path}"}} 1.0' in text
+    assert "pumice_review_seconds_count 4.0" in text
+    assert "pumice_reviews_waiting 0.0" in text
+    assert "pumice_certificate_expiry_timestamp_seconds" in text
+    assert "train" not in text
+
+
 @pytest.mark.parametrize(
     ("method", "path", "data", "expected"),
     [

@@ -50,6 +50,11 @@ def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> 
     return _is_ageing(certificate, now) or _is_ageing(authority, now)
 
 
+def expiry(credentials: Credentials) -> dt.datetime:
+    """When the certificate runs out."""
+    return x509.load_pem_x509_certificate(credentials.certificate).not_valid_after_utc
+
+
 def renewed(previous: Credentials | None, names: Sequence[str], now: dt.datetime) -> Credentials:
     """A new certificate, by the authority that there is if it is good for long enough, else by a new one."""
     older: list[x509.Certificate] = []

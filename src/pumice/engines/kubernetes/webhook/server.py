@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server asks: two paths for reviews, two for whoever looks after it.
+"""The HTTPS server that the API server asks: two paths for reviews, three for whoever looks after it.
 
 Reviews are computed in a few threads, so that a large Job holds up neither the health checks nor all the others. What
 is no review gets a clear refusal; what is too large is not read.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,9 +17,10 @@ from typing import Final
 from aiohttp import web
 
 from pumice.engines.kubernetes.install.webhooks import MUTATE, VALIDATE
+from pumice.engines.kubernetes.metrics import CONTENT_TYPE
 from pumice.engines.kubernetes.tls import load_pair
-from pumice.engines.kubernetes.webhook import reviews
-from pumice.engines.kubernetes.webhook.certificates import Credentials
+from pumice.engines.kubernetes.webhook import metrics, reviews
+from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
 from pumice.engines.kubernetes.webhook.fitting import Schema
 from pumice.engines.kubernetes.webhook.surroundings import Surroundings
 
@@ -43,6 +45,7 @@ class WebhookServer:
     schema: Schema
     tls: ssl.SSLContext = field(default_factory=_server_context)
     is_ready: bool = False
+    numbers: metrics.ReviewMetrics = field(default_factory=metrics.ReviewMetrics)
     _waiting: int = 0
     _runner: web.AppRunner | None = None
     _threads: ThreadPoolExecutor = field(
@@ -52,6 +55,7 @@ class WebhookServer:
     def show(self, credentials: Credentials, *, trusted: bool = True) -> None:
         """From the next connection on. One that nobody trusts serves those who only ask how we are."""
         load_pair(self.tls, credentials.certificate, credentials.key)
+        self.numbers.expires.set(expiry(credentials).timestamp())
         self.is_ready = trusted
 
     async def start(self, host: str, port: int) -> int:
@@ -61,6 +65,7 @@ class WebhookServer:
         app.router.add_post(VALIDATE, self._validate)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SECONDS_TO_FINISH)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=self.tls)
@@ -86,15 +91,27 @@ class WebhookServer:
     async def _answer(self, request: web.Request, judge: Callable[[bytes], bytes]) -> web.Response:
         body = await request.read()
         if self._waiting >= LONGEST_LINE:
+            self._count(request, metrics.TOO_MANY)
             return web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
         self._waiting += 1
+        began = time.monotonic()
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._threads, judge, body)
         except reviews.NoReviewError as error:
+            self._count(request, metrics.NO_REVIEW)
             return web.Response(status=400, text=f"{error}\n")
         finally:
             self._waiting -= 1
+            self.numbers.seconds.observe(time.monotonic() - began)
+        self._count(request, metrics.outcome(answer))
         return web.Response(body=answer, content_type="application/json")
+
+    def _count(self, request: web.Request, outcome: str) -> None:
+        self.numbers.reviews.labels(request.path.rpartition("/")[2], outcome).inc()
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        self.numbers.waiting.set(self._waiting)
+        return web.Response(body=self.numbers.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

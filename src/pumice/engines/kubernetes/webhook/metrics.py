@@ -1,0 +1,65 @@
+"""What a Prometheus server reads at the webhook's `/metrics`: how many reviews, what came of them, how long it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+ALLOWED: Final = "allowed"
+DENIED: Final = "denied"
+NO_REVIEW: Final = "no review"
+TOO_MANY: Final = "too many"
+# A review takes about a millisecond, and an API server waits ten seconds for it.
+_SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class _Response(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Answer(msgspec.Struct):
+    response: _Response
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+
+
+def outcome(answer: bytes) -> str:
+    """What a review said."""
+    return ALLOWED if _ANSWER.decode(answer).response.allowed else DENIED
+
+
+@dataclass(slots=True)
+class ReviewMetrics:
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    reviews: Counter = field(init=False)
+    seconds: Histogram = field(init=False)
+    waiting: Gauge = field(init=False)
+    expires: Gauge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reviews = Counter(
+            "pumice_reviews",
+            "Reviews that were asked for, by what came of them",
+            labelnames=("path", "outcome"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "pumice_review_seconds", "How long a review took", buckets=_SECONDS, registry=self.registry
+        )
+        self.waiting = Gauge("pumice_reviews_waiting", "Reviews that are not answered yet", registry=self.registry)
+        self.expires = Gauge(
+            "pumice_certificate_expiry_timestamp_seconds",
+            "When the certificate that is shown runs out",
+            registry=self.registry,
+        )
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
