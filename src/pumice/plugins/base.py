@@ -33,7 +33,8 @@ class Base:
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        return _options_of(cls)
+        plugin: type[Any] = cls  # for mypy, which takes the hash of an instance for that of its class
+        return _options_of(plugin)
 
     @classmethod
     def parse(cls, args: Sequence[str], at: Path | None = None) -> tuple[Self, list[Finding]]:
@@ -67,7 +68,7 @@ def port_option(default: int, help: str, **more: Any) -> Any:  # noqa: A002 - as
 
 
 @functools.cache
-def _options_of(plugin: type[Base]) -> tuple[Option, ...]:
+def _options_of(plugin: type[Any]) -> tuple[Option, ...]:
     """Asked for once a job. Annotations are text and cost far more to understand than arguments do."""
     hints = typing.get_type_hints(plugin)
     return tuple(_option_of(field, hints[field.name]) for field in dataclasses.fields(plugin))
