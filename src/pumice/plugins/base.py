@@ -9,12 +9,11 @@ does not know in which order it runs. Third parties subclass `Base` and announce
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job
@@ -22,6 +21,9 @@ from pumice.model.objects import Companion
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.plugins.arguments import Arguments, Option, Value
+
+# The options of each plugin, once they were asked for: annotations are text, and cost more to read than arguments.
+_OPTIONS: Final[dict[type, tuple[Option, ...]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,10 @@ class Base:
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        plugin: type[Any] = cls  # for mypy, which takes the hash of an instance for that of its class
-        return _options_of(plugin)
+        if cls not in _OPTIONS:
+            hints = typing.get_type_hints(cls)
+            _OPTIONS[cls] = tuple(_option_of(field, hints[field.name]) for field in dataclasses.fields(cls))
+        return _OPTIONS[cls]
 
     @classmethod
     def parse(cls, args: Sequence[str], at: Path | None = None) -> tuple[Self, list[Finding]]:
@@ -65,13 +69,6 @@ def option(default: Value | None, help: str, **more: Any) -> Any:  # noqa: A002 
 
 def port_option(default: int, help: str, **more: Any) -> Any:  # noqa: A002 - as above
     return option(default, help, low=1, high=65535, **more)
-
-
-@functools.cache
-def _options_of(plugin: type[Any]) -> tuple[Option, ...]:
-    """Asked for once a job. Annotations are text and cost far more to understand than arguments do."""
-    hints = typing.get_type_hints(plugin)
-    return tuple(_option_of(field, hints[field.name]) for field in dataclasses.fields(plugin))
 
 
 def _flag(field: dataclasses.Field[Any]) -> str:
