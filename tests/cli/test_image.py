@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,16 @@ def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture
 def test_one_failure_does_not_stop_the_others(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "add", "a=/nowhere", f"b={archive}"]) == 2
     assert capsys.readouterr().out.startswith("b: sha256:")
+
+
+def test_nowhere_to_keep_images(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert main(["image", "list"]) == 2
+    assert "hint: set XDG_STATE_HOME" in capsys.readouterr().err
+
+
+def test_home_of_a_user_whom_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "add", "box=~nobody-knows/box.tar"]) == 2
+    assert "~nobody-knows/box.tar: no such file" in capsys.readouterr().err

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,24 +141,29 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_nowhere_to_keep_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError
-
-    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     with pytest.raises(SettingsError, match="set XDG_STATE_HOME"):
         _read()
+    monkeypatch.setenv("XDG_STATE_HOME", "/s")
+    assert _read().settings.state == Path("/s/pumice")
 
 
 @pytest.mark.parametrize(
     ("environ", "place"),
     [
-        pytest.param({}, "/h/.local/state/pumice", id="home"),
-        pytest.param({"XDG_STATE_HOME": "/s"}, "/s/pumice", id="given"),
-        pytest.param({"XDG_STATE_HOME": "s"}, "/h/.local/state/pumice", id="relative, so not given"),
+        pytest.param({"HOME": "/h"}, "/h/.local/state/pumice", id="home"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/pumice", id="given"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "s"}, "/h/.local/state/pumice", id="relative, so not given"),
+        pytest.param({}, "/own/.local/state/pumice", id="no home in the environment"),
+        pytest.param({"HOME": ""}, "/own/.local/state/pumice", id="empty home"),
+        pytest.param({"HOME": "h"}, "/own/.local/state/pumice", id="relative home"),
     ],
 )
-def test_state_directory(environ: dict[str, str], place: str) -> None:
-    assert state_directory(environ, Path("/h")) == Path(place)
+def test_state_directory(environ: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda _number: SimpleNamespace(pw_dir="/own"))
+    assert state_directory(environ) == Path(place)
 
 
 @pytest.mark.parametrize(

@@ -99,3 +99,4 @@ def test_the_session_s_directory_comes_first(tmp_path: Path) -> None:
     assert reservations_directory({}, state) == state / "reservations"
     assert reservations_directory({"XDG_RUNTIME_DIR": str(tmp_path)}, state) == tmp_path / "pumice"
     assert reservations_directory({"XDG_RUNTIME_DIR": str(tmp_path / "gone")}, state) == state / "reservations"
+    assert reservations_directory({"XDG_RUNTIME_DIR": "."}, state) == state / "reservations"

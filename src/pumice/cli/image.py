@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pumice.engines.local.capacity import size_text
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, default_place
+from pumice.engines.local.settings import NoStateError
 
 _SHORT_DIGEST = len("sha256:") + 12
 
@@ -32,7 +34,11 @@ def run(args: argparse.Namespace) -> int:
         usage = {"list": "takes no operand", "add": "wants NAME=PATH", "rm": "wants NAME"}
         print(f"pumice image {args.action}: {usage[args.action]}", file=sys.stderr)
         return 2
-    store = ImageStore(default_place())
+    try:
+        store = ImageStore(default_place())
+    except NoStateError as error:
+        print(error, file=sys.stderr)
+        return 2
     if args.action == "list":
         _list(store.images(), as_json=args.json)
         return 0
@@ -58,7 +64,8 @@ def _add(store: ImageStore, operand: str, *, as_json: bool) -> int:
         print(f"{operand}: must be NAME=PATH, such as busybox=busybox.tar", file=sys.stderr)
         return 2
     try:
-        image = store.add(name, Path(path).expanduser(), lambda text: print(f"{path}: {text}", file=sys.stderr))
+        # Not Path's, which fails for a user whom nobody knows.
+        image = store.add(name, Path(os.path.expanduser(path)), lambda text: print(f"{path}: {text}", file=sys.stderr))
     except ImageError as error:
         print(error, file=sys.stderr)
         return 2

@@ -14,7 +14,7 @@ from pumice.cli import run_flags
 from pumice.cli.run_flags import Kill, Publish, SettingsError
 from pumice.cli.run_python import active_python
 from pumice.cli.run_toml import read_toml
-from pumice.engines.local.settings import ExtraMount, Settings, state_directory
+from pumice.engines.local.settings import ExtraMount, NoStateError, Settings, state_directory
 from pumice.engines.local.surroundings import Isolation, Network
 
 _REPEATED: Final = ("with", "image", "entrypoint", "env", "mount", "scale", "publish", "kill")
@@ -144,6 +144,6 @@ def _working_directory() -> Path:
 
 def _state() -> Path:
     try:
-        return state_directory(os.environ, Path.home())
-    except RuntimeError as error:
-        raise SettingsError("there is no home directory to keep state in\n  hint: set XDG_STATE_HOME") from error
+        return state_directory(os.environ)
+    except NoStateError as error:
+        raise SettingsError(str(error)) from error

@@ -28,6 +28,7 @@ def test_read_as_the_kernel_writes_it(name: str, tmp_path: Path) -> None:
     assert [mounts.mount_point(line) for line in mounts.read_lines(str(file))] == ["/", f"/mnt/{name}"]
 
 
+@pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize("name", STRANGE)
 def test_sandbox_in_a_place_of_a_strange_name(name: str, tmp_path: Path) -> None:
     """The place is a mount of its own in there, so that its name is among those that are read."""

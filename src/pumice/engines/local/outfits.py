@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from pumice.engines.local.own_nc import own_nc, running_interpreter
 from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.sandbox.problems import IMAGE, INTERNAL, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
-from pumice.engines.local.settings import Settings
+from pumice.engines.local.settings import Settings, home_directory
 from pumice.engines.local.users import supplemental_groups, user_and_group, wrongly_root
 from pumice.engines.local.volume_files import VolumeFiles
 from pumice.engines.local.volumes import pod_directory, volume_mounts
@@ -254,7 +255,8 @@ class Outfitter:
         return str(self.settings.workdir)
 
     def _hidden(self, image: ImageConfig | None) -> tuple[str, ...]:
-        return hidden_directories(Path.home(), self.settings.state, host_is_image=image is None)
+        home = home_directory(os.environ) or Path("/")
+        return hidden_directories(home, self.settings.state, host_is_image=image is None)
 
     def _own_mounts(self, image: ImageConfig | None) -> list[Mount]:
         mounts = [Mount(str(self.settings.workdir), str(self.settings.workdir))]

@@ -34,8 +34,9 @@ class Reserved:
 
 def reservations_directory(environ: Mapping[str, str], state: Path) -> Path:
     """Where a session has a directory of its own, that one: it is never on a network, and gone with the session."""
-    runtime = environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "pumice" if runtime and os.access(runtime, os.W_OK) else state / "reservations"
+    runtime = Path(environ.get("XDG_RUNTIME_DIR") or "")
+    # A relative one counts as none, as its specification says.
+    return runtime / "pumice" if runtime.is_absolute() and os.access(runtime, os.W_OK) else state / "reservations"
 
 
 class Reservations:

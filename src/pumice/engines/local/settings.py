@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +30,27 @@ class Settings:
     keep: bool = False
 
 
-def state_directory(environ: Mapping[str, str], home: Path) -> Path:
-    """A relative XDG_STATE_HOME counts as none, as its specification says."""
+class NoStateError(Exception):
+    """There is no place to keep state in; the message says what to do."""
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """A relative XDG_STATE_HOME counts as none, as its specification says. Raises NoStateError."""
     base = Path(environ.get("XDG_STATE_HOME") or "")
-    return (base if base.is_absolute() else home / ".local" / "state") / "pumice"
+    if not base.is_absolute():
+        home = home_directory(environ)
+        if home is None:
+            raise NoStateError("there is no home directory to keep state in\n  hint: set XDG_STATE_HOME")
+        base = home / ".local" / "state"
+    return base / "pumice"
+
+
+def home_directory(environ: Mapping[str, str]) -> Path | None:
+    """None for a user whom nobody knows. A relative one would be another one for each program."""
+    home = Path(environ.get("HOME") or "")
+    if home.is_absolute():
+        return home
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return None

@@ -21,6 +21,7 @@ from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
 from pumice.engines.local.images.unpacking import RECORD, ROOT, Tell, unpack
+from pumice.engines.local.settings import state_directory
 from pumice.engines.local.trees import remove_tree
 
 _NAMES: Final = "names.json"
@@ -64,10 +65,8 @@ class Image:
 
 
 def default_place(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's images are. A relative XDG_STATE_HOME counts as none, as its specification says."""
-    state = Path(environ.get("XDG_STATE_HOME") or "")
-    home = Path(environ.get("HOME") or "~").expanduser()
-    return (state if state.is_absolute() else home / ".local" / "state") / "pumice" / "images"
+    """Where a user's images are. Raises NoStateError."""
+    return state_directory(environ) / "images"
 
 
 class ImageStore:
