@@ -171,6 +171,22 @@ NO_PEM = base64.b64encode(b"no certificate").decode()
         pytest.param(config() | {"users": []}, "names the user 'here', which is not there", id="unknown user"),
         pytest.param(config({}), "the cluster 'here' of .*: server is ''; it must be an address", id="no server"),
         pytest.param(config({"server": "10.0.0.1:6443"}), "server is '10.0.0.1:6443'", id="no scheme"),
+        pytest.param(
+            config({"server": "https://h:99999"}), "server is 'https://h:99999'; it must be", id="no such port"
+        ),
+        pytest.param(
+            config({"server": "https://h:abc"}), "server is 'https://h:abc'; it must be", id="port in letters"
+        ),
+        pytest.param(
+            config({"server": "https://[::1"}), r"server is 'https://\[::1'; it must be", id="half an address"
+        ),
+        pytest.param(config({"server": "https://h/é"}), "server is 'https://h/é'; it must be", id="no ASCII"),
+        pytest.param(config({"server": "https://h h"}), "server is 'https://h h'; it must be", id="space"),
+        pytest.param(
+            config({"server": SERVER, "proxy-url": "http://p:0"}),
+            "proxy-url must be an address such as http://proxy:3128",
+            id="proxy without a port",
+        ),
         pytest.param(config({"server": "https://u:p@h"}), "without user, query and fragment", id="user in server"),
         pytest.param(
             config({"server": SERVER, "proxy-url": "socks5://p"}),
@@ -299,6 +315,17 @@ def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find_access(str(tmp_path / "gone"))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a{os.pathsep}{tmp_path}/b")
     with pytest.raises(AccessError, match=r"none of the files of KUBECONFIG exists: .*a, .*b; correct the variable"):
+        find_access(None)
+
+
+def test_a_home_that_cannot_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is closed to us, but also to root."""
+    home = tmp_path / ("h" * 300)
+    monkeypatch.setenv("HOME", str(home))
+    with pytest.raises(AccessError, match="no cluster to talk to"):
+        find_access(None)
+    monkeypatch.setenv("KUBECONFIG", f"{home / 'config'}:{tmp_path / 'other'}")
+    with pytest.raises(AccessError, match=r"cannot read the kubeconfig .*: File name too long"):
         find_access(None)
 
 

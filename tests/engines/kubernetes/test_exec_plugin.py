@@ -246,6 +246,17 @@ def test_a_program_that_cannot_be_run(more: dict[str, Any], message: str, progra
         play(story())
 
 
+def test_a_program_without_an_interpreter(program: Program) -> None:
+    program.command.write_text("no line that names one\n")
+
+    async def story() -> None:
+        async with Client(_access(program, 1)) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match=r"the credential plugin '.*' cannot be run: exec format error$"):
+        play(story())
+
+
 def test_a_program_that_hangs_is_ended(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exec_plugin, "_PATIENCE", 0.3)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pumice.engines.kubernetes.credentials import Credentials, TokenFile
 from pumice.engines.kubernetes.errors import AccessError
@@ -67,7 +67,8 @@ def _paths(kubeconfig: str | None, environment: Mapping[str, str]) -> list[Path]
         return list(dict.fromkeys(named))
     home = environment.get("HOME")
     usual = Path(home) / ".kube" / "config" if home else None
-    return [usual] if usual is not None and usual.exists() else []
+    # os.access, because a home that is closed to us has none for us: in a pod it is often somebody else's.
+    return [usual] if usual is not None and os.access(usual, os.F_OK) else []
 
 
 def _by_context(config: Kubeconfig, name: str | None, environment: Mapping[str, str]) -> Access:
@@ -114,8 +115,8 @@ def _entry(entries: dict[str, tuple[_T, Path]], kind: str, name: str, where: str
 
 
 def _server(cluster: Cluster, subject: str) -> str:
-    parts = urlsplit(cluster.server)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    parts = _address(cluster.server)
+    if parts is None or parts.scheme not in {"http", "https"}:
         raise AccessError(
             f"{subject}: server is {cluster.server!r}; it must be an address such as https://10.0.0.1:6443"
         )
@@ -154,8 +155,18 @@ def _proxy_of(server: str, environment: Mapping[str, str]) -> str | None:
 
 
 def _is_proxy(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme == "http" and bool(parts.hostname)
+    parts = _address(url)
+    return parts is not None and parts.scheme == "http"
+
+
+def _address(url: str) -> SplitResult | None:
+    """Taken apart; None if it leads nowhere: without a host, with no port that there could be, with a space in it."""
+    try:
+        parts = urlsplit(url)
+        leads_there = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return parts if leads_there and url.isascii() and url.isprintable() and " " not in url else None
 
 
 def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:

@@ -121,15 +121,7 @@ async def _run(plugin: Plugin) -> bytes:
         hint = f"; {plugin.install_hint.strip()}" if plugin.install_hint.strip() else ""
         raise UnreachableError(f"the credential plugin {plugin.command!r} of the kubeconfig was not found{hint}")
     with_person = _with_person(plugin)
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *plugin.arguments,
-        stdin=None if with_person else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        # A program that talks to a person must be heard by him; from others, stderr is what explains a failure.
-        stderr=None if with_person else asyncio.subprocess.PIPE,
-        env={**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": _told(plugin, with_person=with_person)},
-    )
+    process = await _started(plugin, program, with_person=with_person)
     try:
         async with asyncio.timeout(_PATIENCE_WITH_PERSON if with_person else _PATIENCE):
             out, err = await process.communicate()
@@ -146,6 +138,23 @@ async def _run(plugin: Plugin) -> bytes:
             + (f": {said}" if said else "")
         )
     return out
+
+
+async def _started(plugin: Plugin, program: str, *, with_person: bool) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            program,
+            *plugin.arguments,
+            stdin=None if with_person else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            # A program that talks to a person must be heard by him; from others, stderr is what explains a failure.
+            stderr=None if with_person else asyncio.subprocess.PIPE,
+            env={**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": _told(plugin, with_person=with_person)},
+        )
+    except (OSError, ValueError) as error:
+        # Made for another machine, without the line that names its interpreter, or with a NUL in its arguments.
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UnreachableError(f"the credential plugin {plugin.command!r} cannot be run: {why.lower()}") from error
 
 
 def _with_person(plugin: Plugin) -> bool:

@@ -112,13 +112,21 @@ def read_kubeconfig(paths: list[Path]) -> Kubeconfig:
     """One file must exist, of several those that do."""
     merged = Kubeconfig()
     for path in paths:
-        if len(paths) == 1 or path.exists():
+        if len(paths) == 1 or _is_there(path):
             _add(merged, path)
     if not merged.files:
         raise AccessError(
             f"none of the files of KUBECONFIG exists: {', '.join(map(str, paths))}; correct the variable or unset it"
         )
     return merged
+
+
+def _is_there(path: Path) -> bool:
+    """One in a folder that is closed to us counts: then reading it says what is wrong."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def _add(merged: Kubeconfig, path: Path) -> None:
