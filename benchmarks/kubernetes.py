@@ -182,19 +182,24 @@ async def at_once(client: Client, calls: Iterator[tuple[str, str, bytes | None]]
     return sum(await asyncio.gather(*(work() for _ in range(PARALLEL))))
 
 
+def rate(pods: int, moments: tuple[float, float]) -> float:
+    first, last = moments
+    # What is over between two looks took less than the time between them.
+    return pods / max(last - first, POLL)
+
+
 async def limit(client: Client, namespace: str, pods: Sequence[bytes]) -> tuple[float, float]:
-    """Pods made and removed a second by a bare client."""
+    """Pods made and removed a second by a bare client, seen by the observer who looks at the controller, too."""
     path = resources.PODS.path(namespace)
+    names = [json.loads(body)["metadata"]["name"] for body in pods]
+    options = b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{}}'
+    creates = iter([("POST", path, body) for body in pods])
+    deletes = iter([("DELETE", f"{path}/{name}", options) for name in names])
     async with watching(client, namespace):
-        began = time.monotonic()
-        await at_once(client, iter([("POST", path, body) for body in pods]))
-        made = len(pods) / (time.monotonic() - began)
+        made, _ = await asyncio.gather(until(client, namespace, len(pods)), at_once(client, creates))
         await asyncio.sleep(2)
-        names = [json.loads(body)["metadata"]["name"] for body in pods]
-        options = b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{}}'
-        began = time.monotonic()
-        await at_once(client, iter([("DELETE", f"{path}/{name}", options) for name in names]))
-        return made, len(pods) / (time.monotonic() - began)
+        removed, _ = await asyncio.gather(until(client, namespace, 0), at_once(client, deletes))
+        return rate(len(pods), made), rate(len(pods), removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +217,16 @@ async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Seque
     path = resources.JOBS.path(namespace)
     await at_once(client, iter([("POST", path, json.dumps(job(*one)).encode()) for one in jobs]))
     with controller(kubeconfig, namespace) as running:
-        first, last = await until(client, namespace, total)
+        made = await until(client, namespace, total)
         await running.idle()
         cpu_made = running.cpu
-        (gone_first, gone_last), _ = await asyncio.gather(
+        removed, _ = await asyncio.gather(
             until(client, namespace, 0), _suspended(client, namespace, [name for name, _ in jobs])
         )
         await running.idle()
         return Outcome(
-            # What is over between two looks took less than the time between them.
-            made=total / max(last - first, POLL),
-            removed=total / max(gone_last - gone_first, POLL),
+            made=rate(total, made),
+            removed=rate(total, removed),
             cpu_made=cpu_made / total * 1000,
             cpu_removed=(running.cpu - cpu_made) / total * 1000,
             peak=running.peak,
