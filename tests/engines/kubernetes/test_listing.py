@@ -54,7 +54,7 @@ def test_the_place_to_go_on_is_forgotten() -> None:
     assert caught.value.gone
 
 
-@pytest.mark.parametrize("body", [pytest.param(b"<html>", id="no JSON"), pytest.param(b"[]", id="no list")])
+@pytest.mark.parametrize("body", [pytest.param(b"{", id="no JSON"), pytest.param(b"[]", id="no list")])
 def test_an_answer_that_is_no_list(body: bytes) -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=body)

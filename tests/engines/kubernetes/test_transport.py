@@ -130,6 +130,18 @@ def test_who_does_not_speak_http(said: bytes) -> None:
         play(story())
 
 
+def test_a_gateway_that_wants_people_to_log_in() -> None:
+    async def page(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="<!doctype html><title>Log in</title>", content_type="text/html")
+
+    async def story() -> None:
+        async with client_of(page) as client:
+            with pytest.raises(UnreachableError, match="answered with a page for people"):
+                await client.discover()
+
+    play(story())
+
+
 def test_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     connections = set()
 

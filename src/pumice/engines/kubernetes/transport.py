@@ -62,6 +62,12 @@ class Transport:
         content = answer.take()
         if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
             raise ApiError.from_answer(answer.status, content, answer.field("retry-after"))
+        if content.startswith(b"<"):
+            # Whoever reads the answer as an object would fail at it.
+            raise UnreachableError(
+                f"{self._access.server} answered with a page for people, as no API server does; "
+                "check the address, and what stands in between"
+            )
         return content
 
     async def stream(self, target: str, accept: str = JSON) -> Connection:
