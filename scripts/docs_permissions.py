@@ -33,7 +33,13 @@ pod, like everybody else who may create pods there.
 `pumice controller --namespace a --namespace b` serves only these. Turn the rules of the ClusterRole
 `pumice-controller` into a Role in each of them, except for `priorityclasses`, which are cluster-wide, and remove
 the ClusterRoleBinding. Without `priorityclasses` it works as well; only which tasks count first for a gang's least
-resources is not known then. The Lease is kept in the namespace of the installation, or where `--lease-namespace` says.
+resources is not known then.
+
+There is a Lease for each of these namespaces, `pumice-controller-a` and so on, in the namespace of the installation or
+where `--lease-namespace` says; the controller serves each for as long as it holds its Lease. So lists of namespaces
+may overlap: no job is served by two. While a controller that serves all namespaces holds the Lease
+`pumice-controller` there, those that serve only some stand aside, within a few seconds. Controllers that keep their
+Leases in different namespaces do not know of each other.
 
 ## For people
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import urllib.request
+from collections.abc import Iterator
+
+import pytest
 
 from tests.kubernetes.api import Api, eventually
+from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.controllers import Controllers
 from tests.kubernetes.jobs import a_job, until_phase
 from tests.kubernetes.played_kubelet import PlayedKubelet
@@ -54,6 +59,54 @@ def test_a_leader_that_is_killed_is_replaced(controllers: Controllers, api: Api,
         eventually("the other leads", lambda: leads(other))
         until_phase(api, namespace, "Completed")
         assert kubelet.created == 2
+
+
+@pytest.fixture
+def other_namespace(cluster: Cluster) -> Iterator[str]:
+    name = f"other-{os.urandom(3).hex()}"
+    cluster.make_namespace(name)
+    yield name
+    cluster.api().delete("Namespace", "", name)
+
+
+def leads_in(daemon: Daemon, namespace: str) -> bool:
+    return f"leading namespace {namespace}\n" in daemon.log.read_text()
+
+
+def test_of_controllers_whose_namespaces_overlap_one_serves_each(
+    controllers: Controllers, api: Api, namespace: str, other_namespace: str
+) -> None:
+    with PlayedKubelet(controllers.cluster, namespace), PlayedKubelet(controllers.cluster, other_namespace):
+        first = controllers.start(namespace, ELECT)
+        eventually("it leads", lambda: leads_in(first, namespace))
+        second = controllers.start(namespace, ELECT, f"--namespace={other_namespace}")
+        eventually("the other serves what is left", lambda: leads_in(second, other_namespace))
+        eventually("and waits for the rest", lambda: f"pumice-controller-{namespace}" in second.log.read_text())
+        for place in (namespace, other_namespace):
+            api.create("Job", place, a_job(replicas=1))
+            until_phase(api, place, "Running")
+        assert not leads_in(second, namespace)
+        first.stop()
+        eventually("it takes over", lambda: leads_in(second, namespace))
+        api.create("Job", namespace, a_job("next", replicas=1))
+        until_phase(api, namespace, "Running", "next")
+
+
+def test_who_serves_one_namespace_stands_aside_for_who_serves_all(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    with PlayedKubelet(controllers.cluster, namespace):
+        one = controllers.start(namespace, ELECT)
+        eventually("it leads", lambda: leads_in(one, namespace))
+        everywhere = controllers.start("", ELECT)
+        eventually("the other leads", lambda: leads(everywhere))
+        eventually("it stands aside", lambda: "pumice-controller was taken by" in one.log.read_text())
+        api.create("Job", namespace, a_job(replicas=1))
+        until_phase(api, namespace, "Running")
+        everywhere.stop()
+        eventually("it leads again", lambda: one.log.read_text().count("leading namespace") == 2)
+        api.create("Job", namespace, a_job("next", replicas=1))
+        until_phase(api, namespace, "Running", "next")
 
 
 def test_health_and_metrics_are_served_on_loopback(controllers: Controllers, api: Api, namespace: str) -> None:

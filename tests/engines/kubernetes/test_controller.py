@@ -9,7 +9,8 @@ import urllib.request
 import pytest
 
 from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.controller import Controller, Settings, within
+from pumice.engines.kubernetes.controller import Controller, Settings
+from pumice.engines.kubernetes.leading import within
 from pumice.engines.memory.clock import EPOCH
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types

@@ -24,15 +24,19 @@ class Server:
 
     now: float = 1000.0
     lease: dict[str, Any] | None = None
+    above: dict[str, Any] | ApiError | None = None  # the Lease of those who serve everything
     delays: list[float] = field(default_factory=list)
     refusal: ApiError | None = None
     written_at: float = 0.0
     _version: int = 0
 
-    async def get(self, *_what: object) -> bytes:
-        if self.lease is None:
+    async def get(self, _resource: object, _namespace: str, name: str, **_how: bool) -> bytes:
+        lease = self.above if name == "all" else self.lease
+        if isinstance(lease, ApiError):
+            raise lease
+        if lease is None:
             raise ApiError(404, "NotFound")
-        return json.dumps(self.lease).encode()
+        return json.dumps(lease).encode()
 
     async def create(self, _resource: object, _namespace: str, body: bytes, **_how: bool) -> bytes:
         if self.lease is not None:
@@ -119,7 +123,7 @@ def test_where_a_lease_may_not_be_made_it_is_said_what_to_do(caplog: pytest.LogC
         election = a_candidate(server)
         tries = iter([ApiError(403, "Forbidden", "you may not"), ApiError(403, "Forbidden", "you may not")])
 
-        async def refused(*what: object) -> bytes:
+        async def refused(_resource: object, _namespace: str, name: str, **_how: bool) -> bytes:
             for error in tries:
                 raise error
             raise ApiError(404, "NotFound")
@@ -131,3 +135,55 @@ def test_where_a_lease_may_not_be_made_it_is_said_what_to_do(caplog: pytest.LogC
         play(story())
     told = [record.getMessage() for record in caplog.records]
     assert told == ["Lease lab/l cannot be had: you may not; --lease-namespace names another place for it"]
+
+
+def held(version: int, holder: str = "them") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": str(version)}, "spec": {"holderIdentity": holder}}
+
+
+def below(server: Server) -> Election:
+    election = a_candidate(server)
+    election.above = "all"
+    return election
+
+
+def test_who_serves_some_stands_aside_for_who_serves_all_until_that_one_is_gone() -> None:
+    async def story() -> None:
+        server = Server(above=held(1))
+        election = below(server)
+        assert not await election._try()
+        assert election._holder == ("them", "all")
+        server.now += 14
+        server.above = held(2)
+        assert not await election._try()
+        server.now += 14
+        assert not await election._try()
+        server.now += 1
+        assert await election._try()
+        server.above = held(3, holder="")
+        assert await election._try()
+
+    play(story())
+
+
+def test_who_serves_some_ends_when_somebody_begins_to_serve_all() -> None:
+    async def story() -> None:
+        server = Server()
+        election = below(server)
+        await election.acquire()
+        server.above = held(1)
+        await election.hold()
+        assert not election.is_leader
+
+    play(story())
+
+
+def test_where_the_lease_for_all_may_not_be_looked_at_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        election = below(Server(above=ApiError(403, "Forbidden", "you may not")))
+        await election.acquire()
+        assert await election._try()
+
+    with caplog.at_level(logging.WARNING):
+        play(story())
+    assert [record.getMessage() for record in caplog.records] == ["Lease lab/all cannot be looked at: you may not"]

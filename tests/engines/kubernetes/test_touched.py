@@ -11,7 +11,6 @@ A, B = JobKey("lab", "a"), JobKey("lab", "b")
 def test_each_key_waits_once_and_comes_again_when_it_is_touched_again() -> None:
     async def follow() -> list[JobKey]:
         touched = Touched()
-        touched.open()
         for key in (A, B, A, A):
             touched.touch(key)
         keys = touched.keys()
@@ -24,18 +23,3 @@ def test_each_key_waits_once_and_comes_again_when_it_is_touched_again() -> None:
         return seen
 
     assert asyncio.run(follow()) == [A, B, B]
-
-
-def test_nothing_is_gathered_while_nobody_listens() -> None:
-    async def follow() -> list[JobKey]:
-        touched = Touched()
-        touched.touch(A)
-        touched.open()
-        touched.touch(A)
-        touched.close()
-        touched.touch(A)
-        touched.open()
-        touched.touch(B)
-        return [await anext(touched.keys())]
-
-    assert asyncio.run(follow()) == [B]

@@ -19,7 +19,7 @@ from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.secret_keeper import SecretKeeper
-from pumice.engines.kubernetes.view import COMPANIONS, ClusterView
+from pumice.engines.kubernetes.view import COMPANIONS, EVERYWHERE, ClusterView
 from pumice.engines.kubernetes.wire import SeenObject, decode_object, owned_by
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
@@ -71,10 +71,12 @@ class CompanionKeeper:
         self._contents.pop(key, None)
         self.secrets.forget(key)
 
-    def start_over(self) -> None:
-        """Forget everything: what is known was true before somebody else was at work."""
-        self._contents.clear()
-        self.secrets.start_over()
+    def start_over(self, namespace: str = EVERYWHERE) -> None:
+        """Forget everything that is there: what is known was true before somebody else was at work."""
+        for key in list(self._contents):
+            if namespace in (EVERYWHERE, key.namespace):
+                del self._contents[key]
+        self.secrets.start_over(namespace)
 
     async def ensure(self, job: Job, companion: Companion) -> None:
         """Make the object, or put it right."""

@@ -1,4 +1,4 @@
-"""The controller: everything put together, and the one that works is the one that holds the Lease.
+"""The controller: everything put together, and the one that works is the one that holds the Lease (`leading`).
 
 Those that wait watch the cluster, too, so that whoever takes over knows everything already.
 """
@@ -8,15 +8,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import gc
-import hashlib
 import logging
-import os
-import socket
 import time
-import uuid
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
@@ -30,11 +26,12 @@ from pumice.engines.kubernetes.events import EventTeller
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
 from pumice.engines.kubernetes.health import Health, serve
-from pumice.engines.kubernetes.lease import Durations, Election
+from pumice.engines.kubernetes.leading import LAST_WORDS, Leading, within
+from pumice.engines.kubernetes.lease import Durations
 from pumice.engines.kubernetes.metrics import Metrics, Numbers
 from pumice.engines.kubernetes.secret_keeper import SecretKeeper
 from pumice.engines.kubernetes.touched import Touched
-from pumice.engines.kubernetes.view import ClusterView
+from pumice.engines.kubernetes.view import EVERYWHERE, ClusterView
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
@@ -42,12 +39,7 @@ from pumice.runtime.loop import Loop
 from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 
-LEASE: Final = "pumice-controller"
-INSTALLED_IN: Final = "pumice-system"
-# Where it is not installed: a namespace that every cluster has.
-ELSE_IN: Final = "kube-system"
 _REST: Final = 10.0
-_LAST_WORDS: Final = 1.0  # seconds for events that are still to be told, and for handing over
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +71,9 @@ class Controller:
     _view: ClusterView | None = None
     _text: Callable[[], bytes] = bytes  # of /metrics
     _problem: str = "the API server has not answered yet"
-    _queue: KeyQueue = field(default_factory=KeyQueue)
-    _touched: Touched = field(default_factory=Touched)
+    # Of the namespaces that are served now; all of them under the empty name.
+    _queues: dict[str, KeyQueue] = field(default_factory=dict)
+    _touched: dict[str, Touched] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. GangError if the cluster lacks what was asked for."""
@@ -107,11 +100,11 @@ class Controller:
             self.client,
             self.kubernetes,
             self.settings.namespaces,
-            self._touched.touch,
+            self._touch,
             lambda job: with_defaults(job, self.registry),
         )
         gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
-        secrets = SecretKeeper(self.client, self._touched.touch, self.monotonic)
+        secrets = SecretKeeper(self.client, self._touch, self.monotonic)
         teller = EventTeller(self.client, self.now)
         engine = KubernetesEngine(
             client=self.client,
@@ -119,7 +112,7 @@ class Controller:
             companions=CompanionKeeper(self.client, view, secrets),
             gang=gang,
             teller=teller,
-            touched=self._touched,
+            touched=Touched(),
             numbers=self.numbers,
             now=self.now,
         )
@@ -134,7 +127,7 @@ class Controller:
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
-            await within(2 * _LAST_WORDS, teller.drain(_LAST_WORDS))
+            await within(2 * LAST_WORDS, teller.drain(LAST_WORDS))
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -161,40 +154,30 @@ class Controller:
         gc.set_threshold(20_000, 20, 100)
         _log.info("watching: %d jobs, %d pods", len(engine.view.jobs), len(engine.view.pods))
         if not self.settings.leader_elect:
-            await self._serve(engine, context)
-        election = await self._election()
-        try:
-            while True:
-                await election.acquire()
-                _log.info("leading")
-                await self._lead(election, engine, context)
-        finally:
-            await within(_LAST_WORDS, election.release())
+            await self._serve(engine, context, EVERYWHERE)
+        settings = self.settings
+        leading = Leading(self.client, self.now, settings.lease_namespace, self.monotonic, settings.durations)
+        await leading.run(settings.namespaces, lambda place: self._serve(engine, context, place))
 
-    async def _lead(self, election: Election, engine: KubernetesEngine, context: Context) -> None:
-        """Work for as long as the Lease is held."""
-        serving = asyncio.create_task(self._serve(engine, context))
-        holding = asyncio.create_task(election.hold())
-        try:
-            done, _ = await asyncio.wait((serving, holding), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in (serving, holding):
-                task.cancel()
-            await asyncio.gather(serving, holding, return_exceptions=True)
-
-    async def _serve(self, engine: KubernetesEngine, context: Context) -> None:
+    async def _serve(self, engine: KubernetesEngine, context: Context, place: str) -> None:
+        touched = Touched()
+        engine = replace(engine, place=place, touched=touched)
         loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        self._touched.open()
-        self.numbers.is_leader, self._queue = True, loop.queue
+        self._touched[place], self._queues[place] = touched, loop.queue
+        self.numbers.is_leader = True
         try:
             await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
         finally:
-            self.numbers.is_leader, self._queue = False, KeyQueue()
+            del self._touched[place], self._queues[place]
+            self.numbers.is_leader = bool(self._queues)
             # Whoever leads next changes what we know, and when it is our turn again, we look anew.
-            self._touched.close()
-            engine.companions.start_over()
+            engine.companions.start_over(place)
+
+    def _touch(self, key: JobKey) -> None:
+        """Whoever only stands by would gather every job that ever was."""
+        touched = self._touched.get(key.namespace) or self._touched.get(EVERYWHERE)
+        if touched is not None:
+            touched.touch(key)
 
     def _defect(self, key: JobKey, error: Exception) -> None:
         self.numbers.defects += 1
@@ -205,7 +188,7 @@ class Controller:
 
         def text() -> bytes:
             self.numbers.events_dropped = engine.teller.dropped
-            self.numbers.waiting = len(self._queue)
+            self.numbers.waiting = sum(map(len, self._queues.values()))
             self.numbers.writes_allowed = self.client.writes.allowed
             return metrics.text()
 
@@ -227,39 +210,3 @@ class Controller:
                 _log.warning("waiting: %s", problem)
                 self._problem = problem
             await asyncio.sleep(2)
-
-    async def _election(self) -> Election:
-        identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
-        namespace = self.settings.lease_namespace or await self._lease_namespace()
-        name = LEASE
-        if self.settings.namespaces:
-            # Controllers that serve different namespaces do not stand in each other's way.
-            name += "-" + hashlib.sha256(",".join(sorted(self.settings.namespaces)).encode()).hexdigest()[:8]
-        return Election(self.client, namespace, name, identity, self.now, self.monotonic, self.settings.durations)
-
-    async def _lease_namespace(self) -> str:
-        """Where a Lease can be made: the namespace of an installation, if there is one."""
-        try:
-            await self.client.get(resources.LEASES, INSTALLED_IN, LEASE, attempts=None)
-        except ApiError as error:
-            if error.not_found and not await self._is_namespace(INSTALLED_IN):
-                return ELSE_IN
-        return INSTALLED_IN
-
-    async def _is_namespace(self, name: str) -> bool:
-        """Whether it exists, as far as we may know: a Lease that is only tried tells it to those who may make one."""
-        body = b'{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"%s"}}' % LEASE.encode()
-        try:
-            await self.client.create(resources.LEASES, name, body, dry_run=True, attempts=None)
-        except ApiError as error:
-            return not error.not_found
-        return True
-
-
-async def within(seconds: float, last: Coroutine[Any, Any, object]) -> None:
-    """At the end of the program: worth a try, but nothing to wait for if the server is away."""
-    # In a task of its own: in one that was cancelled, asyncio.timeout of Python 3.11 does not tell time-outs apart.
-    task = asyncio.create_task(last)
-    await asyncio.wait((task,), timeout=seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

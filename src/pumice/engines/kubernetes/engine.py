@@ -24,7 +24,7 @@ from pumice.engines.kubernetes.jobs import decode_job, with_known_spec
 from pumice.engines.kubernetes.metrics import Numbers
 from pumice.engines.kubernetes.status import status_patch
 from pumice.engines.kubernetes.touched import Touched
-from pumice.engines.kubernetes.view import ClusterView
+from pumice.engines.kubernetes.view import EVERYWHERE, ClusterView
 from pumice.engines.kubernetes.wire import SeenPod, decode_pod, owned_by
 from pumice.model.claims import claim_names
 from pumice.model.job import Job, Manifest
@@ -61,11 +61,13 @@ class KubernetesEngine:
     touched: Touched
     numbers: Numbers
     now: Callable[[], dt.datetime]
+    place: str = EVERYWHERE  # the namespace whose jobs are served
     _complained: dt.datetime | None = None
 
     async def changes(self) -> AsyncIterator[JobKey]:
         for seen in list(self.view.jobs):
-            yield seen.key
+            if self.place in (EVERYWHERE, seen.namespace):
+                yield seen.key
         async for key in self.touched.keys():
             yield key
 

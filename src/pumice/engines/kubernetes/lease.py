@@ -50,6 +50,23 @@ class Durations:
     retry: float = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """A Lease as it was last seen, and since when it is known so."""
+
+    version: str = ""
+    since: float = 0.0
+    spec: _Spec = field(default_factory=_Spec)
+
+    def seen_again(self, lease: _Lease, now: float) -> _Sighting:
+        version = lease.metadata.resource_version
+        return _Sighting(version, self.since if version == self.version else now, lease.spec)
+
+    def is_held(self, now: float, default: float) -> bool:
+        """Whether somebody holds it who has renewed it not too long ago."""
+        return bool(self.spec.holder_identity) and now - self.since < (self.spec.lease_duration_seconds or default)
+
+
 @dataclass(slots=True)
 class Election:
     client: Client
@@ -59,11 +76,19 @@ class Election:
     now: Callable[[], dt.datetime]
     monotonic: Callable[[], float]
     durations: Durations = field(default_factory=Durations)
+    above: str = ""  # another Lease: while somebody holds that one, nobody needs this one
     is_leader: bool = False
-    _seen: tuple[str, float] = ("", 0.0)  # the version of the Lease, and since when it is known
+    _seen: _Sighting = field(default_factory=_Sighting)
+    _seen_above: _Sighting = field(default_factory=_Sighting)
+    _blind: bool = False  # the one above may not be looked at, and that was told
     _renewed: float = 0.0  # when the last renewal that succeeded was begun
-    _version: str = ""
-    _spec: _Spec = field(default_factory=_Spec)
+
+    @property
+    def _holder(self) -> tuple[str, str]:
+        """Who holds what we wait for."""
+        if self._is_needless():
+            return self._seen_above.spec.holder_identity or "", self.above
+        return self._seen.spec.holder_identity or "", self.name
 
     async def acquire(self) -> None:
         """Returns when the Lease is ours."""
@@ -74,10 +99,10 @@ class Election:
                 if await self._try():
                     self.is_leader, self._renewed = True, began
                     return
-                holder = self._spec.holder_identity or ""
-                if holder != told:
-                    _log.info("waiting: %s holds Lease %s/%s", holder, self.namespace, self.name)
-                    told = holder
+                holder, name = self._holder
+                if holder + name != told:
+                    _log.info("waiting: %s holds Lease %s/%s", holder, self.namespace, name)
+                    told = holder + name
             except ApiError as error:
                 if str(error) != told:
                     hint = "" if error.is_transient else "; --lease-namespace names another place for it"
@@ -93,7 +118,8 @@ class Election:
             try:
                 async with asyncio.timeout(max(0.1, self._renewed + self.durations.renew - began)):
                     if not await self._try():
-                        _log.error("Lease %s/%s was taken by %s", self.namespace, self.name, self._spec.holder_identity)
+                        holder, name = self._holder
+                        _log.error("Lease %s/%s was taken by %s", self.namespace, name, holder)
                         break
                 # Others count from the moment when the server took the write, which may be long before its answer.
                 self._renewed = began
@@ -118,6 +144,11 @@ class Election:
 
     async def _try(self) -> bool:
         """Whether the Lease is ours after this."""
+        if self.above:
+            await self._look_above()
+        return not self._is_needless() and await self._take()
+
+    async def _take(self) -> bool:
         if self.is_leader:
             # Usually nobody else wrote, so that one call is enough.
             try:
@@ -129,13 +160,14 @@ class Election:
             else:
                 return True
         try:
-            lease = msgspec.json.decode(await self.client.get(resources.LEASES, self.namespace, self.name), type=_Lease)
+            raw = await self.client.get(resources.LEASES, self.namespace, self.name, urgent=True)
         except ApiError as error:
             if not error.not_found:
                 raise
             return await self._create()
+        lease = msgspec.json.decode(raw, type=_Lease)
         self._note(lease)
-        if self._is_held_by_other():
+        if lease.spec.holder_identity != self.identity and self._seen.is_held(self.monotonic(), self.durations.lease):
             return False
         try:
             await self._write(self._body(self.identity))
@@ -145,20 +177,28 @@ class Election:
             return False
         return True
 
-    def _note(self, lease: _Lease) -> None:
-        if lease.metadata.resource_version != self._seen[0]:
-            self._seen = (lease.metadata.resource_version, self.monotonic())
-        self._version, self._spec = lease.metadata.resource_version, lease.spec
+    async def _look_above(self) -> None:
+        try:
+            raw = await self.client.get(resources.LEASES, self.namespace, self.above, urgent=True)
+        except ApiError as error:
+            if error.is_forbidden and not self._blind:
+                self._blind = True
+                _log.warning("Lease %s/%s cannot be looked at: %s", self.namespace, self.above, error)
+            if not error.is_forbidden and not error.not_found:
+                raise
+            self._seen_above = _Sighting()
+        else:
+            lease = msgspec.json.decode(raw, type=_Lease)
+            self._seen_above = self._seen_above.seen_again(lease, self.monotonic())
 
-    def _is_held_by_other(self) -> bool:
-        holder = self._spec.holder_identity
-        if not holder or holder == self.identity:
-            return False
-        duration = self._spec.lease_duration_seconds or self.durations.lease
-        return self.monotonic() - self._seen[1] < duration
+    def _is_needless(self) -> bool:
+        return self._seen_above.is_held(self.monotonic(), self.durations.lease)
+
+    def _note(self, lease: _Lease) -> None:
+        self._seen = self._seen.seen_again(lease, self.monotonic())
 
     async def _create(self) -> bool:
-        self._version, self._spec = "", _Spec()
+        self._seen = _Sighting()
         body = msgspec.json.encode(self._body(self.identity))
         try:
             raw = await self.client.create(resources.LEASES, self.namespace, body, urgent=True)
@@ -176,11 +216,11 @@ class Election:
         self._note(msgspec.json.decode(raw, type=_Lease))
 
     def _body(self, holder: str, duration: int | None = None) -> dict[str, Any]:
-        moment = to_microseconds(self.now())
-        changes = holder != (self._spec.holder_identity or "")
+        moment, spec = to_microseconds(self.now()), self._seen.spec
+        changes = holder != (spec.holder_identity or "")
         metadata = {"name": self.name, "namespace": self.namespace}
-        if self._version:
-            metadata["resourceVersion"] = self._version
+        if self._seen.version:
+            metadata["resourceVersion"] = self._seen.version
         return {
             "apiVersion": resources.LEASES.api_version,
             "kind": resources.LEASES.kind,
@@ -189,7 +229,7 @@ class Election:
                 "holderIdentity": holder,
                 "leaseDurationSeconds": duration or int(self.durations.lease),
                 "renewTime": moment,
-                "acquireTime": moment if changes else self._spec.acquire_time,
-                "leaseTransitions": (self._spec.lease_transitions or 0) + (1 if changes and holder else 0),
+                "acquireTime": moment if changes else spec.acquire_time,
+                "leaseTransitions": (spec.lease_transitions or 0) + (1 if changes and holder else 0),
             },
         }

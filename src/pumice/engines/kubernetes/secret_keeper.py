@@ -98,10 +98,11 @@ class SecretKeeper:
         self._known.pop(place, None)
         self._line.pop(place, None)
 
-    def start_over(self) -> None:
-        """Somebody else was at work meanwhile."""
-        self._known.clear()
-        self._line.clear()
+    def start_over(self, namespace: str) -> None:
+        """Somebody else was at work there meanwhile; without a name, everywhere."""
+        for place in [place for place in self._known if not namespace or place[0] == namespace]:
+            self._known.pop(place)
+            self._line.pop(place, None)
 
     async def run(self) -> None:
         """Look at what may have gone, until it is cancelled."""

@@ -11,22 +11,11 @@ from pumice.model.snapshot import JobKey
 
 @dataclass(slots=True)
 class Touched:
-    # Whoever only stands by would gather every job that ever was.
-    _is_open: bool = False
     _waiting: dict[JobKey, None] = field(default_factory=dict)
     _some: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def open(self) -> None:
-        """From now on, keys are kept; to begin with, whoever listens must look at every job anyway."""
-        self._is_open = True
-
-    def close(self) -> None:
-        """Nobody will take them any more."""
-        self._is_open = False
-        self._waiting.clear()
-
     def touch(self, key: JobKey) -> None:
-        if self._is_open and key not in self._waiting:
+        if key not in self._waiting:
             self._waiting[key] = None
             self._some.set()
 
