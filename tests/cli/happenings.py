@@ -50,7 +50,8 @@ def end(code: int = 1, **fields: object) -> ContainerEnd:
 
 def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", running: int = 0) -> Moved:
     state = JobState(phase=phase, message=message, reason="Reason" if message else "")
-    return Moved(JOB, JobStatus(state=state, running=running, succeeded=3), attempt, acted)
+    succeeded = 3 if phase == "Completed" else 0
+    return Moved(JOB, JobStatus(state=state, running=running, succeeded=succeeded), attempt, acted)
 
 
 def line(text: str, *, pod: str = "w-0", container: str = "main", unfinished: bool = False) -> LogLine:

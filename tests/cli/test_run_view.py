@@ -85,6 +85,11 @@ def test_plan_is_one_line(streams: _Streams) -> None:
         pytest.param(
             moved("Pending", attempt=2), "0.0s  Pending    attempt 2 of 3: starting 3 pods", id="another attempt"
         ),
+        pytest.param(
+            moved("Pending", attempt=2, running=2),
+            "0.0s  Pending    attempt 2 of 3: starting 1 pod",
+            id="only one is started again",
+        ),
         pytest.param(moved("Running", running=1), "0.0s  Running    1/3", id="running"),
         pytest.param(moved("Completed"), "0.0s  Completed  3 succeeded in 0.0s", id="completed"),
         pytest.param(

@@ -142,7 +142,9 @@ class TextView:
             case Phase.PENDING if not state.message:
                 again = f"attempt {moved.attempt} of {job.spec.max_retry}: " if moved.attempt > 1 else ""
                 waits = any(task.depends_on is not None for task in job.spec.tasks)
-                return f"{again}starting" if waits else f"{again}starting {_pods(job.total_replicas)}"
+                # A restart of some leaves the others as they are.
+                missing = job.total_replicas - moved.status.running - moved.status.succeeded
+                return f"{again}starting" if waits else f"{again}starting {_pods(missing)}"
             case Phase.RUNNING:
                 running = max(self._states.running, moved.status.running)
                 # They may have been faster than we could look.

@@ -19,7 +19,7 @@ VARIABLE = "PUMICE_ROOT"
 PROGRAMS = "/usr/local/bin"
 # Files that a machine has anyway, and that are only replaced to keep pods apart.
 _OWN_TO_A_MACHINE = ("/etc/", "/run/")
-_LAST_WORDS = "/dev/termination-log"
+LAST_WORDS = "/dev/termination-log"
 _MOST_COPIED = 1 << 20
 # An absolute path in a text, as far as it can be told from what surrounds it.
 _PATH = re.compile(r"(?<![\w./~-])/[\w.@+%-]+(?:/+[\w.@+%-]+)*")
@@ -40,7 +40,7 @@ class PlacedFiles:
         for path in spec.hidden:
             self.add_directory(path)
         # Jobs write there whether anybody reads it or not; root would write to the machine's /dev.
-        self.add(File(_LAST_WORDS, b""))
+        self.add(File(LAST_WORDS, b""))
         # Those further up first, as they are mounted.
         for mount in sorted(spec.mounts, key=lambda mount: mount.target.count("/")):
             self._mount(mount)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pumice.engines.local.network_env import POD_INTERFACE, interface_env, loopback_interface
-from pumice.engines.local.process_files import PROGRAMS, VARIABLE, PlacedFiles
+from pumice.engines.local.process_files import LAST_WORDS, PROGRAMS, VARIABLE, PlacedFiles
 from pumice.engines.local.process_group import Reaper, kill_all, kill_group
 from pumice.engines.local.process_ssh import keys_of, mpi_env, place_ssh
 from pumice.engines.local.sandbox import stage
@@ -30,8 +30,11 @@ from pumice.engines.local.sandbox.problems import (
     COMMAND_NOT_FOUND,
     GONE,
     IMAGE,
+    LIMITS,
+    NO_PROCESS,
     NOT_EXECUTABLE,
     WORKING_DIRECTORY,
+    ExhaustedError,
     SandboxError,
     StartError,
 )
@@ -69,6 +72,9 @@ class ProcessSandbox:
         directory, lock = await asyncio.to_thread(stage.claim, place, name)
         try:
             return cls(directory, lock, warn)
+        except ExhaustedError:
+            stage.remove(directory)
+            raise
         finally:
             os.close(lock)
 
@@ -228,6 +234,8 @@ class ProcessSandbox:
             raise StartError(
                 WORKING_DIRECTORY if error.filename == directory else NOT_EXECUTABLE, str(error)
             ) from error
+        except BlockingIOError as error:
+            raise StartError(LIMITS, NO_PROCESS) from error
         except OSError as error:
             raise StartError(NOT_EXECUTABLE, f"{argv[0]}: {error.strerror}") from error
         return process
@@ -250,7 +258,8 @@ class ProcessSandbox:
 
     def _tell_placed(self, spec: ContainerSpec, files: PlacedFiles) -> None:
         for mount in spec.mounts:
-            if mount.target in files.targets:
+            # Every container has a place for last words, whether it knows of it or not.
+            if mount.target in files.targets and mount.target != LAST_WORDS:
                 self._warn_once(
                     f"{mount.target} is not in place without namespaces: it lies at ${VARIABLE}{mount.target}, and "
                     "commands and variables are made to say so"
