@@ -30,7 +30,9 @@ def _check_form(result: Result) -> list[str]:
     lines = result.verdict
     assert 1 < len(lines) <= 6, result.err
     assert all(re.fullmatch(r"  [a-z ]{13} \S.*", line) for line in lines[1:]), lines
-    words = shlex.split(lines[-1].removeprefix("  next").partition("     keeps")[0].partition("     PATH")[0])
+    words = shlex.split(
+        lines[-1].removeprefix("  next").partition("     keeps")[0].partition("     PATH")[0].partition("     once")[0]
+    )
     assert words[0] == "less" or (words[0] == "pumice" and words[1] in COMMANDS), lines
     assert "Traceback" not in result.err
     return lines
@@ -83,6 +85,13 @@ def _init(*containers: Manifest) -> Manifest:
             "cause         only: no-such-program: command not found",
             id="command that is missing",
         ),
+        pytest.param(
+            task("only", "sleep 100", pod={"activeDeadlineSeconds": 1}),
+            143,
+            "signal 15 (SIGTERM), DeadlineExceeded",
+            "cause         the pod ran longer than its activeDeadlineSeconds, 1",
+            id="deadline of the pod",
+        ),
         pytest.param(_init(FIRST), 5, "exit code 5 in container first", "last line     no data", id="init container"),
     ],
 )
@@ -123,6 +132,13 @@ def test_deadline(place: Place) -> None:
     result = place.run(job(task("only", "sleep 100"), activeDeadlineSeconds=1))
     assert result.code == 1, result.err
     assert _check_form(result)[0] == "trial Failed: the job ran longer than its activeDeadlineSeconds, 1"
+
+
+def test_a_suspended_job_is_told_what_to_change(place: Place) -> None:
+    result = place.run(job(task("only", "echo never"), suspend=True))
+    assert (result.code, result.out) == (1, "")
+    last = _check_form(result)[-1]
+    assert re.fullmatch(r"  next          pumice run job\.yaml     once its suspend is false \(job\.yaml:\d+\)", last)
 
 
 def test_retries_are_exhausted(place: Place) -> None:

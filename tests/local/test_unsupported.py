@@ -115,6 +115,11 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
             id="what is the case anyway",
         ),
         pytest.param(
+            pod({"livenessProbe": {"grpc": {"port": 1}}, "readinessProbe": {"tcpSocket": {"port": 1}}}),
+            ["container c: livenessProbe.grpc: only whether the port is open is asked"],
+            id="probe",
+        ),
+        pytest.param(
             pod({"ports": [{"containerPort": 80, "hostPort": 8080}]}),
             ["container c: ports: 80: hostPort: no port of the machine is opened; use --publish"],
             id="port",

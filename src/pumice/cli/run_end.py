@@ -14,6 +14,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
+from pumice.reconcile.orders import SUSPENDED
 from pumice.reconcile.verdict import OOM_KILLED
 
 TIMED_OUT = 124
@@ -72,6 +73,8 @@ class Ending:
         )
 
     def _next(self) -> str:
+        if self.status.state.reason == SUSPENDED:
+            return f"{self.again()}     once its suspend is false ({self.locate('spec.suspend')})"
         end = self.failures[0].end if self.failures else _NO_END
         if end.reason == START_ERROR and end.exit_code == _NOT_FOUND and self.host_image:
             return f"{self.again('--image', f'{self.host_image}=PATH')}     PATH has the image's files"

@@ -109,12 +109,16 @@ class Container:
             self.waiting_for = ""
             self.restarted(end, self.restarts)
 
-    async def stop(self, grace: float) -> None:
-        """End it for good: the preStop hook, then SIGTERM, and SIGKILL for who is there when the grace is over."""
+    async def stop(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
+        """End it for good: the preStop hook, then SIGTERM, and SIGKILL for who is there when the grace is over.
+
+        `why`, a word and words, is given where its end is a failure.
+        """
         self._stopping = True
         self._stopped.set()
         while self._starting:  # noqa: ASYNC110 - for an instant
             await asyncio.sleep(0.01)
+        self._why = why if why[0] else self._why
         await self._end(grace)
 
     # Asked for as methods because other tasks change them while this one sleeps, which a type checker cannot know.

@@ -223,14 +223,15 @@ class LocalPod:
         await asyncio.sleep(seconds)
         self.reason = DEADLINE_EXCEEDED
         self.tell(f"has run for its activeDeadlineSeconds ({seconds:g}) and is ended")
-        await self._end_containers(grace_of(self.spec))
+        why = f"the pod ran longer than its activeDeadlineSeconds, {seconds:g}"
+        await self._end_containers(grace_of(self.spec), (DEADLINE_EXCEEDED, why))
 
-    async def _end_containers(self, grace: float) -> None:
+    async def _end_containers(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
         """All but the sidecars: those are ended after the others, by the life of the pod itself."""
         self._grace = grace
         self._ending.set()
         running = [*(each for each in self.init_containers if not each.is_sidecar), *self.containers]
-        await asyncio.gather(*(container.stop(grace) for container in running))
+        await asyncio.gather(*(container.stop(grace, why) for container in running))
 
     async def _initialise(self, policy: str, sidecars: list[asyncio.Task[ContainerEnd]]) -> bool:
         """Init containers, one after the other; a sidecar (restartPolicy: Always) is started and goes on."""

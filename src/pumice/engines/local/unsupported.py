@@ -47,6 +47,9 @@ TOLD: Final[Mapping[str, Mapping[str, str]]] = {
         "seccompProfile": "no filter is loaded",
         "windowsOptions": "this is not Windows",
     },
+    "Probe": {
+        "grpc": "only whether the port is open is asked",
+    },
     "VolumeMount": {
         "bindMountOptions": "the mount has the usual options",
         "mountPropagation": "mounts made on one side do not appear on the other",
@@ -124,6 +127,8 @@ def _of_container(container: Manifest) -> Iterator[str]:
     at = f"container {container.get('name')}: "
     yield from _told("Container", container, at)
     yield from _told("SecurityContext", container.get("securityContext"), f"{at}securityContext.")
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        yield from _told("Probe", container.get(probe), f"{at}{probe}.")
     for mount in container.get("volumeMounts") or []:
         yield from _told("VolumeMount", mount, f"{at}volumeMounts: {mount.get('name')}: ")
     for port in container.get("ports") or []:

@@ -11,6 +11,8 @@ from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.reconcile.verdict import POD_FAILED, how_it_ended
 
 START_ERROR = "StartError"
+# Then the words are ours, and not the last that the container has printed.
+_OUR_WORDS = (START_ERROR, "StartupProbeFailed", "LivenessProbeFailed", "PostStartHookError", "DeadlineExceeded")
 _SHOWN_FOLLOWERS = 3
 # Longer ones are cut: the log file has them in full.
 _LONGEST_LINE = 300
@@ -89,8 +91,7 @@ def last_words(job: Job, failures: Sequence[Failure], advice: Advice) -> LastWor
     first, others = failures[0], failures[1:]
     lines = [f"{first.pod.short_name} failed first: {_how(first)} (attempt {first.attempt} of {job.spec.max_retry})"]
     if first.end.last_line and not advice.cause:
-        # What never ran has printed nothing: there it is the reason.
-        lines.append(row("cause" if first.end.reason == START_ERROR else "last line", one_line(first.end.last_line)))
+        lines.append(row("cause" if first.end.reason in _OUR_WORDS else "last line", one_line(first.end.last_line)))
     if advice.cause:
         lines.append(row("cause", advice.cause))
     if others:
