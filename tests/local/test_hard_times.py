@@ -99,9 +99,9 @@ def _limited(number: int, soft: int, hard: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(number, (soft, hard))
 
 
-def _run_limited(place: Place, limit: Callable[[], None], pods: int) -> subprocess.CompletedProcess[str]:
+def _run_limited(place: Place, limit: Callable[[], None], pods: int, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        place.argv(job(task("only", "ulimit -n", pods), maxRetry=1), flags=["--network=job"]),
+        place.argv(job(task("only", "ulimit -n", pods), maxRetry=1), flags=["--network=job", *flags]),
         cwd=place.directory,
         env=place.env,
         stdin=subprocess.DEVNULL,
@@ -125,3 +125,13 @@ def test_hard_limit_of_open_files_is_told_before_anything_starts(place: Place) -
     assert "64 pods need" in done.stderr
     assert "hint: raise the hard limit (ulimit -n" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may have as many processes as it likes")
+@pytest.mark.parametrize("isolation", ["auto", "process"])
+def test_no_further_process_is_told_and_nothing_is_left(place: Place, isolation: str) -> None:
+    done = _run_limited(place, _limited(resource.RLIMIT_NPROC, 1, 1), 2, f"--isolation={isolation}")
+    assert done.returncode == 2
+    assert "no further process is allowed: see ulimit -u" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert scratch(place.directory) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -217,10 +218,45 @@ asyncio.run(story())
 """
 
 
-def test_everything_dies_with_the_engine(tmp_path: Path) -> None:
-    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(tmp_path)], stdout=subprocess.PIPE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("stage", id="usual"),
+        pytest.param("line\nbreak", id="line break"),
+        pytest.param(os.fsdecode(b"caf\xe9"), id="not UTF-8"),
+    ],
+)
+def test_everything_dies_with_the_engine(tmp_path: Path, name: str) -> None:
+    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(tmp_path / name)], stdout=subprocess.PIPE)
     assert engine.stdout is not None
     assert engine.stdout.readline() == b"up\n"
     engine.kill()
     # The pipe is held by the container and by its children, one of which has left its group: all of them are gone.
     assert engine.communicate(timeout=30)[0] == b""
+
+
+def test_somebody_kills_the_last_resort(tmp_path: Path) -> None:
+    """The job goes on, and ends as it would have."""
+
+    async def story() -> None:
+        async with _sandbox(tmp_path) as sandbox:
+            os.kill(sandbox.pid, signal.SIGKILL)
+            spec = _spec("job-a-0", "sh", "-c", "echo up; exit 3")
+            output = await _start(sandbox, spec)
+            assert await output.read() == b"up\n"
+            assert (await sandbox.ended(spec.id)).code == 3
+
+    run(story())
+
+
+def test_no_further_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    async def story() -> None:
+        async with _sandbox(tmp_path) as sandbox:
+            monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+            with pytest.raises(StartError, match="see ulimit -u"):
+                await _start(sandbox, _spec("job-a-0", "true"))
+
+    run(story())

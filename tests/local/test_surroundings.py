@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +16,7 @@ from pumice.engines.local import surroundings
 from pumice.engines.local.outbound import open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
+from pumice.engines.local.sandbox import jobinit, protocol
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.probing import Surroundings, judge
 from pumice.engines.local.sandbox.problems import SandboxError
@@ -77,6 +82,38 @@ def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, told.append)
 
     run(story())
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain processes would be no way out then."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+    async def story() -> None:
+        told: list[str] = []
+        with pytest.raises(RefusedError, match="job: cannot be started: no further process is allowed: see ulimit -u"):
+            await open_sandbox("job", tmp_path / "stage", isolation, told.append)
+        assert told == []
+
+    run(story())
+    assert [path.name for path in (tmp_path / "stage").iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [pytest.param(errno.EAGAIN, "exhausted", id="no process"), pytest.param(errno.EPERM, "refused", id="no right")],
+)
+def test_what_the_keeper_says_before_it_ends(number: int, kind: str) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        jobinit.refuse(theirs, OSError(number, os.strerror(number)))
+        received = protocol.receive(ours)
+    assert received is not None
+    assert list(received[0]) == [kind]
 
 
 def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
+from pumice.cli.shortages import shortage
+
 COMMANDS: Final = {
     "validate": "check Job files: every finding, with path and line",
     "render": "print the objects that a Job becomes",
@@ -44,6 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+    except (MemoryError, RuntimeError, ImportError, ExceptionGroup) as error:
+        missing = shortage(error)
+        if not missing:
+            raise
+        print(f"pumice: {missing}", file=sys.stderr)
+        return BAD_INPUT
     return code
 
 

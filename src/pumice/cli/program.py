@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn
 
+_BAD_INPUT = 2
 _INTERRUPTED = 130
 
 
@@ -28,6 +29,10 @@ def main() -> int:
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
         _end()
+    if issubclass(kind, MemoryError):
+        # Before there was room for anybody who could say more.
+        os.write(2, b"pumice: there is not enough memory: see ulimit -v\n")
+        os._exit(_BAD_INPUT)
     sys.__excepthook__(kind, error, trace)
 
 

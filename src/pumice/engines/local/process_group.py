@@ -13,23 +13,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pumice.engines.local.sandbox.problems import NO_PROCESS, ExhaustedError
+
 _SOURCES = str(Path(__file__).resolve().parents[3])
 _BOOT = f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.process_group import main; main()"
 _ROUNDS = 5
 
 
 def main() -> None:
-    """Reads "+GROUP MARK" and "-GROUP" lines, and "=" when all is well.
+    """Reads "+GROUP MARK" and "-GROUP" lines, marks in hexadecimal digits, and "=" when all is well.
 
     When the engine is gone, the input ends, and every group that is left is killed.
     """
     groups: dict[int, str] = {}
     for line in sys.stdin:
-        group, _, mark = line[1:].strip().partition(" ")
+        group, _, digits = line[1:].strip().partition(" ")
         if line[0] == "=":
             groups.clear()
         elif line[0] == "+":
-            groups[int(group)] = mark
+            groups[int(group)] = os.fsdecode(bytes.fromhex(digits))
         else:
             groups.pop(int(group), None)
     for number, mark in groups.items():
@@ -41,15 +43,18 @@ class Reaper:
 
     def __init__(self, lock: int) -> None:
         """The lock says that something of the job lives. It must outlive the engine, too."""
-        self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", "-c", _BOOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(lock,),
-            cwd="/",
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", "-c", _BOOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(lock,),
+                cwd="/",
+                start_new_session=True,
+            )
+        except BlockingIOError as error:
+            raise ExhaustedError(NO_PROCESS) from error
         if self._process.stdin is None:
             raise AssertionError("a pipe was asked for")
         self._pipe = self._process.stdin
@@ -60,7 +65,7 @@ class Reaper:
 
     def add_self(self, mark: str) -> None:
         """Called by a new process, before it becomes the command: a moment later the engine may be dead."""
-        self._tell(f"+{os.getpid()} {mark}\n")
+        self._tell(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
 
     def remove(self, group: int) -> None:
         self._tell(f"-{group}\n")
@@ -72,7 +77,9 @@ class Reaper:
         self._process.wait()
 
     def _tell(self, line: str) -> None:
-        os.write(self._pipe.fileno(), line.encode())
+        # If somebody has killed it, the job goes on; all that is missing is the last resort.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._pipe.fileno(), line.encode())
 
 
 def kill_group(group: int, number: int = signal.SIGKILL) -> None:
@@ -85,7 +92,7 @@ def kill_all(group: int, mark: str) -> None:
     """The group, and all that carry the variable. One that forks while it is looked for is found in the next round."""
     kill_group(group)
     for _ in range(_ROUNDS):
-        found = _marked(mark.encode())
+        found = _marked(os.fsencode(mark))
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.publish import publish
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.probing import Missing, covered_proc, look_around, probe
-from pumice.engines.local.sandbox.problems import SandboxError
+from pumice.engines.local.sandbox.problems import ExhaustedError, SandboxError
 
 AnySandbox = Sandbox | ProcessSandbox
 Tell = Callable[[str], None]
@@ -42,10 +42,19 @@ class Network(StrEnum):
 
 async def open_sandbox(name: str, place: Path, isolation: Isolation, warn: Tell) -> AnySandbox:
     """Raises RefusedError with the commands that grant what is missing."""
+    try:
+        return await _open(name, place, isolation, warn)
+    except ExhaustedError as error:
+        raise RefusedError(f"{name}: cannot be started: {error}") from error
+
+
+async def _open(name: str, place: Path, isolation: Isolation, warn: Tell) -> AnySandbox:
     if isolation == Isolation.PROCESS:
         return await ProcessSandbox.start(name, place, warn=warn)
     try:
         return _warned(await _start(name, place), warn)
+    except ExhaustedError:
+        raise
     except SandboxError as error:
         permits = await asyncio.to_thread(probe)
         lines = [f"this machine refuses what pods are made of: {error}"]

@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from pumice.engines.local.sandbox import protocol, stage
 from pumice.engines.local.sandbox.collecting import Collector
-from pumice.engines.local.sandbox.problems import SandboxError, StartError
+from pumice.engines.local.sandbox.problems import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 DEFAULT_NETWORK = "10.77.0.0/16"
@@ -88,6 +88,11 @@ class Sandbox:
                 # Ctrl-C at the terminal is for the engine, which ends the job in its own order.
                 start_new_session=True,
             )
+        except BlockingIOError as error:
+            ours.close()
+            os.close(errors)
+            stage.remove(directory)
+            raise ExhaustedError(NO_PROCESS) from error
         finally:
             theirs.close()
             os.close(lock)
@@ -276,6 +281,8 @@ class Sandbox:
             self._pid.set_result(message["pid"])
         elif "refused" in message:
             self._disconnect(message["refused"])
+        elif "exhausted" in message:
+            self._disconnect(message["exhausted"], ExhaustedError)
         else:
             self._answer(message, descriptors)
 
@@ -288,7 +295,7 @@ class Sandbox:
         else:
             answer.set_result((message, descriptors))
 
-    def _disconnect(self, why: str) -> None:
+    def _disconnect(self, why: str, kind: type[SandboxError] = SandboxError) -> None:
         if self._closed:
             return
         self._closed = why
@@ -301,7 +308,7 @@ class Sandbox:
         waiting: list[asyncio.Future[Any]] = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
         for future in waiting:
             if not future.done():
-                future.set_exception(SandboxError(why))
+                future.set_exception(kind(why))
                 # Nobody may be waiting; asyncio would complain about that.
                 future.exception()
 

@@ -16,12 +16,12 @@ from pumice.engines.local.sandbox.child import Birth, Limits, Streams
 from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.hearing import Hearing, hearing
 from pumice.engines.local.sandbox.network import PodNetwork, Switch
-from pumice.engines.local.sandbox.problems import GONE, LIMITS, StartError
+from pumice.engines.local.sandbox.problems import GONE, LIMITS, NO_PROCESS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 # What the kernel means by its errors where a process or a namespace is one too many.
 _EXHAUSTED = {
-    errno.EAGAIN: "no further process is allowed: see ulimit -u, and the pids of the control group that this runs in",
+    errno.EAGAIN: NO_PROCESS,
     errno.ENOSPC: "no further namespace is allowed: see sysctl user.max_pid_namespaces",
 }
 

@@ -7,6 +7,7 @@ because what it has in memory is what each fork has to copy.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -22,6 +23,7 @@ from pumice.engines.local.sandbox.child import Limits
 from pumice.engines.local.sandbox.containers import Containers
 from pumice.engines.local.sandbox.ground import prepare
 from pumice.engines.local.sandbox.network import Switch
+from pumice.engines.local.sandbox.problems import NO_PROCESS
 from pumice.engines.local.sandbox.server import Server
 
 
@@ -40,14 +42,14 @@ def main() -> NoReturn:
     with contextlib.suppress(OSError):
         # A kernel without keys has none to give away, and so has a container that forbids the call.
         syscalls.leave_session_keyring()
+    keeper = os.pidfd_open(os.getpid())
     try:
         all_users = idmap.enter_user_namespace()
         syscalls.unshare(syscalls.NEWPID)
+        child = os.fork()
     except OSError as error:
-        protocol.send(channel, {"refused": f"namespaces are refused: {error.strerror}"})
+        refuse(channel, error, "namespaces are refused: ")
         _clear_away(config, groups)
-    keeper = os.pidfd_open(os.getpid())
-    child = os.fork()
     if child == 0:
         _job_init(config, channel, (engine, keeper), groups, all_users=all_users)
     os.close(engine)
@@ -55,6 +57,13 @@ def main() -> NoReturn:
     channel.close()
     os.waitpid(child, 0)
     _clear_away(config, groups)
+
+
+def refuse(channel: socket.socket, error: OSError, where: str = "") -> None:
+    if error.errno == errno.EAGAIN:
+        protocol.send(channel, {"exhausted": NO_PROCESS})
+    else:
+        protocol.send(channel, {"refused": f"{where}{error.strerror or error}"})
 
 
 def _clear_away(config: dict[str, Any], groups: cgroups.Cgroups) -> NoReturn:
@@ -77,7 +86,7 @@ def _job_init(
         try:
             containers = _prepare(config, groups, all_users=all_users)
         except OSError as error:
-            protocol.send(channel, {"refused": error.strerror or str(error)})
+            refuse(channel, error)
         else:
             # In another's /proc we have another number.
             own_proc = os.readlink("/proc/self") == str(os.getpid())

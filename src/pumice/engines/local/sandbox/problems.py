@@ -7,6 +7,10 @@ class SandboxError(Exception):
     """The sandbox as a whole cannot be had, or is gone."""
 
 
+class ExhaustedError(SandboxError):
+    """Something is used up that every kind of sandbox needs."""
+
+
 class StartError(Exception):
     """A container could not be started: `kind` for programs to decide by, the text for people."""
 
@@ -15,6 +19,8 @@ class StartError(Exception):
         self.kind = kind
         self.message = message
 
+
+NO_PROCESS = "no further process is allowed: see ulimit -u, and the pids of the control group that this runs in"
 
 # The kinds of StartError.
 COMMAND_NOT_FOUND = "command-not-found"
