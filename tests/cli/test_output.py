@@ -14,17 +14,13 @@ class Screen(io.StringIO):
 
 def test_colours() -> None:
     style = Style(coloured=True)
-    assert [style.bold("a"), style.warning("b"), style.dim("c")] == [
-        "\x1b[1ma\x1b[0m",
-        "\x1b[33mb\x1b[0m",
-        "\x1b[2mc\x1b[0m",
-    ]
+    assert [style.bold("a"), style.warning("b")] == ["\x1b[1ma\x1b[0m", "\x1b[33mb\x1b[0m"]
     assert style.bold("") == ""
 
 
 def test_no_colours() -> None:
     style = Style(coloured=False)
-    assert style.bold("a") + style.warning("b") + style.dim("c") == "abc"
+    assert style.bold("a") + style.warning("b") == "ab"
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,6 @@ class Style:
     def warning(self, text: str) -> str:
         return self._paint("33", text)
 
-    def dim(self, text: str) -> str:
-        return self._paint("2", text)
-
     def _paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.coloured and text else text
 

@@ -15,7 +15,6 @@ LONGEST_SUBDOMAIN: Final = 253
 LONGEST_PORT_NAME: Final = 15
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _UNDERSCORED_LABEL = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORED_SUBDOMAIN = re.compile(rf"{_UNDERSCORED_LABEL}(\.{_UNDERSCORED_LABEL})*")
@@ -47,12 +46,6 @@ def _spelled(text: str, pattern: re.Pattern[str], longest: int, rule: str) -> st
 def dns_label_fault(text: str) -> str:
     """Names of containers, volumes, Services made by plugins, hostnames: RFC 1123 labels."""
     return _spelled(text, _LABEL, LONGEST_LABEL, _LABEL_RULE)
-
-
-def dns1035_label_fault(text: str) -> str:
-    """Names of Services on older clusters: as above, but a digit may not come first."""
-    rule = "must be lower-case letters, digits or '-', begin with a letter and end with a letter or digit"
-    return _spelled(text, _LABEL_1035, LONGEST_LABEL, rule)
 
 
 def dns_subdomain_fault(text: str) -> str:
