@@ -151,6 +151,9 @@ NO_PEM = base64.b64encode(b"no certificate").decode()
     [
         pytest.param("a: [", r"is not YAML: .* in line \d+$", id="no YAML"),
         pytest.param("\x00\x01", "is not YAML", id="control characters"),
+        pytest.param("[" * 100_000, r"is nested more than 50 levels deep in line 1$", id="too deep to be loaded"),
+        pytest.param("# nothing\n" * 420_000, "is larger than 4 MiB$", id="too large"),
+        pytest.param("a: !!timestamp x", "is not YAML$", id="a tag at something else"),
         pytest.param("just words", "is not a mapping with clusters, users and contexts", id="no mapping"),
         pytest.param({}, "has no current-context; choose one with --context, of: none", id="empty"),
         pytest.param(
@@ -228,7 +231,14 @@ NO_PEM = base64.b64encode(b"no certificate").decode()
             "the user 'here' of .*: client-certificate: cannot read .*c.crt",
             id="no such certificate",
         ),
-        pytest.param(config(user={"token": 12345}), r"users\[0\].user.token: expected .*, got int", id="number"),
+        pytest.param(
+            config(user={"token": 12345}), r"users\[0\].user.token: expected a string, got a number$", id="number"
+        ),
+        pytest.param(
+            config({"server": "http://me:secret@here:99999"}), r"of \S+: server must be an address", id="a password"
+        ),
+        pytest.param({"clusters": [None]}, r"clusters\[0\]: expected a mapping, got nothing$", id="null"),
+        pytest.param({"clusters": [{}]}, r"clusters\[0\]: object missing required field name$", id="no name"),
         pytest.param(config(user={"tokenFile": "gone"}), "tokenFile .*gone is not there", id="no such token"),
         pytest.param(
             config(user={"username": "u", "password": "p"}),

@@ -117,9 +117,9 @@ def _entry(entries: dict[str, tuple[_T, Path]], kind: str, name: str, where: str
 def _server(cluster: Cluster, subject: str) -> str:
     parts = _address(cluster.server)
     if parts is None or parts.scheme not in {"http", "https"}:
-        raise AccessError(
-            f"{subject}: server is {cluster.server!r}; it must be an address such as https://10.0.0.1:6443"
-        )
+        # Where an address cannot be taken apart, what may be a password cannot be told from the rest.
+        shown = "" if "@" in cluster.server else f" is {cluster.server!r}; it"
+        raise AccessError(f"{subject}: server{shown} must be an address such as https://10.0.0.1:6443")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise AccessError(f"{subject}: server must be an address without user, query and fragment")
     return cluster.server.rstrip("/")

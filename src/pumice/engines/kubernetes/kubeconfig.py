@@ -6,15 +6,27 @@ What a file holds is secret: a message names places, never values.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
 
 from pumice.engines.kubernetes.errors import AccessError
 
+# Far above what people have there: a cluster takes some five kilobytes, and six levels.
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_MOST_LEVELS: Final = 50
+_WORDS: Final = {
+    "str": "a string",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -143,13 +155,14 @@ def _add(merged: Kubeconfig, path: Path) -> None:
 
 def _read(path: Path) -> _File:
     try:
-        document = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 - a safe loader, the fast one if it is there
+        document = yaml.load(_content(path), Loader=_Loader)  # noqa: S506 - a safe loader, the fast one if it is there
     except OSError as error:
         raise AccessError(f"cannot read the kubeconfig {path}: {error.strerror or error}") from error
     except yaml.MarkedYAMLError as error:
         place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise AccessError(f"the kubeconfig {path} is not YAML: {error.problem}{place}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, TypeError, AttributeError, KeyError) as error:
+        # The last three are how PyYAML takes a tag at something that it cannot be for.
         raise AccessError(f"the kubeconfig {path} is not YAML") from error
     if document is None:
         return _File()
@@ -161,9 +174,29 @@ def _read(path: Path) -> _File:
         raise AccessError(f"the kubeconfig {path} cannot be used: {_told(error)}") from error
 
 
+def _content(path: Path) -> bytes:
+    """What the file holds, if it can be loaded: PyYAML's fast loader calls itself for each level, until it crashes."""
+    with path.open("rb") as stream:
+        content = stream.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise AccessError(f"the kubeconfig {path} is larger than {_MOST_BYTES // 1024 // 1024} MiB")
+    depth = 0
+    for event in yaml.parse(content, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_LEVELS:
+            line = event.start_mark.line + 1
+            raise AccessError(f"the kubeconfig {path} is nested more than {_MOST_LEVELS} levels deep in line {line}")
+    return content
+
+
 def _told(error: msgspec.ValidationError) -> str:
-    """`users[0].user.token: expected str, got int`, from msgspec's `Expected ... - at `$.users[0].user.token``."""
+    """`users[0].user.token: expected a string, got a number`, from msgspec's `Expected ... - at `$.users[0]...``."""
     problem, _, place = str(error).partition(" - at ")
     place = place.strip("`").removeprefix("$").lstrip(".")
-    problem = problem[:1].lower() + problem[1:].replace("`", "")
+    problem = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), problem[:1].lower() + problem[1:])
     return f"{place}: {problem}" if place else problem
+
+
+def _in_words(types: str) -> str:
+    """`str | null` as people call it; what may be null may just as well be left out."""
+    return " or ".join(_WORDS.get(type_, type_) for type_ in types.split(" | ") if type_ != "null") or "nothing"
