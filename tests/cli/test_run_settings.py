@@ -16,6 +16,9 @@ from pumice.cli.run_python import active_python
 from pumice.cli.run_settings import RunOptions, read_options, typed_again
 from pumice.engines.local.settings import ExtraMount, state_directory
 
+# Nobody can look for it, as nobody but root can in a directory that is closed.
+LONG = "x" * 300
+
 
 def _parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
@@ -75,6 +78,8 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--mount", ":ro"], "--mount: :ro: no such file or directory", id="mount of nothing"),
         pytest.param(["--image", "i"], "--image: i: must be NAME=PATH", id="image without a path"),
         pytest.param(["--image", "i=gone"], "gone: no such file or directory\n  hint: PATH is a directory", id="image"),
+        pytest.param(["--image", f"i={LONG}"], f"{LONG}: file name too long", id="image that cannot be looked for"),
+        pytest.param(["--mount", LONG], f"{LONG}: file name too long", id="mount that cannot be looked for"),
         pytest.param(["--entrypoint", "i"], '--entrypoint: i: must be IMAGE="COMMAND"', id="entrypoint of nothing"),
         pytest.param(["--entrypoint", "i="], "--entrypoint: i: must be a command", id="empty entrypoint"),
         pytest.param(["--entrypoint", "i='a"], "--entrypoint: i: 'a: no closing quotation", id="open quotation"),
@@ -102,6 +107,9 @@ def test_bad_flags_are_told_with_what_is_accepted(words: list[str], told: str) -
         pytest.param('[files.i]\n"/x" = "gone"', "files: i: gone: no such file", id="missing file"),
         pytest.param('[mounts]\npaths = "data"', "mounts: must be paths = [", id="mounts"),
         pytest.param('[mounts]\nplaces = ["data"]', "mounts: must be paths = [", id="mounts of another name"),
+        pytest.param(
+            f'[programs]\ni = ["{LONG}"]', f"{LONG}: file name too long", id="program that cannot be looked for"
+        ),
         pytest.param('[mounts]\npaths = ["gone"]', "pumice.toml: mounts: gone: no such file", id="missing mount"),
     ],
 )

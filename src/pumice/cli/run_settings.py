@@ -91,6 +91,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_options(args: argparse.Namespace) -> RunOptions:
     """Raises SettingsError."""
+    try:
+        return _options(args)
+    except OSError as error:
+        # Whatever is named, whether it is there cannot be told: a directory above it is closed to this user.
+        raise SettingsError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _options(args: argparse.Namespace) -> RunOptions:
     here = _working_directory()
     beside = Path(args.file).resolve().parent if args.file != "-" else here
     toml = read_toml(beside)

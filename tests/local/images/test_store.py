@@ -142,6 +142,12 @@ def test_for_one_run_a_directory_is_not_remembered(tmp_path: Path, store: ImageS
     assert store.obtain("x", archive(tmp_path), quiet) == store.find("x")
 
 
+def test_a_place_that_cannot_be_looked_at(tmp_path: Path, store: ImageStore) -> None:
+    """As a directory that is closed to us, but also to root."""
+    with pytest.raises(ImageError, match="x: file name too long"):
+        store.obtain("x", tmp_path / ("x" * 300), quiet)
+
+
 def test_removing(tmp_path: Path, store: ImageStore) -> None:
     path = archive(tmp_path)
     image = store.add("x", path, quiet)

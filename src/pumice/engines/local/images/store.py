@@ -96,7 +96,9 @@ class ImageStore:
 
     def obtain(self, name: str, path: Path, tell: Tell) -> Image:
         """The image for one run: a plain directory is used as it is and not remembered."""
-        if path.is_dir() and not _is_layout(path):
+        with _os_errors(str(path)):
+            is_plain = path.is_dir() and not _is_layout(path)
+        if is_plain:
             return Image(normalised(name), path.absolute(), str(path.absolute()))
         return self.add(name, path, tell)
 
