@@ -100,6 +100,15 @@ def test_a_full_disk() -> None:
     assert (done.returncode, done.stderr) == (1, "pumice: no space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["validate", PYTORCH], ["schema"], ["run", PYTORCH]], ids=lambda words: words[0])
+def test_nowhere_to_complain(words: list[str]) -> None:
+    """Python would end with a code of its own if it could not write what is left at its end."""
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=full, check=False, timeout=60)
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_closed_stream(closed: str) -> None:
     """As a shell does by `>&-`: what nobody wants is not written, and nothing else changes."""

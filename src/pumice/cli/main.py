@@ -8,6 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from pumice.cli.shortages import shortage
@@ -37,12 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has seen enough.
-        _discard_output()
         return 0
     except OSError as error:
         # Files are read where each fault has its own message; what fails here is the way out, such as a full disk.
-        _discard_output()
-        print(f"pumice: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        _say((error.strerror or str(error)).lower())
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -50,9 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing = shortage(error)
         if not missing:
             raise
-        print(f"pumice: {missing}", file=sys.stderr)
+        _say(missing)
         return BAD_INPUT
+    finally:
+        _discard_unwritable()
     return code
+
+
+def _say(problem: str) -> None:
+    with suppress(OSError):
+        print(f"pumice: {problem}", file=sys.stderr)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -135,6 +141,10 @@ def _prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _discard_output() -> None:
-    # Python would complain once more when it closes the stream.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard_unwritable() -> None:
+    """What could not be written, Python would try to write once more at its end, and complain."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         )
         job = LocalRun(request, Teller([_view(args, request)]))
         with job.prepared():
+            if job.tell.lost is not None:
+                return _output_lost(job.tell.lost).code
             return asyncio.run(_Driver(job).drive(options.timeout, args.timeout))
     except (SettingsError, RefusedError) as error:
         print(error, file=sys.stderr)
@@ -153,16 +155,21 @@ class _Driver:
         asyncio.get_running_loop().call_later(self.job.longest_grace + _PATIENCE, self._task.cancel)
 
     def _output_failed(self, error: OSError) -> None:
-        """Whoever read our output has seen enough, or there is no room for it: then nobody wants the job either."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except OSError:
-                # Python would complain once more when it closes the stream.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        if not isinstance(error, BrokenPipeError):
+        self.job.stop(_output_lost(error))
+
+
+def _output_lost(error: OSError) -> Stop:
+    """Whoever read our output has seen enough, or there is no room for it: then nobody wants the job either."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # Python would complain once more when it closes the stream.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if not isinstance(error, BrokenPipeError):
+        with suppress(OSError):
             print(f"output: {(error.strerror or str(error)).lower()}; the job is ended", file=sys.stderr)
-        self.job.stop(Stop(BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1, "OutputClosed"))
+    return Stop(BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1, "OutputClosed")
 
 
 def _locator(entry: JobDocument, file: str) -> Callable[[str], str]:

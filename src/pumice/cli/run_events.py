@@ -109,7 +109,8 @@ class Teller:
     """Tells everyone everything, but a warning only once: what holds for 64 pods is one line."""
 
     listeners: list[Listener]
-    failed: Callable[[OSError], None] = lambda _error: None  # somebody cannot be told any more
+    failed: Callable[[OSError], None] | None = None  # somebody cannot be told any more
+    lost: OSError | None = None  # that was so before anybody wanted to know
     _warned: set[str] = field(default_factory=set)
 
     def __call__(self, happening: Happening) -> None:
@@ -118,7 +119,10 @@ class Teller:
                 listener(happening)
             except OSError as error:
                 self.listeners.remove(listener)
-                self.failed(error)
+                if self.failed is None:
+                    self.lost = error
+                else:
+                    self.failed(error)
 
     def warn(self, message: str) -> None:
         if message not in self._warned:
