@@ -30,7 +30,7 @@ def placed(tmp_path: Path) -> PlacedFiles:
             Mount(str(config), "/etc/volcano", read_only=True),
             Mount(WORK, WORK),
             Mount(str(config), f"{WORK}/data"),
-            Tmpfs("/cache"),
+            Tmpfs("/cache", "v"),
         ),
         files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
     )
@@ -90,3 +90,15 @@ def test_an_update_is_translated_too(placed: PlacedFiles) -> None:
     placed.update("/etc/other", b"")
     assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n127.0.0.1\n"
     assert not (placed.root / "etc/other").exists()
+
+
+def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
+    places = []
+    for name, pod in (("x", "a"), ("y", "a"), ("z", "b")):
+        spec = ContainerSpec(
+            id=f"{pod}/{name}", pod=pod, argv=("true",), env={}, cwd="/", root=RootFs(), mounts=(Tmpfs("/m", "v"),)
+        )
+        files = PlacedFiles(tmp_path / f"{pod}.{name}", str)
+        files.place(spec)
+        places.append(Path(files.where("/m")).resolve())
+    assert places[0] == places[1] != places[2]

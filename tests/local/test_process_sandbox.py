@@ -104,11 +104,16 @@ def test_host_files_are_rewritten_and_commands_led_to_them(tmp_path: Path) -> No
             mounts = (Mount(str(config), "/etc/volcano", read_only=True), Mount(str(tmp_path), str(tmp_path)))
             script = "cat /etc/volcano/b.host $PUMICE_ROOT/etc/volcano/b.host; echo $GLOO_SOCKET_IFNAME"
             spec = _spec("job-a-0", "sh", "-c", script, files=(HOSTS,), mounts=mounts, memory=1 << 30)
+            spec = replace(spec, root=RootFs(read_only=True))
             found = await (await _start(sandbox, spec)).read()
             address = sandbox._translation.loopback("10.77.0.11")
             assert found.decode().split() == [address, address, loopback_interface()]
             await sandbox.ended(spec.id)
-        assert [warning.partition(" ")[0] for warning in warnings] == ["/etc/volcano", "limits.memory"]
+        assert [warning.partition(" ")[0] for warning in warnings] == [
+            "/etc/volcano",
+            "limits.memory",
+            "readOnlyRootFilesystem",
+        ]
 
     run(story())
 

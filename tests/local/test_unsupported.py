@@ -48,7 +48,7 @@ HONOURED = {
         "volumeMounts",
         "workingDir",
     },
-    "SecurityContext": {"runAsGroup", "runAsNonRoot", "runAsUser"},
+    "SecurityContext": {"readOnlyRootFilesystem", "runAsGroup", "runAsNonRoot", "runAsUser"},
     "VolumeMount": {"mountPath", "name", "readOnly", "subPath", "subPathExpr"},
     "ContainerPort": {"containerPort"},
 }

@@ -212,26 +212,34 @@ def test_directories(volume: dict[str, Any], mount: dict[str, Any], step: object
     assert mounted(volume, mount) == Volumes((expected,), (step,))  # type: ignore[arg-type] # one of the steps
 
 
-def test_memory_of_one_container() -> None:
+def test_memory() -> None:
     volumes = mounted({"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}, {"mountPath": "/dev/shm"})
-    assert volumes == Volumes((Tmpfs("/dev/shm", 64 << 20, 0o777),))
+    assert volumes == Volumes((Tmpfs("/dev/shm", "v", 64 << 20, 0o777),))
 
 
 @pytest.mark.parametrize("limit", [None, "0", "much"])
 def test_memory_without_a_limit(limit: str | None) -> None:
     source = {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}
-    assert mounted({"emptyDir": source}).mounts == (Tmpfs("/m", None, 0o777),)
+    assert mounted({"emptyDir": source}).mounts == (Tmpfs("/m", "v", None, 0o777),)
 
 
-def test_memory_that_is_shared_lies_on_disk() -> None:
+@pytest.mark.parametrize("read_only", [True, False], ids=["read-only", "writable"])
+def test_memory_is_shared_by_containers(read_only: bool) -> None:
+    own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/m", "readOnly": read_only}]}
+    other = {"name": "other", "volumeMounts": [{"name": "v", "mountPath": "/n"}]}
+    pod = a_pod(own, other, volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}])
+    volumes = volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH)
+    assert volumes == Volumes((Tmpfs("/m", "v", None, 0o777, read_only),))
+
+
+def test_memory_of_which_parts_are_mounted_lies_on_disk() -> None:
     own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/m"}]}
-    pod = a_pod(
-        own, {**own, "name": "other"}, volumes=[{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": 1}}]
-    )
+    other = {"name": "other", "volumeMounts": [{"name": "v", "mountPath": "/n", "subPath": "n"}]}
+    pod = a_pod(own, other, volumes=[{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": 1}}])
     volumes = volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH)
     assert volumes.mounts == (Mount(str(OWN), "/m"),)
     assert told(volumes) == [
-        "volume v: medium Memory: lies on disk, because several mounts share it",
+        "volume v: medium Memory: lies on disk, because parts of it are mounted",
         "volume v: sizeLimit 1 is not enforced",
     ]
 

@@ -96,7 +96,7 @@ def test_mounts_files_and_memory(tmp_path: Path) -> None:
             mounts = (
                 Mount(str(tmp_path / "readable"), "/mnt/outer/inner", read_only=True),
                 Mount(str(tmp_path / "writable"), "/mnt/outer"),
-                Tmpfs("/scratch", size=1 << 20, mode=0o700),
+                Tmpfs("/scratch", "v", size=1 << 20, mode=0o700),
             )
             files = (File("/etc/hosts", b"10.0.0.1 \xff\n"), File("/root/.ssh/id", b"secret", 0o600))
             script = """
@@ -114,6 +114,41 @@ def test_mounts_files_and_memory(tmp_path: Path) -> None:
     run(story())
     assert (tmp_path / "writable" / "new").read_text() == "new\n"
     assert not (tmp_path / "readable" / "new").exists()
+
+
+@in_box
+async def test_memory_belongs_to_the_pod(box: Box) -> None:
+    """It outlives a container, is shared with the others of the pod, and with no other pod."""
+    for pod in ("a", "b"):
+        await box.pod(pod)
+    volume = Tmpfs("/m", "v", size=1 << 20)
+    assert await box.shell("a", "echo kept > /m/file", mounts=(volume,)) == (0, "")
+    reader = Tmpfs("/other", "v", read_only=True)
+    assert await box.shell("a", "cat /other/file; echo > /other/new", mounts=(reader,)) != (0, "kept\n")
+    assert await box.shell("a", "cat /m/file; stat -f -c %T /m; ls /m", mounts=(volume,)) == (0, "kept\ntmpfs\nfile\n")
+    assert await box.shell("a", "ls /m", mounts=(Tmpfs("/m", "w"),)) == (0, "")
+    assert await box.shell("b", "ls /m", mounts=(volume,)) == (0, "")
+    await box.sandbox.remove_pod("a")
+    await box.pod("a")
+    assert await box.shell("a", "ls /m", mounts=(volume,)) == (0, "")
+
+
+@pytest.mark.parametrize("image", ["host", "image"])
+@pytest.mark.needs("busybox")
+def test_a_root_that_is_read_only(tmp_path: Path, image: str) -> None:
+    root = RootFs(None if image == "host" else str(_busybox_image(tmp_path / "image")), read_only=True)
+    (tmp_path / "data").mkdir()
+    tried = "for d in / /etc /bin /tmp /made/here; do touch $d/new 2>/dev/null && echo wrote to $d; done"
+    script = f"{tried}; pwd; echo here > /data/new && echo x > /dev/null && echo end"
+
+    async def story() -> None:
+        async with box(tmp_path / "stage") as made:
+            await made.pod("a")
+            mounts = (Mount(str(tmp_path / "data"), "/data"),)
+            assert await made.shell("a", script, root=root, cwd="/made/here", mounts=mounts) == (0, "/made/here\nend\n")
+
+    run(story())
+    assert (tmp_path / "data" / "new").read_text() == "here\n"
 
 
 @in_box

@@ -15,7 +15,7 @@ FULL = ContainerSpec(
     env={"A": "1", "Ü": "\udcfe"},
     cwd="/",
     root=RootFs(image="/image", upper="/upper"),
-    mounts=(Mount("/a", "/b", read_only=True), Tmpfs("/t", 5, 0o700)),
+    mounts=(Mount("/a", "/b", read_only=True), Tmpfs("/t", "v", 5, 0o700)),
     files=(File("/f", bytes(range(256)), 0o600),),
     uid=1,
     gid=2,

@@ -119,7 +119,11 @@ class Outfitter:
             argv=self._argv(container, image, declared),
             env=env,
             cwd=str(container.get("workingDir") or self._cwd(container, image)),
-            root=RootFs(str(image.root) if image is not None else None, self._upper(manifest, container, attempt)),
+            root=RootFs(
+                str(image.root) if image is not None else None,
+                self._upper(manifest, container, attempt),
+                read_only=bool((container.get("securityContext") or {}).get("readOnlyRootFilesystem")),
+            ),
             mounts=(
                 *self._own_mounts(image),
                 *nc_mounts,

@@ -43,7 +43,7 @@ class PlacedFiles:
         self.add(File(LAST_WORDS, b""))
         # Those further up first, as they are mounted.
         for mount in sorted(spec.mounts, key=lambda mount: mount.target.count("/")):
-            self._mount(mount)
+            self._mount(mount if isinstance(mount, Mount) else self._memory(spec.pod, mount))
         for file in spec.files:
             if not file.path.startswith(_OWN_TO_A_MACHINE):
                 self.add(replace(file, data=self._translated(file.data)))
@@ -75,15 +75,19 @@ class PlacedFiles:
         if place.exists():
             place.write_bytes(self._translated(data))
 
-    def _mount(self, mount: Mount | Tmpfs) -> None:
+    def _memory(self, pod: str, tmpfs: Tmpfs) -> Mount:
+        """A directory beside the roots of the pod's containers, which share it."""
+        shared = self.root.with_name(f"{pod}.memory.{tmpfs.volume}")
+        shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Mount(str(shared), tmpfs.target)
+
+    def _mount(self, mount: Mount) -> None:
         place = self._place(mount.target)
-        if isinstance(mount, Mount) and mount.source == mount.target:
+        if mount.source == mount.target:
             self._shown.append(mount.target)
             return
         place.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(mount, Tmpfs):
-            place.mkdir(exist_ok=True)
-        elif mount.read_only and _is_small(Path(mount.source)):
+        if mount.read_only and _is_small(Path(mount.source)):
             self._copy(Path(mount.source), place)
         else:
             _clear(place)

@@ -113,6 +113,8 @@ class ProcessSandbox:
         self._tell_placed(spec, files)
         if spec.memory is not None:
             self._warn_once("limits.memory is not enforced without namespaces")
+        if spec.root.read_only:
+            self._warn_once("readOnlyRootFilesystem is not honoured without namespaces")
         argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
         cwd = files.where(spec.cwd)
         process = await self._spawn(argv, env, cwd, stdout, stderr)

@@ -42,7 +42,6 @@ TOLD: Final[Mapping[str, Mapping[str, str]]] = {
         "capabilities.add": "no capability beyond the usual ones is granted",
         "privileged": "no container gets power over the machine",
         "procMount": "/proc stays masked",
-        "readOnlyRootFilesystem": "the root file system can be written to; what is written goes with the pod",
         "seLinuxOptions": "no labels are set",
         "seccompProfile": "no filter is loaded",
         "windowsOptions": "this is not Windows",

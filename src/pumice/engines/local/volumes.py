@@ -1,8 +1,7 @@
 """What a container's volumeMounts become here: mounts for the sandbox, and steps that make ready what is mounted.
 
 Nothing is touched here; `volume_files.VolumeFiles` takes the steps. All of a job's volumes live in its scratch
-directory: data that all pods share once, the rest by pod. A memory volume of one container is memory of that container,
-and so gone when it is restarted; one that several containers share lies on disk.
+directory: data that all pods share once, the rest by pod. A memory volume lies on disk if only parts of it are mounted.
 """
 
 from __future__ import annotations
@@ -86,8 +85,8 @@ class _Reading:
             return
         kind = next((key for key, value in volume.items() if key != "name" and value is not None), _EMPTY)
         source: Mapping[str, Any] = volume.get(kind) or {}
-        if kind == _EMPTY and source.get("medium") == "Memory" and self._is_only_mount(name, mount):
-            self.mounts.append(Tmpfs(target, _size(source), _mode(source)))
+        if kind == _EMPTY and source.get("medium") == "Memory" and self._is_mounted_whole(name):
+            self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), bool(mount.get("readOnly"))))
             return
         place = self._place(name, kind, source)
         if place is not None:
@@ -156,12 +155,11 @@ class _Reading:
         self._step(MakeDirectory(place, _EMPTY_MODE))
         return place
 
-    def _is_only_mount(self, name: str, mount: Manifest) -> bool:
+    def _is_mounted_whole(self, name: str) -> bool:
         spec = self.manifest.get("spec") or {}
         containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
         mounts = [each for container in containers for each in container.get("volumeMounts") or []]
-        alone = sum(each.get("name") == name for each in mounts) == 1
-        return alone and not mount.get("subPath") and not mount.get("subPathExpr") and not mount.get("readOnly")
+        return not any(each.get("subPath") or each.get("subPathExpr") for each in mounts if each.get("name") == name)
 
     def _step(self, step: Step) -> None:
         self.steps[step] = None
@@ -174,7 +172,7 @@ def _not_honoured(name: str, kind: str, source: Mapping[str, Any]) -> Iterator[P
     """What an empty directory of the pod's own does not give of what the volume asks for."""
     if kind == _EMPTY:
         if source.get("medium") == "Memory":
-            yield Problem(f"volume {name}: medium Memory: lies on disk, because several mounts share it")
+            yield Problem(f"volume {name}: medium Memory: lies on disk, because parts of it are mounted")
         elif source.get("medium"):
             yield Problem(f"volume {name}: medium {source['medium']}: lies on disk")
         if source.get("sizeLimit") is not None:

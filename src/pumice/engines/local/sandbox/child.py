@@ -52,7 +52,10 @@ def become_container(birth: Birth, streams: Streams) -> NoReturn:
         join_cgroups(birth.cgroups)
         network.enter(birth.namespaces)
         syscalls.unshare(syscalls.NEWNS)
-        rootfs.enter_root(birth.spec, birth.ground, birth.files)
+        parts = rootfs.enter_root(birth.spec, birth.ground, birth.files)
+        if birth.spec.root.read_only:
+            make_working_directory(birth.spec.cwd)
+            rootfs.seal(parts)
         settle(birth, streams)
         command.execute(birth.spec.argv, birth.spec.env)
 
@@ -84,12 +87,7 @@ def settle(birth: Birth, streams: Streams) -> None:
     nothing = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((nothing, 0), (streams.stdout, 1), (streams.stderr, 2)):
         os.dup2(source, target)
-    cwd = birth.spec.cwd or "/"
-    try:
-        os.makedirs(cwd, exist_ok=True)
-    except OSError as error:
-        why = error.strerror
-        raise StartError(WORKING_DIRECTORY, f"{cwd}: the working directory cannot be made: {why}") from error
+    make_working_directory(birth.spec.cwd)
     limits = birth.limits
     privileges.restrict(
         birth.spec,
@@ -97,10 +95,19 @@ def settle(birth: Birth, streams: Streams) -> None:
         open_files=limits.open_files,
         last_capability=limits.last_capability,
     )
+    cwd = birth.spec.cwd or "/"
     try:
         os.chdir(cwd)
     except OSError as error:
         raise StartError(WORKING_DIRECTORY, f"{cwd}: not usable as working directory: {error.strerror}") from error
+
+
+def make_working_directory(cwd: str) -> None:
+    try:
+        os.makedirs(cwd or "/", exist_ok=True)
+    except OSError as error:
+        why = error.strerror
+        raise StartError(WORKING_DIRECTORY, f"{cwd}: the working directory cannot be made: {why}") from error
 
 
 def or_report(work: Callable[[], None], errors: int) -> NoReturn:

@@ -15,6 +15,7 @@ from pumice.engines.local.sandbox.cgroups import Cgroups, Group
 from pumice.engines.local.sandbox.child import Birth, Limits, Streams
 from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.hearing import Hearing, hearing
+from pumice.engines.local.sandbox.memory import MemoryVolumes
 from pumice.engines.local.sandbox.network import PodNetwork, Switch
 from pumice.engines.local.sandbox.problems import GONE, LIMITS, NO_PROCESS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
@@ -90,6 +91,7 @@ class Containers:
         self._switch = switch
         self._ground = ground
         self._groups = groups
+        self._memory = MemoryVolumes(ground.files)
         self._limits = limits
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._started = 0
@@ -105,6 +107,7 @@ class Containers:
     def remove_pod(self, pod: str) -> None:
         """Its containers are gone by now."""
         network = self._pods.pop(pod, None)
+        self._memory.remove(pod)
         if network is not None:
             self._switch.remove(network)
 
@@ -140,6 +143,7 @@ class Containers:
         files = _write_files(directory, spec)
         if spec.root.image is not None:
             self._ground.skeleton_of(spec.root.image)
+        self._memory.provide(spec)
         birth = Birth(spec, self._ground, self._pods[spec.pod].namespaces, files, group.directories, self._limits)
         process = self._fork(spec.id, pids, lambda errors: child.become_container(birth, Streams(*streams, errors)))
         self.running[spec.id] = Container(birth, process, group, directory, group.alarm())

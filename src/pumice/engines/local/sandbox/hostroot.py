@@ -32,15 +32,17 @@ class HostRoot:
         self._ground = ground
         self._hidden: set[str] = set()
         self._wanted: list[str] = []
-        self._merged = 0
+        self._merged: list[str] = []
 
-    def build(self, hidden: Iterable[str], targets: Iterable[str]) -> None:
+    def build(self, hidden: Iterable[str], targets: Iterable[str]) -> list[str]:
+        """Returns the directories that were merged, each of which is a mount of its own."""
         syscalls.attach_tree(syscalls.clone_tree(self._layer), self._root)
         for name, mode in _FRESH.items():
             self._make(f"/{name}", mode)
         self._hidden = {os.path.normpath(path) for path in hidden} | {os.path.realpath(path) for path in hidden}
         self._wanted = [os.path.realpath(target) for target in targets if not os.path.exists(target)]
         self._show_entries("/", is_system=False)
+        return self._merged
 
     def _make(self, path: str, mode: int) -> None:
         """Those above it are there already, and the mask of modes is empty."""
@@ -105,13 +107,13 @@ class HostRoot:
         skeleton = self._ground.skeleton
         if skeleton and os.path.isdir(skeleton + path):
             layers.insert(0, skeleton + path)
-        self._merged += 1
-        work = f"{self._work}/{self._merged}"
+        work = f"{self._work}/{len(self._merged)}"
         os.makedirs(work, exist_ok=True)
         try:
             overlays.mount(layers, self._layer + path, work, self._root + path)
         except OSError:
             return False
+        self._merged.append(path)
         return True
 
 

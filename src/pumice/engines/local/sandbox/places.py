@@ -7,7 +7,6 @@ import stat
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.problems import DEVICE, MOUNT, StartError
-from pumice.engines.local.sandbox.specs import Tmpfs
 
 
 class Tree:
@@ -47,18 +46,6 @@ class Cover(Tree):
     def attach(self) -> None:
         if os.path.isdir(self.target):
             self.attach_at(os.path.realpath(self.target))
-
-
-class Memory:
-    """A file system in memory, as a tree."""
-
-    def __init__(self, tmpfs: Tmpfs) -> None:
-        self.target = tmpfs.target
-        self._options = f"mode={tmpfs.mode:o}" + (f",size={tmpfs.size}" if tmpfs.size is not None else "")
-
-    def attach(self) -> None:
-        place = make_place(self.target, is_directory=True)
-        syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, self._options)
 
 
 def make_place(target: str, *, is_directory: bool) -> str:

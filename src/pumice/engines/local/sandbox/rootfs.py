@@ -9,13 +9,17 @@ from pumice.engines.local.sandbox import overlays, syscalls
 from pumice.engines.local.sandbox.ground import Ground
 from pumice.engines.local.sandbox.hostroot import HostRoot
 from pumice.engines.local.sandbox.kernelfs import KernelFileSystems
-from pumice.engines.local.sandbox.places import Cover, Memory, Tree
+from pumice.engines.local.sandbox.memory import memory_place
+from pumice.engines.local.sandbox.places import Cover, Tree
 from pumice.engines.local.sandbox.problems import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 
 
-def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> None:
-    """Build the root and go there; nothing of the host's tree is reachable afterwards but what the spec mounts."""
+def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[str]:
+    """Build the root and go there; nothing of the host's tree is reachable afterwards but what the spec mounts.
+
+    Returns the mounts that the root is made of.
+    """
     syscalls.mount("tmpfs", ground.place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.umask(0)
     root = f"{ground.place}/root"
@@ -23,9 +27,10 @@ def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> None:
     late = _trees(spec, ground, files)
     kernel = KernelFileSystems(spec.devices, all_users=ground.all_users)
     layer, work = _layer(spec, ground)
+    parts = ["/"]
     if spec.root.image is None:
         targets = [tree.target for tree in late] + [spec.cwd]
-        HostRoot(root, layer, work, ground).build(spec.hidden, targets)
+        parts += HostRoot(root, layer, work, ground).build(spec.hidden, targets)
     else:
         skeleton = ground.skeleton_of(spec.root.image)
         _overlay([*([skeleton] if skeleton else []), spec.root.image], layer, work, root)
@@ -39,19 +44,26 @@ def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> None:
     # Those further up first: what is mounted below must not be covered.
     for tree in sorted(late, key=lambda tree: os.path.normpath(tree.target).count("/")):
         tree.attach()
+    return parts
 
 
-def _trees(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[Tree | Memory]:
-    trees: list[Tree | Memory] = []
+def seal(parts: list[str]) -> None:
+    """Make the root read-only; what is mounted into it stays as it is."""
+    for part in parts:
+        descriptor = os.open(part, os.O_PATH | os.O_CLOEXEC)
+        syscalls.make_read_only(descriptor, below=False)
+        os.close(descriptor)
+
+
+def _trees(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[Tree]:
+    trees: list[Tree] = []
     for number, path in enumerate(_deeply_hidden(spec)):
         empty = f"{ground.place}/hidden{number}"
         os.mkdir(empty, 0o755)
         trees.append(Cover(empty, path))
     for mount in spec.mounts:
-        if isinstance(mount, Mount):
-            trees.append(Tree(mount.source, mount.target, read_only=mount.read_only))
-        else:
-            trees.append(Memory(mount))
+        source = mount.source if isinstance(mount, Mount) else memory_place(ground.files, spec.pod, mount)
+        trees.append(Tree(source, mount.target, read_only=mount.read_only))
     for source, file in zip(files, spec.files, strict=True):
         trees.append(Tree(source, file.path))
     return trees

@@ -17,11 +17,13 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Tmpfs:
-    """Memory that goes with the container."""
+    """Memory that goes with the pod; whoever in it names the same volume has the same."""
 
     target: str
+    volume: str
     size: int | None = None
     mode: int = 0o1777
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class RootFs:
 
     image: str | None = None
     upper: str | None = None
+    read_only: bool = False  # but for what is mounted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,8 @@ def clone_tree(path: str) -> int:
     return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
 
 
-def make_read_only(tree: int) -> None:
+def make_read_only(tree: int, *, below: bool = True) -> None:
+    """And what is mounted below it, unless told otherwise."""
     attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     _call(
@@ -85,7 +86,7 @@ def make_read_only(tree: int) -> None:
         "mount_setattr",
         tree,
         b"",
-        _AT_EMPTY_PATH | _AT_RECURSIVE,
+        _AT_EMPTY_PATH | (_AT_RECURSIVE if below else 0),
         ctypes.addressof(buffer),
         len(attributes),
     )

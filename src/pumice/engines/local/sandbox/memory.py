@@ -1,0 +1,37 @@
+"""Memory volumes: file systems in memory that live as long as the pod does.
+
+job-init mounts them, outside of all containers: several containers may share one, and it outlives the restart of each.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox.specs import ContainerSpec, Tmpfs
+
+
+class MemoryVolumes:
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._made: dict[str, list[str]] = {}  # by pod
+
+    def provide(self, spec: ContainerSpec) -> None:
+        """Have those that the container mounts."""
+        made = self._made.setdefault(spec.pod, [])
+        for tmpfs in spec.mounts:
+            if isinstance(tmpfs, Tmpfs) and (place := memory_place(self._directory, spec.pod, tmpfs)) not in made:
+                os.makedirs(place, exist_ok=True)
+                options = f"mode={tmpfs.mode:o}" + (f",size={tmpfs.size}" if tmpfs.size is not None else "")
+                syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+                made.append(place)
+
+    def remove(self, pod: str) -> None:
+        for place in self._made.pop(pod, []):
+            syscalls.detach(place)
+            os.rmdir(place)
+
+
+def memory_place(directory: str, pod: str, tmpfs: Tmpfs) -> str:
+    """No pod has such a sign in its name, and no volume."""
+    return f"{directory}/{pod}~{tmpfs.volume}"
