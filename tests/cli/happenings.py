@@ -48,10 +48,9 @@ def end(code: int = 1, **fields: object) -> ContainerEnd:
     return replace(plain, **fields)  # type: ignore[arg-type] # fields of ContainerEnd
 
 
-def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", running: int = 0) -> Moved:
+def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: int) -> Moved:
     state = JobState(phase=phase, message=message, reason="Reason" if message else "")
-    succeeded = 3 if phase == "Completed" else 0
-    return Moved(JOB, JobStatus(state=state, running=running, succeeded=succeeded), attempt, acted)
+    return Moved(JOB, JobStatus(state=state, **counts), attempt, acted)
 
 
 def line(text: str, *, pod: str = "w-0", container: str = "main", unfinished: bool = False) -> LogLine:

@@ -91,7 +91,12 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             id="only one is started again",
         ),
         pytest.param(moved("Running", running=1), "0.0s  Running    1/3", id="running"),
-        pytest.param(moved("Completed"), "0.0s  Completed  3 succeeded in 0.0s", id="completed"),
+        pytest.param(moved("Completed", succeeded=3), "0.0s  Completed  3 succeeded in 0.0s", id="completed"),
+        pytest.param(
+            moved("Completed", succeeded=2, failed=1),
+            "0.0s  Completed  2 succeeded, 1 failed in 0.0s",
+            id="completed although one failed",
+        ),
         pytest.param(
             moved("Failed", message="w-0 failed; 2 others followed"), "0.0s  Failed     w-0 failed", id="failed"
         ),

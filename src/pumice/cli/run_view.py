@@ -150,7 +150,8 @@ class TextView:
                 # They may have been faster than we could look.
                 return f"{running}/{job.total_replicas}" if running else ""
             case Phase.COMPLETED:
-                return f"{moved.status.succeeded} succeeded in {self._elapsed()}"
+                failed = f", {moved.status.failed} failed" if moved.status.failed else ""
+                return f"{moved.status.succeeded} succeeded{failed} in {self._elapsed()}"
             case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
                 return ""
             case phase if phase in FINAL or phase == Phase.ABORTED:
