@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from typing import Any
 
 from pumice.cli.run_events import Moved, PodMoved
 from pumice.engines.local.logs import LogLine
@@ -48,7 +49,7 @@ def end(code: int = 1, **fields: object) -> ContainerEnd:
     return replace(plain, **fields)  # type: ignore[arg-type] # fields of ContainerEnd
 
 
-def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: int) -> Moved:
+def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: Any) -> Moved:
     state = JobState(phase=phase, message=message, reason="Reason" if message else "")
     return Moved(JOB, JobStatus(state=state, **counts), attempt, acted)
 
