@@ -407,3 +407,13 @@ def test_a_job_rests_in_proportion_to_how_long_it_took_to_decide(monkeypatch: py
     assert bench.serve()
     assert not bench.serve()
     assert bench.loop.queue.next_due() == bench.world.clock() + dt.timedelta(milliseconds=300)
+
+
+def test_every_pass_can_be_followed(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(a_document(tasks=[{"name": "w", "replicas": 2, "template": a_template()}]))
+    with caplog.at_level("INFO"):
+        bench.serve()
+    assert caplog.messages == []
+    with caplog.at_level("DEBUG", logger="pumice.runtime.loop"):
+        bench.settle()
+    assert caplog.messages[0] == f"job {bench.key}: Pending; 2 CreatePod"

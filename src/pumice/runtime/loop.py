@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -25,6 +27,8 @@ from pumice.reconcile.decide import decide
 from pumice.reconcile.decision import Decision, EngineCommand
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from pumice.runtime.queue import KeyQueue
+
+_log = logging.getLogger(__name__)
 
 Clock = Callable[[], dt.datetime]
 
@@ -103,6 +107,8 @@ class Loop:
         except PluginError as error:
             decision = decide(replace(snapshot, faults=(str(error),)), (), began)
         self._thought[key] = self.clock() - began
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("job %s: %s", key, _shown(decision), extra={"job": key})
         if decision.status != stored.job.status:
             await self.engine.write_status(stored, decision.status)
         good = await self._carry_out(key, decision)
@@ -185,6 +191,13 @@ def _alike(commands: Sequence[EngineCommand]) -> Iterator[list[EngineCommand]]:
         run.append(command)
     if run:
         yield run
+
+
+def _shown(decision: Decision) -> str:
+    """For whoever wants to follow every pass: `Running; 3 CreatePod; again in 10s`."""
+    counts = Counter(type(command).__name__ for command in decision.commands)
+    later = [] if decision.requeue_after is None else [f"again in {decision.requeue_after.total_seconds():g}s"]
+    return "; ".join([str(decision.status.state.phase), *(f"{count} {kind}" for kind, count in counts.items()), *later])
 
 
 def _told(finding: Finding) -> str:
