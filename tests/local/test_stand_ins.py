@@ -22,11 +22,11 @@ def _read(folder: Path, toml: str) -> Settings:
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        pytest.param('[programs]\n"a:1" = "x"', "programs: a:1: x: must be a list of files", id="program, no list"),
+        pytest.param('[programs]\n"a:1" = "x"', "programs: a:1: must be a list of files", id="program, no list"),
         pytest.param('[programs]\n"a:1" = ["./x"]', "programs: a:1: ./x: no such file", id="program, missing"),
         pytest.param(
             '[files]\n"a:1" = "x"',
-            'files: a:1: x: must be { "/path/in/the/container" = "./file" }',
+            'files: a:1: must be { "/path/in/the/container" = "./file" }',
             id="file, no table",
         ),
         pytest.param('[files]\n"a:1" = {"/x" = "./x"}', "files: a:1: ./x: no such file", id="file, missing"),

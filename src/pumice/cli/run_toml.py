@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pumice.cli import run_flags
+from pumice.cli.file_text import read_text
+from pumice.cli.problems import Problem
 from pumice.cli.run_flags import SettingsError
 from pumice.engines.local.settings import ExtraMount
 from pumice.model.nearest import did_you_mean
+from pumice.model.scalars import kind_of
 
 TOML: Final = "pumice.toml"
 _TABLES: Final = ("images", "entrypoints", "programs", "files", "mounts")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,67 +34,98 @@ class TomlSettings:
 
 
 def read_toml(beside: Path) -> TomlSettings:
-    """Of the file in this directory; nothing if there is none. Raises SettingsError."""
-    table = _tables(beside / TOML)
-    paths = table["mounts"].get("paths", [])
-    if set(table["mounts"]) - {"paths"} or not _are_texts(paths):
-        raise SettingsError(f'{TOML}: mounts: must be paths = ["PATH", "PATH:ro"]')
-    return TomlSettings(
-        images={name: _image(name, path, beside) for name, path in table["images"].items()},
-        entrypoints={name: _command(name, text, beside) for name, text in table["entrypoints"].items()},
-        programs={name: _programs(name, paths, beside) for name, paths in table["programs"].items()},
-        files={name: _files(name, paths, beside) for name, paths in table["files"].items()},
-        mounts=tuple(run_flags.mount(path, beside, f"{TOML}: mounts") for path in paths),
+    """Of the file in this directory; nothing if there is none. Raises SettingsError, with all that is wrong."""
+    tables, faults = _tables(beside / TOML)
+
+    def each(table: str, read: Callable[[str, object, Path], _Value]) -> dict[str, _Value]:
+        found = {}
+        for name, value in tables[table].items():
+            try:
+                found[name] = read(name, value, beside)
+            except SettingsError as error:
+                faults.append(f"{TOML}: {table}: {error}")
+        return found
+
+    settings = TomlSettings(
+        images=each("images", _image),
+        entrypoints=each("entrypoints", _command),
+        programs=each("programs", _programs),
+        files=each("files", _files),
+        mounts=tuple(mount for mounts in each("mounts", _mounts).values() for mount in mounts),
     )
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return settings
 
 
-def _tables(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{TOML}: {error}") from error
-    except OSError as error:
-        raise SettingsError(f"{TOML}: {(error.strerror or str(error)).lower()}") from error
-    for name, value in table.items():
-        if name not in _TABLES or not isinstance(value, dict):
+def _tables(path: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The tables, and what is wrong with the others. Raises SettingsError if the file cannot be read."""
+    found = _parsed(path) if path.is_file() else {}
+    faults = []
+    for name, value in found.items():
+        if name not in _TABLES:
             asked = f"{did_you_mean(name, _TABLES)} ".lstrip()
-            raise SettingsError(f"{TOML}: {name}: unknown\n  hint: {asked}there are [{'], ['.join(_TABLES)}]")
-    return {name: table.get(name, {}) for name in _TABLES}
+            faults.append(f"{TOML}: {name}: unknown\n  hint: {asked}there are [{'], ['.join(_TABLES)}]")
+        elif not isinstance(value, dict):
+            faults.append(f"{TOML}: {name}: must be a table, found {kind_of(value)}\n  hint: write [{name}] above it")
+    tables = {name: found.get(name) for name in _TABLES}
+    return {name: table if isinstance(table, dict) else {} for name, table in tables.items()}, faults
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    text = read_text(str(path))
+    if isinstance(text, Problem):
+        raise SettingsError(str(replace(text, file=TOML)))
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        problem, _, place = str(error).rpartition(" (at ")
+        numbers = "".join(f":{number}" for number in re.findall("[0-9]+", place))
+        end = "" if numbers else " at the end of the file"
+        raise SettingsError(f"{TOML}{numbers}: {problem[:1].lower()}{problem[1:]}{end}") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{TOML}: a number is too long, or a list too deep, to be read") from error
 
 
 def _image(name: str, path: object, beside: Path) -> Path:
     if not isinstance(path, str):
-        raise SettingsError(f"{TOML}: images: {name}: {path}: must be the path of a directory or an archive")
+        raise SettingsError(f"{name}: must be the path of a directory or an archive, found {kind_of(path)}")
     return beside / path
 
 
 def _command(name: str, text: object, beside: Path) -> tuple[str, ...]:
     """Containers run elsewhere, so files beside the job file are named in full."""
     if not isinstance(text, str):
-        raise SettingsError(f'{TOML}: entrypoints: {name}: {text}: must be a text, such as "python ./train.py"')
-    words = run_flags.command(text, f"{TOML}: entrypoints: {name}")
+        raise SettingsError(f'{name}: must be a text, such as "python ./train.py", found {kind_of(text)}')
+    words = run_flags.command(text, name)
     return tuple(str(beside / word) if word.startswith("./") else word for word in words)
 
 
 def _programs(name: str, paths: object, beside: Path) -> tuple[Path, ...]:
     if not isinstance(paths, list) or not _are_texts(paths):
-        raise SettingsError(f"{TOML}: programs: {name}: {paths}: must be a list of files")
+        raise SettingsError(f"{name}: must be a list of files")
     for path in paths:
         if not (beside / path).is_file():
-            raise SettingsError(f"{TOML}: programs: {name}: {path}: no such file")
+            raise SettingsError(f"{name}: {path}: no such file")
     return tuple(beside / path for path in paths)
 
 
 def _files(name: str, paths: object, beside: Path) -> dict[str, Path]:
     if not isinstance(paths, dict) or not _are_texts(paths.values()):
-        raise SettingsError(f'{TOML}: files: {name}: {paths}: must be {{ "/path/in/the/container" = "./file" }}')
+        raise SettingsError(f'{name}: must be {{ "/path/in/the/container" = "./file" }}')
     for target, source in paths.items():
         if not target.startswith("/"):
-            raise SettingsError(f"{TOML}: files: {name}: {target}: must be a path from the root, such as /{target}")
+            raise SettingsError(f"{name}: {target}: must be a path from the root, such as /{target}")
         if not (beside / source).is_file():
-            raise SettingsError(f"{TOML}: files: {name}: {source}: no such file")
+            raise SettingsError(f"{name}: {source}: no such file")
     return {target: beside / source for target, source in paths.items()}
 
 
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list | type({}.values())) and all(isinstance(value, str) for value in values)
+def _mounts(name: str, paths: object, beside: Path) -> list[ExtraMount]:
+    if name != "paths" or not isinstance(paths, list) or not _are_texts(paths):
+        raise SettingsError('must be paths = ["PATH", "PATH:ro"]')
+    return [run_flags.mount(path, beside, name) for path in paths]
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
