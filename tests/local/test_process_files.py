@@ -85,13 +85,6 @@ def test_a_mount_covers_a_directory_of_the_pod_s_own(tmp_path: Path) -> None:
     assert (files.root / "dev/termination-log").is_symlink()
 
 
-def test_an_update_is_translated_too(placed: PlacedFiles) -> None:
-    placed.update("/etc/volcano/worker.host", b"worker-0\nworker-0\n")
-    placed.update("/etc/other", b"")
-    assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n127.0.0.1\n"
-    assert not (placed.root / "etc/other").exists()
-
-
 def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
     places = []
     for name, pod in (("x", "a"), ("y", "a"), ("z", "b")):

@@ -152,18 +152,6 @@ def test_a_root_that_is_read_only(tmp_path: Path, image: str) -> None:
 
 
 @in_box
-async def test_a_file_is_rewritten_in_place(box: Box) -> None:
-    await box.pod("a")
-    script = "cat /etc/hosts; echo read; while ! grep -q second /etc/hosts; do sleep .02; done; cat /etc/hosts"
-    output = await box.start(box.spec("a", "sh", "-c", script, files=(File("/etc/hosts", b"first and long\n"),)))
-    assert [await output.line(), await output.line()] == ["first and long", "read"]
-    await box.sandbox.update_file(output.container, "/etc/hosts", b"second\n")
-    assert await output.rest() == "second\n"
-    with pytest.raises(StartError):
-        await box.sandbox.update_file(output.container, "/etc/other", b"")
-
-
-@in_box
 async def test_large_files_fit_through(box: Box) -> None:
     await box.pod("a")
     data = os.urandom(700_000)

@@ -70,11 +70,6 @@ class PlacedFiles:
         covering += [(len(target), False) for target in self._shown if _is_below(path, target)]
         return f"{self.root}{path}" if max(covering, default=(0, False))[1] else path
 
-    def update(self, path: str, data: bytes) -> None:
-        place = self._place(path)
-        if place.exists():
-            place.write_bytes(self._translated(data))
-
     def _memory(self, pod: str, tmpfs: Tmpfs) -> Mount:
         """A directory beside the roots of the pod's containers, which share it."""
         shared = self.root.with_name(f"{pod}.memory.{tmpfs.volume}")

@@ -184,13 +184,6 @@ class ProcessSandbox:
     async def listen(self, address: str, port: int) -> socket.socket:
         raise SandboxError(f"{address}:{port}: there is no network of the job to listen in")
 
-    async def update_file(self, container: str, path: str, data: bytes) -> None:
-        if path == "/etc/hosts":
-            self._translation.learn(data.decode(errors="replace"))
-        running = self._containers.get(container)
-        if running is not None:
-            running.files.update(path, data)
-
     async def close(self) -> None:
         if self._closed:
             return

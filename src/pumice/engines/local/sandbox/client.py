@@ -211,9 +211,6 @@ class Sandbox:
         listener.setblocking(False)
         return listener
 
-    async def update_file(self, container: str, path: str, data: bytes) -> None:
-        await self._ask("update_file", container=container, path=path, data=data.decode("latin-1"))
-
     async def close(self) -> None:
         """Returns when every process of the job is gone."""
         self._disconnect("the sandbox is closed")

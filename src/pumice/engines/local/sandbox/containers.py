@@ -165,17 +165,6 @@ class Containers:
 
         return self._fork(name, pidfd, become)
 
-    def update_file(self, container: str, path: str, data: bytes) -> None:
-        """In place: the file is bound, and a new one in its stead would never be seen."""
-        target = self.container(container)
-        for source, file in zip(target.birth.files, target.birth.spec.files, strict=True):
-            if file.path == path:
-                with open(source, "r+b") as writer:
-                    writer.write(data)
-                    writer.truncate()
-                return
-        raise StartError(GONE, f"{path}: no such file was given to the container {container}")
-
     def container(self, name: str) -> Container:
         if name not in self.running:
             raise StartError(GONE, f"{name}: no such container runs")

@@ -145,10 +145,6 @@ class Server:
         with socket.create_server((message["address"], message["port"])) as listener:
             self._send({"id": number}, (listener.fileno(),))
 
-    def _do_update_file(self, number: int, message: dict[str, Any], _: list[int]) -> None:
-        self._containers.update_file(message["container"], message["path"], message["data"].encode("latin-1"))
-        self._send({"id": number})
-
     def _started(self, number: int, container: Container) -> None:
         """The pipe for errors was closed by exec, or by the end of the process: what is in it tells."""
         process = container.process
