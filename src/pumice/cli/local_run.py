@@ -28,6 +28,7 @@ from pumice.cli.run_json import JsonView
 from pumice.cli.run_pods import PodMaker, now
 from pumice.cli.run_scale import check_names, scaled
 from pumice.cli.run_settings import RunOptions
+from pumice.cli.run_stall import Stall
 from pumice.cli.run_view import policy_text
 from pumice.engines.local.addresses import Addresses
 from pumice.engines.local.allotments import Processors
@@ -334,9 +335,12 @@ class LocalRun:
         return self._pods.make(manifest, uid, address)
 
     async def _tick(self) -> None:
+        stall = Stall()
         while True:
             await asyncio.sleep(_TICK)
             self.tell(TimePassed())
+            if words := stall.look(self._engine.job, self._engine.job.status):
+                self.tell.warn(words)
 
 
 def _no_state(state: Path, error: OSError) -> str:

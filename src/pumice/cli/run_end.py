@@ -9,7 +9,7 @@ import msgspec
 
 from pumice.cli.run_events import Ended
 from pumice.engines.local.preflight import container_path
-from pumice.engines.local.verdicts import START_ERROR, Advice, Failure, last_words, row
+from pumice.engines.local.verdicts import Advice, Failure, last_words, row
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd
 from pumice.model.status import JobStatus
@@ -76,7 +76,8 @@ class Ending:
         if self.status.state.reason == SUSPENDED:
             return f"{self.again()}     once its suspend is false ({self.locate('spec.suspend')})"
         end = self.failures[0].end if self.failures else _NO_END
-        if end.reason == START_ERROR and end.exit_code == _NOT_FOUND and self.host_image:
+        # Be it the command itself, or what a shell was to run.
+        if end.exit_code == _NOT_FOUND and self.host_image:
             return f"{self.again('--image', f'{self.host_image}=PATH')}     PATH has the image's files"
         if self.kept and self.log:
             return f"less {self.log}"
