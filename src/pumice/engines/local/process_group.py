@@ -65,7 +65,10 @@ class Reaper:
 
     def add_self(self, mark: str) -> None:
         """Called by a new process, before it becomes the command: a moment later the engine may be dead."""
+        # By now a pipe that nobody reads would be its death, as for every program that Python starts.
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._tell(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
     def remove(self, group: int) -> None:
         self._tell(f"-{group}\n")

@@ -222,7 +222,7 @@ class ProcessSandbox:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                # One system call, and no lock that a thread may hold.
+                # System calls only, and no lock that a thread may hold.
                 preexec_fn=functools.partial(self._reaper.add_self, _mark(env)),
             )
         except PermissionError as error:
