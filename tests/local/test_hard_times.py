@@ -81,6 +81,36 @@ def test_stopped_for_a_while(place: Place) -> None:
     assert out.count("20000") == 2
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_nobody_reads_the_output(place: Place, number: signal.Signals, code: int) -> None:
+    """As with a pager that waits for a key: pumice waits for it, and hears of a signal only when there are two."""
+    traces = Traces.before(place.directory)
+    process = place.start(job(task("only", "seq 1 1000000; sleep 1000")))
+    try:
+        _wait_for(lambda: process.poll() is not None or _stands_still(place))
+        traces.look(process.pid)
+        _wait_for(lambda: _has_ended_after(process, number))
+        traces.killed()
+        assert process.returncode == code
+    finally:
+        process.kill()
+        process.communicate()
+    traces.gone_after()
+
+
+def _stands_still(place: Place) -> bool:
+    """Whether nothing more is taken of what the pod prints."""
+    before = _logs(place)
+    time.sleep(1)
+    return before != "" and before == _logs(place)
+
+
+def _has_ended_after(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    process.send_signal(number)
+    time.sleep(0.6)
+    return process.poll() is not None
+
+
 def test_working_directory_that_goes_away(place: Place) -> None:
     """Pods have it mounted and go on; only a new one cannot have it any more."""
     work = place.directory / "work"

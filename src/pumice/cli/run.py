@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from pumice.model.job import Manifest
 
 BAD_INPUT = 2
 _PATIENCE = 30.0  # seconds for what follows the grace of the pods
+_BUSY = 0.5  # seconds that a large job may keep the loop busy
 add_arguments = run_settings.add_arguments
 
 
@@ -123,16 +125,17 @@ class _Driver:
     job: LocalRun
     _task: asyncio.Future[int] = field(init=False)
     _code: int = INTERRUPTED
+    _unheard: float | None = None  # since when a signal waits for the loop
 
     async def drive(self, timeout: float | None, told: str) -> int:  # noqa: ASYNC109 - the job ends gracefully then
         loop = asyncio.get_running_loop()
         self.job.tell.failed = self._output_failed
         self._task = asyncio.ensure_future(self.job.run())
-        loop.add_signal_handler(signal.SIGINT, self._stop, Stop(INTERRUPTED, "Interrupted"))
-        loop.add_signal_handler(signal.SIGTERM, self._stop, Stop(TERMINATED, "Terminated"))
+        self._listen(signal.SIGINT, Stop(INTERRUPTED, "Interrupted"))
+        self._listen(signal.SIGTERM, Stop(TERMINATED, "Terminated"))
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # The terminal is gone. With nohup the job goes on without it.
-            loop.add_signal_handler(signal.SIGHUP, self._stop, Stop(HUNG_UP, "HungUp"))
+            self._listen(signal.SIGHUP, Stop(HUNG_UP, "HungUp"))
         if timeout is not None:
             why = Stop(TIMED_OUT, "Timeout", f"{self.job.job.name} took longer than --timeout {told} and was ended")
             loop.call_later(timeout, self._expire, why)
@@ -142,9 +145,23 @@ class _Driver:
             self.job.was_killed(self._code)
             return self._code
 
+    def _listen(self, number: signal.Signals, stop: Stop) -> None:
+        """By the loop; and beside it, because the loop hears nothing while it waits for somebody to read our output."""
+
+        def notice(_number: int, _frame: object) -> None:
+            if self._unheard is None:
+                self._unheard = time.monotonic()
+            elif time.monotonic() - self._unheard > _BUSY:
+                # Once more: at once. Whatever is left of the job ends with this process.
+                os._exit(stop.code)
+
+        asyncio.get_running_loop().add_signal_handler(number, self._stop, stop)
+        signal.signal(number, notice)
+
     def _stop(self, stop: Stop) -> None:
-        """Once: gracefully. Once more: at once."""
-        if not self.job.stop(stop):
+        """Once: gracefully. Once more: at once. When all is over: too late."""
+        self._unheard = None
+        if not self._task.done() and not self.job.stop(stop):
             self._code = stop.code
             self._task.cancel()
 
