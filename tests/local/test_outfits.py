@@ -183,7 +183,6 @@ def test_users(bench: Bench, container: Manifest, pod: Manifest, ids: tuple[int 
         ("12", (12, 0)),
         ("12:34", (12, 34)),
         ("app:staff", (1000, 50)),
-        ("nobody", (None, None)),
     ],
 )
 def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[int | None, int | None]) -> None:
@@ -193,6 +192,31 @@ def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[i
     bench.images["known"] = Image(tmp_path, ["entry"], user=user)
     spec = bench.spec({})
     assert (spec.uid, spec.gid) == ids
+
+
+def test_a_user_whom_the_image_does_not_know_is_not_root(bench: Bench, tmp_path: Path) -> None:
+    bench.images["known"] = Image(tmp_path, ["entry"], user="app")
+    with pytest.raises(StartError, match="its image runs as app, whom its /etc/passwd does not know"):
+        bench.spec({})
+    assert bench.spec({"securityContext": {"runAsUser": 5}}).uid == 5
+
+
+@pytest.mark.parametrize(
+    ("image", "user", "home"),
+    [
+        pytest.param("known", None, "/root", id="root"),
+        pytest.param("known", 1000, "/srv/app", id="of the image"),
+        pytest.param("known", 7, "/", id="without an account"),
+        pytest.param("host", 1000, "/", id="of the host"),
+    ],
+)
+def test_homes(bench: Bench, tmp_path: Path, image: str, user: int | None, home: str) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("app:x:1000:1001::/srv/app:/bin/sh\n")
+    bench.images["known"] = Image(tmp_path)
+    fields = {"image": image, "command": ["a"], "securityContext": {"runAsUser": user}}
+    assert bench.spec(fields).env["HOME"] == home
+    assert bench.spec({**fields, "env": literal(HOME="/own")}).env["HOME"] == "/own"
 
 
 @pytest.mark.parametrize(

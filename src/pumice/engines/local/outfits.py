@@ -26,7 +26,7 @@ from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.sandbox.problems import IMAGE, INTERNAL, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from pumice.engines.local.settings import Settings, home_directory
-from pumice.engines.local.users import supplemental_groups, user_and_group, wrongly_root
+from pumice.engines.local.users import home_of, supplemental_groups, user_and_group, wrongly_root
 from pumice.engines.local.volume_files import VolumeFiles
 from pumice.engines.local.volumes import pod_directory, volume_mounts
 from pumice.model.job import Job, Manifest
@@ -95,12 +95,14 @@ class Outfitter:
         volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
         self._settle([*problems, *missing, *volumes.problems])
         self._settle(self.files.prepare(volumes.steps))
+        user, group = self._user(manifest, container, image)
         gpus = gpu_shares(manifest["spec"], self.gpus_of(facts.name)).get(str(container["name"]), ())
         env = complete_env(
             declared,
             facts.hostname,
             image.env if image is not None else {},
             defaults={
+                "HOME": home_of(user, image),
                 **self._host_env(image),
                 **interface_env(),
                 **threads_env(container),
@@ -110,7 +112,6 @@ class Outfitter:
             given=self.settings.env,
         )
         nc_files, nc_mounts = self._own_nc(container, image, env)
-        user, group = self._user(manifest, container, image)
         name = manifest["metadata"]["name"]
         shares = bool(manifest["spec"].get("shareProcessNamespace"))
         return ContainerSpec(

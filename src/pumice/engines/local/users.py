@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pumice.engines.local.images.reading import read_inside
 from pumice.engines.local.logins import find_group, find_user
+from pumice.engines.local.sandbox.problems import USER, StartError
 from pumice.model.job import Manifest
 
 _ROOT = (None, 0)
@@ -21,13 +22,21 @@ class UserImage(Protocol):
 
 
 def user_and_group(manifest: Manifest, container: Manifest, image: UserImage | None) -> tuple[int | None, int | None]:
-    """None where nobody says anything: root, whose file system it is."""
+    """None where nobody says anything: root, whose file system it is. Raises StartError for a name that is unknown."""
     user, group = _asked(manifest, container, "runAsUser"), _asked(manifest, container, "runAsGroup")
     if user is None and image is not None and image.user:
         named, _, named_group = image.user.partition(":")
         user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
         group = group if group is not None else _image_group(named_group, image.root) or found
     return user, group
+
+
+def home_of(user: int | None, image: UserImage | None) -> str:
+    """As a container runtime has it: what the image says, else the root. The host's homes are not shown."""
+    if user in _ROOT:
+        return "/root"
+    found = None if image is None else find_user(read_inside(image.root, "etc/passwd"), str(user))
+    return "/" if found is None else found[2]
 
 
 def supplemental_groups(manifest: Manifest) -> tuple[int, ...]:
@@ -46,11 +55,11 @@ def _asked(manifest: Manifest, container: Manifest, field: str) -> int | None:
     return next((context[field] for context in contexts if context.get(field) is not None), None)
 
 
-def _image_user(name: str, passwd: str) -> tuple[int | None, int | None]:
+def _image_user(name: str, passwd: str) -> tuple[int, int]:
     found = find_user(passwd, name)
     if found is not None:
         return found[0], found[1]
-    return (int(name), None) if name.isdecimal() else (None, None)
+    raise StartError(USER, f"its image runs as {name}, whom its /etc/passwd does not know: set runAsUser")
 
 
 def _image_group(name: str, root: Path) -> int | None:
