@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.model.words import listed, some
+from pumice.model.words import listed, printable, some
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,17 @@ def test_some(count: int, text: str) -> None:
 
 def test_some_of_a_sentence() -> None:
     assert some(["a", "b"]) == "a, b"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("日本 a", "日本 a", id="as it is"),
+        pytest.param("\n\x1b[1m\t\udcff", "\\n\\x1b[1m\\t\\udcff", id="control characters"),
+        pytest.param("abcdefgh", "abcdefgh", id="just fits"),
+        pytest.param("abcdefghi", "abcde...", id="too long"),
+        pytest.param("\nbcdefghi", "\\nbcde...", id="too long and not to be shown"),
+    ],
+)
+def test_printable(text: str, shown: str) -> None:
+    assert printable(text, 8) == shown

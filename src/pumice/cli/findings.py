@@ -10,9 +10,9 @@ from typing import Final, TextIO
 from pumice.cli.documents import Document, Problem
 from pumice.cli.output import Style
 from pumice.model.findings import ABSENT, Finding, Severity
+from pumice.model.words import printable
 
 _LONGEST_SHOWN: Final = 80
-_LONGEST_LINE: Final = 1000
 _LONGEST_IN_JSON: Final = 2000
 
 
@@ -55,12 +55,12 @@ class Report:
     def text(self, style: Style) -> str:
         # A file that could not be opened has no lines; a place that has a path is found by its line alone.
         numbers = (self.line, self.column) if not self.path else (self.line,)
-        place = ":".join((_printable(self.file), *(str(number) for number in numbers if number)))
+        place = ":".join((printable(self.file), *(str(number) for number in numbers if number)))
         kind = "" if self.is_error else style.warning("warning: ")
-        path = f"{_on_a_line(self.path)}: " if self.path else ""
+        path = f"{printable(self.path)}: " if self.path else ""
         value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
-        hint = f"\n  hint: {_on_a_line(self.hint)}" if self.hint else ""
-        return f"{style.bold(place)}: {kind}{path}{value}{_on_a_line(self.message)}{hint}"
+        hint = f"\n  hint: {printable(self.hint)}" if self.hint else ""
+        return f"{style.bold(place)}: {kind}{path}{value}{printable(self.message)}{hint}"
 
     def json(self) -> str:
         fields = {
@@ -94,22 +94,9 @@ def in_order(reports: Sequence[Report]) -> list[Report]:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, str):
-        text = _printable(value[:_LONGEST_LINE]) or '""'
-    else:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+    text = printable(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = text or '""'
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
-
-
-def _on_a_line(text: str) -> str:
-    """Paths and words repeat what the author wrote, be it long or hold line breaks or commands for a terminal."""
-    return _printable(text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "...")
-
-
-def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _bounded(value: object) -> object:

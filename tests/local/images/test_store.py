@@ -135,6 +135,13 @@ def test_a_directory_that_went_away_is_not_listed(tmp_path: Path, store: ImageSt
     assert store.find("x") is None
 
 
+def test_an_image_without_layers(tmp_path: Path, store: ImageStore) -> None:
+    """As `FROM scratch` with nothing but labels makes it."""
+    image = store.add("x", write_file(tmp_path / "empty.tar", tar_of(docker_files([], **FIELDS))), quiet)
+    assert list(image.root.iterdir()) == []
+    assert image.size == 0
+
+
 def test_for_one_run_a_directory_is_not_remembered(tmp_path: Path, store: ImageStore) -> None:
     (tmp_path / "root").mkdir()
     assert store.obtain("x", tmp_path / "root", quiet).root == tmp_path / "root"

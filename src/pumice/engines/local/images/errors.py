@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from pumice.model.words import printable
+
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ImageError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # Both repeat names that stand in the archive.
+        self.message, self.hint = printable(message), printable(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pumice.engines.local.images.blobs import Blobs, read_document
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar, normalised
+from pumice.model.scalars import kind_of
 
 _HASHED_FILE: Final = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?")
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
@@ -72,9 +73,8 @@ def _docker(blobs: Blobs) -> Iterator[_Candidate]:
         config, files = entry.get("Config"), entry.get("Layers")
         if not isinstance(config, str) or not isinstance(files, list):
             raise ImageError("manifest.json: is damaged: names no Config or no Layers")
-        names = tuple(str(name) for name in entry.get("RepoTags") or ())
-        layers = tuple((str(file), _digest_in(str(file)) if "blobs/" in str(file) else "") for file in files)
-        yield _Candidate(names, config, _digest_in(config), layers)
+        layers = tuple((file, _digest_in(file) if "blobs/" in file else "") for file in _texts(files))
+        yield _Candidate(_texts(entry.get("RepoTags")), config, _digest_in(config), layers)
 
 
 def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: int) -> Iterator[_Candidate]:
@@ -84,7 +84,7 @@ def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: in
         if "vnd.docker.reference.type" in annotations:
             # Not an image, but what somebody attests about one.
             continue
-        own = tuple(str(annotations[key]) for key in _NAME_ANNOTATIONS if key in annotations) or names
+        own = _texts([annotations.get(key) for key in _NAME_ANNOTATIONS]) or names
         blob, known = _blob(entry)
         if "index" in str(entry.get("mediaType")) or "manifest.list" in str(entry.get("mediaType")):
             if depth:
@@ -125,17 +125,20 @@ def _source(blobs: Blobs, chosen: _Candidate) -> ImageSource:
     if not isinstance(diff_ids, list) or len(diff_ids) != len(chosen.layers) or len(diff_ids) > _MOST_LAYERS:
         count = len(diff_ids) if isinstance(diff_ids, list) else 0
         raise ImageError(f"{chosen.config}: is damaged: tells of {count} layers, the archive of {len(chosen.layers)}")
-    layers = tuple(Layer(file, known, str(of)) for (file, known), of in zip(chosen.layers, diff_ids, strict=True))
+    if not all(isinstance(of, str) and _DIGEST.fullmatch(of) for of in diff_ids):
+        raise ImageError(f"{chosen.config}: is damaged: its diff_ids are no digests that can be checked")
+    layers = tuple(Layer(file, known, of) for (file, known), of in zip(chosen.layers, diff_ids, strict=True))
     return ImageSource(digest, document, layers)
 
 
 def _blob(descriptor: Mapping[str, Any]) -> tuple[str, str]:
     """File and digest of what a descriptor describes."""
-    digest = str(descriptor.get("digest"))
-    match = _DIGEST.fullmatch(digest)
+    digest = descriptor.get("digest")
+    match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
-        raise ImageError(f"{digest[:80]}: is not a digest that can be checked")
-    return f"blobs/sha256/{match[1]}", digest
+        found = digest[:80] if isinstance(digest, str) else kind_of(digest)
+        raise ImageError(f"is damaged: {found} is not a digest that can be checked")
+    return f"blobs/sha256/{match[1]}", match[0]
 
 
 def _digest_in(file: str) -> str:
@@ -145,6 +148,10 @@ def _digest_in(file: str) -> str:
 
 def _dict(found: object) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    return tuple(entry for entry in found if isinstance(entry, str)) if isinstance(found, list) else ()
 
 
 def _dicts(found: object) -> list[Mapping[str, Any]]:

@@ -65,7 +65,7 @@ def _fill(blobs: Blobs, source: ImageSource, partial: Path, tell: Tell) -> None:
     if config.architecture not in {"", this_machine()}:
         warnings.append(f"is for {config.architecture}, this machine is {this_machine()}: its programs may not start")
     _write_json(partial / RECORD, {"config": config.to_json(), "size": progress["size"], "warnings": warnings})
-    (partial / _PROGRESS).unlink()
+    (partial / _PROGRESS).unlink(missing_ok=True)  # as of an image without layers
 
 
 def _apply(unpacking: Unpacking, blobs: Blobs, layer: Layer, where: str) -> int:
