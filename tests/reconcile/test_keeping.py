@@ -146,6 +146,20 @@ def test_the_group(phase: str, ledger: Ledger, there: bool, expected: list[str])
     assert kept(phase=phase, ledger=ledger, gang=False, **group) == []
 
 
+@pytest.mark.parametrize(
+    ("claims", "there", "expected"),
+    [
+        pytest.param(frozenset(), False, [], id="a gang that cannot start takes no place in its queue"),
+        pytest.param(frozenset(("shared",)), False, ["ensure PodGroup"], id="it can"),
+        pytest.param(frozenset(), True, [], id="one that stands in it stays there"),
+    ],
+)
+def test_the_group_waits_for_claims_of_others(claims: frozenset[str], there: bool, expected: list[str]) -> None:
+    job = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim_name="shared")])
+    group: dict[str, Any] = {} if there else {"group": None}
+    assert kept(job=job, phase="Pending", claims=claims, **group) == expected
+
+
 def test_the_group_is_put_right() -> None:
     manifest = pod_group(a_two_worker_job(min_available=1))
     assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]

@@ -14,6 +14,7 @@ from tests.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job, lat
 
 ALL = Ledger(restart=Restart(RestartKind.ALL))
 CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim_name="shared")])
+OWN_CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim={"accessModes": ["ReadWriteOnce"]})])
 
 
 def made(*pods: ObservedPod, ledger: Ledger | None = None, **fields: Any) -> list[str]:
@@ -52,6 +53,7 @@ def test_dependencies_hold_back() -> None:
             {"job": CLAIM}, Trouble("ClaimMissing", "waits for PersistentVolumeClaim shared"), id="a claim is missing"
         ),
         pytest.param({"job": CLAIM, "claims": frozenset(("shared",))}, None, id="the claim is there"),
+        pytest.param({"job": OWN_CLAIM}, Trouble("", ""), id="a claim that is made in this pass is no trouble"),
         pytest.param({"group": None}, Trouble("", ""), id="no group"),
         pytest.param({"group": ObservedGroup({}, "Pending")}, Trouble("", ""), id="not in the queue"),
         pytest.param(

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pumice.model.claims import claim_names
+from pumice.model.claims import claim_names, claims
 from pumice.model.job import Job
 from pumice.model.slot import Slot
 from pumice.model.snapshot import ObservedPod, Snapshot, Trouble
@@ -34,18 +34,26 @@ def pods_to_make(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base], no
 
 def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | None:
     """What holds all pods back, if anything does."""
-    job = snapshot.job
-    if Phase(job.status.state.phase) not in WANTED:
+    if Phase(snapshot.job.status.state.phase) not in WANTED:
         return Trouble("", "")
-    missing = [name for name in claim_names(job) if name not in snapshot.claims]
-    if missing:
-        return Trouble(CLAIM_MISSING, f"waits for PersistentVolumeClaim {', '.join(missing)}")
+    awaited = claims_of_others(snapshot)
+    if awaited:
+        return Trouble(CLAIM_MISSING, f"waits for PersistentVolumeClaim {', '.join(awaited)}")
+    if not snapshot.claims.issuperset(claim_names(snapshot.job)):
+        # The rest is made in this pass.
+        return Trouble("", "")
     if _old_ones_linger(snapshot, ledger, now):
         return Trouble(RESTARTING, "waits for the pods of the run before to be gone")
     if snapshot.gang and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
         return Trouble(UNSCHEDULABLE if message else "", message)
     return None
+
+
+def claims_of_others(snapshot: Snapshot) -> list[str]:
+    """Claims that are missing and that the job does not make itself."""
+    own = {claim["metadata"]["name"] for claim in claims(snapshot.job)}
+    return [name for name in claim_names(snapshot.job) if name not in snapshot.claims and name not in own]
 
 
 def grace_ends(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> dt.datetime | None:
