@@ -10,7 +10,6 @@ import pytest
 
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.controller import Controller, Settings
-from pumice.engines.kubernetes.leading import within
 from pumice.engines.memory.clock import EPOCH
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -48,25 +47,3 @@ def test_while_the_server_is_away_it_says_so_and_ends_when_it_is_told_to(answer:
             await running
 
     play(story())
-
-
-def test_last_words_that_nobody_hears_do_not_keep_the_rest_from_being_tidied() -> None:
-    """In Python 3.11 a time-out within a task that was cancelled ends the task once more."""
-
-    async def story() -> list[str]:
-        done: list[str] = []
-
-        async def ending() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await within(0.01, asyncio.Event().wait())
-                done.append("tidied")
-
-        task = asyncio.create_task(ending())
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return done
-
-    assert play(story()) == ["tidied"]

@@ -26,10 +26,11 @@ from pumice.engines.kubernetes.events import EventTeller
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
 from pumice.engines.kubernetes.health import Health, serve
-from pumice.engines.kubernetes.leading import LAST_WORDS, Leading, within
+from pumice.engines.kubernetes.leading import LAST_WORDS, Leading
 from pumice.engines.kubernetes.lease import Durations
 from pumice.engines.kubernetes.metrics import Metrics, Numbers
 from pumice.engines.kubernetes.secret_keeper import SecretKeeper
+from pumice.engines.kubernetes.side_by_side import until_one_ends, within
 from pumice.engines.kubernetes.touched import Touched
 from pumice.engines.kubernetes.view import EVERYWHERE, ClusterView
 from pumice.model.shape import Schema
@@ -81,15 +82,9 @@ class Controller:
         # Before anything is asked of a server that may be away: whoever looks after us wants to know why nothing moves.
         server, self.port = await serve(self._health().app(), host, port, any_port=self.settings.any_port)
         _log.info("health and metrics: http://%s:%d", host, self.port)
-        stopped, working = asyncio.create_task(stop.wait()), asyncio.create_task(self._control())
         try:
-            done, _ = await asyncio.wait((stopped, working), return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_one_ends(stop.wait(), self._control())
         finally:
-            for task in (stopped, working):
-                task.cancel()
-            await asyncio.gather(stopped, working, return_exceptions=True)
             await server.cleanup()
 
     async def _control(self) -> None:

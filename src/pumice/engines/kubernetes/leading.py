@@ -21,6 +21,7 @@ from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.lease import Durations, Election
+from pumice.engines.kubernetes.side_by_side import until_one_ends, within
 from pumice.engines.kubernetes.view import EVERYWHERE
 
 LEASE: Final = "pumice-controller"
@@ -57,7 +58,7 @@ class Leading:
             while True:
                 await election.acquire()
                 _log.info("leading%s", f" namespace {place}" if place else "")
-                await _while_held(election, serve(place))
+                await until_one_ends(serve(place), election.hold())
         finally:
             await within(LAST_WORDS, election.release())
 
@@ -78,24 +79,3 @@ class Leading:
         except ApiError as error:
             return not error.not_found
         return True
-
-
-async def _while_held(election: Election, work: Coroutine[Any, Any, None]) -> None:
-    serving, holding = asyncio.create_task(work), asyncio.create_task(election.hold())
-    try:
-        done, _ = await asyncio.wait((serving, holding), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in (serving, holding):
-            task.cancel()
-        await asyncio.gather(serving, holding, return_exceptions=True)
-
-
-async def within(seconds: float, last: Coroutine[Any, Any, object]) -> None:
-    """At the end of the program: worth a try, but nothing to wait for if the server is away."""
-    # In a task of its own: in one that was cancelled, asyncio.timeout of Python 3.11 does not tell time-outs apart.
-    task = asyncio.create_task(last)
-    await asyncio.wait((task,), timeout=seconds)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -16,6 +16,7 @@ from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.job_schema import job_schema
+from pumice.engines.kubernetes.side_by_side import until_one_ends, within
 from pumice.engines.kubernetes.webhook import keeper as keeping
 from pumice.engines.kubernetes.webhook.certificates import renewed
 from pumice.engines.kubernetes.webhook.keeper import CertificateKeeper
@@ -32,6 +33,9 @@ FIELD_MANAGER: Final = "pumice-webhook"
 STATE_FILE: Final = "webhook-certificates.json"
 # Installed: until every node has learned that we are not to be asked any more.
 SECONDS_TO_BE_FORGOTTEN: Final = 5.0
+# Outside: an API server that is away keeps nobody from ending. What stays registered is ignored there, and the next
+# start replaces it.
+SECONDS_TO_WITHDRAW: Final = 10.0
 
 
 class WebhookError(Exception):
@@ -74,30 +78,25 @@ class _Program:
         self._server.show(renewed(None, self._names(), self._now()), trusted=False)
         port = await self._listen()
         try:
-            keeper = self._keeper(port)
-            await self._surroundings.look()
-            if self._outside is not None:
-                await _once(keeper)
-            _log.info("listening on %s", self._address(port))
-            await self._look_after(keeper, stop)
+            await until_one_ends(stop.wait(), self._serve(port))
             await self._leave()
         finally:
             await self._server.stop()
 
-    async def _look_after(self, keeper: CertificateKeeper, stop: asyncio.Event) -> None:
-        """Until it is told to stop; what fails for good ends the program."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(keeper.run(self._settings.interval))]
-            running.append(tasks.create_task(self._surroundings.run()))
-            await stop.wait()
-            for task in running:
-                task.cancel()
+    async def _serve(self, port: int) -> None:
+        """For ever; what fails for good ends the program."""
+        keeper = self._keeper(port)
+        await self._surroundings.look()
+        if self._outside is not None:
+            await _once(keeper)
+        _log.info("listening on %s", self._address(port))
+        await until_one_ends(keeper.run(self._settings.interval), self._surroundings.run())
 
     async def _leave(self) -> None:
         """The registration goes, which nothing renews any more, and then nobody is left who could ask."""
         _log.info("ending")
         if self._outside is not None:
-            await self._outside.withdraw()
+            await within(SECONDS_TO_WITHDRAW, self._outside.withdraw())
         elif self._settings.service:
             self._server.is_ready = False
             await asyncio.sleep(SECONDS_TO_BE_FORGOTTEN)

@@ -77,7 +77,7 @@ class Outside:
 
     async def withdraw(self) -> None:
         """What is ours goes; what somebody else has put in its place stays."""
-        for manifest in self._manifests():
+        for manifest in self._manifests() if self._authority else ():
             resource, name = _RESOURCES[manifest["kind"]], manifest["metadata"]["name"]
             try:
                 there = msgspec.json.decode(await self.client.get(resource, None, name, attempts=_ATTEMPTS))
