@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.model.job import Job, Manifest, VolumeSpec
-from pumice.model.snapshot import ObservedGroup, ObservedPod, Snapshot
+from pumice.model.snapshot import ObservedGroup, ObservedPod, Snapshot, Trouble
 from pumice.plugins.base import Base
 from pumice.plugins.companions import companions, manifest_of
 from pumice.plugins.env import Env
@@ -189,6 +189,9 @@ def test_notes_of_others_stay() -> None:
         pytest.param(a_snapshot(), [], id="nobody had it yet"),
         pytest.param(a_snapshot(a_pod(), companions=all_of(a_two_worker_job())), [], id="there"),
         pytest.param(a_snapshot(a_pod(), phase="Completed"), [], id="over"),
+        pytest.param(
+            a_snapshot(a_pod(), troubles=(Trouble("NameTaken", "Secret train-ssh exists"),)), [], id="told already"
+        ),
     ],
 )
 def test_a_secret_that_was_lost(snapshot: Snapshot, expected: list[str]) -> None:

@@ -22,7 +22,7 @@ from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.reconcile.decide import decide
 from pumice.reconcile.decision import CreatePod, Decision, EngineCommand
-from pumice.runtime.loop import Loop
+from pumice.runtime.loop import ENOUGH_FAILURES, Loop
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from tests.builders import a_context, a_document, a_template
 
@@ -180,12 +180,53 @@ def test_several_troubles_of_a_kind_are_one() -> None:
     assert bench.told == ("Unavailable", "CreatePod did not work")
 
 
+class Choosy(MemoryEngine):
+    """Makes no pods until it is allowed to, and counts who asks."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.allowed = False
+        self.running = self.most = self.tried = 0
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:
+        if isinstance(command, CreatePod):
+            self.tried += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0)
+            self.running -= 1
+            if not self.allowed:
+                raise EngineError("FailedCreate", "no")
+        await super().apply(key, command)
+
+    def asked(self) -> tuple[int, int]:
+        """How often since it was last asked, and how many at once."""
+        counts, self.tried, self.most = (self.tried, self.most), 0, 0
+        return counts
+
+
+def test_who_was_refused_asks_one_by_one_until_something_works() -> None:
+    task = {"name": "worker", "replicas": 64, "template": a_template(restartPolicy="Never")}
+    bench = Bench(a_document(tasks=[task]))
+    engine = bench.engine = Choosy(bench.world)
+    loop = bench.loop = Loop(engine, bench.context, bench.world.clock, parallel=64)
+    asyncio.run(loop.reconcile(bench.key))
+    assert engine.asked() == (0, 0)  # first the PodGroup
+    asyncio.run(loop.reconcile(bench.key))
+    assert engine.asked() == (64, 64)
+    asyncio.run(loop.reconcile(bench.key))
+    assert engine.asked() == (ENOUGH_FAILURES, 1)
+    engine.allowed = True
+    asyncio.run(loop.reconcile(bench.key))
+    assert engine.asked() == (64, 63)
+
+
 def test_a_job_that_is_gone_is_forgotten() -> None:
     bench = Bench()
     bench.fail("CreatePod", Fault.BEFORE, times=99)
     bench.settle()
     bench.world.delete_job(bench.key)
-    bench.settle()
+    bench.wait_for_next()
     assert (bench.loop._troubles, bench.loop._admitted) == ({}, {})
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.model.snapshot import JobKey
-from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, MOST_RESTING, KeyQueue
+from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, LONGEST_PATIENCE, MOST_RESTING, KeyQueue
 
 A, B, C = (JobKey("lab", name) for name in "abc")
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
@@ -128,13 +128,34 @@ def test_many_that_failed_at_once_may_be_spread() -> None:
     assert queue.next_due() == START + FIRST_DELAY * 1.5
 
 
-def test_a_failure_does_not_put_off_what_was_added_meanwhile() -> None:
-    queue = KeyQueue()
+@pytest.mark.parametrize(
+    ("failures", "expected"),
+    [pytest.param(1, FIRST_DELAY, id="the first time"), pytest.param(30, LONGEST_PATIENCE, id="in the end")],
+)
+def test_a_failure_puts_off_what_was_added_meanwhile_by_a_second_at_most(failures: int, expected: dt.timedelta) -> None:
+    queue, now = KeyQueue(), START
+    for _ in range(failures):
+        now += LONGEST_DELAY
+        queue.add(A)
+        assert queue.take(now) == A
+        queue.add(A)
+        queue.failed(A, now)
+    assert queue.take(now) is None
     queue.add(A)
-    assert queue.take(START) == A
+    assert queue.next_due() == now + expected
+    assert queue.take(now + expected) == A
+
+
+def test_who_fails_and_is_added_by_his_own_failure_is_not_tried_all_the_time() -> None:
+    queue, now, tries = KeyQueue(), START, 0
     queue.add(A)
-    queue.failed(A, START)
-    assert queue.take(START) == A
+    while now < at(60):
+        if queue.take(now) == A:
+            tries += 1
+            queue.add(A)
+            queue.failed(A, now)
+        now += FIRST_DELAY
+    assert tries < 75
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(("add", "at", "take", "done", "fail")), st.sampled_from((A, B, C))))

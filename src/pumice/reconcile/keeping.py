@@ -16,7 +16,6 @@ from pumice.plugins.companions import companions, manifest_of
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.ledger import Ledger
-from pumice.reconcile.making import claims_of_others
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.podgroup import pod_group
 from pumice.reconcile.standing import WANTED, keeps_group
@@ -49,7 +48,9 @@ def lost_keys(snapshot: Snapshot, plugins: Sequence[Base]) -> Iterator[JobEvent]
         return
     for companion in companions(snapshot.job, plugins):
         name = manifest_of(companion)["metadata"]["name"]
-        if isinstance(companion, Once) and ("Secret", name) not in snapshot.companions:
+        # Where it could not be made last time, that was told.
+        failed = any(name in trouble.message for trouble in snapshot.troubles)
+        if isinstance(companion, Once) and ("Secret", name) not in snapshot.companions and not failed:
             message = f"Secret {name} was gone and is made anew with new keys; pods that run keep the old ones"
             yield JobEvent("SecretReplaced", message, Severity.WARNING)
 
@@ -72,9 +73,6 @@ def _companions(snapshot: Snapshot, plugins: Sequence[Base], phase: Phase) -> It
 
 def _group(snapshot: Snapshot, ledger: Ledger, phase: Phase) -> Iterator[EngineCommand]:
     if not snapshot.gang:
-        return
-    if snapshot.group is None and claims_of_others(snapshot):
-        # A gang that could not start takes no place in its queue.
         return
     if keeps_group(phase, ledger):
         free = may_start(snapshot.job, snapshot.pods, ledger)

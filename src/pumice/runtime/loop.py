@@ -155,13 +155,18 @@ class Loop:
         troubles: dict[int, Trouble] = {}
         left = enumerate(commands)
 
-        async def work() -> None:
+        async def work(*, until_good: bool = False) -> None:
             while len(troubles) < ENOUGH_FAILURES and (taken := next(left, None)) is not None:
                 place, command = taken
                 trouble = await self._tried(key, command)
                 if trouble is not None:
                     troubles[place] = trouble
+                elif until_good:
+                    return
 
+        if key in self._troubles:
+            # Whoever was refused last time asks one by one until something works again.
+            await work(until_good=True)
         workers = min(self.parallel, len(commands))
         if workers == 1:
             await work()

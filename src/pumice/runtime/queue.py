@@ -15,6 +15,8 @@ from pumice.model.snapshot import JobKey
 
 FIRST_DELAY = dt.timedelta(milliseconds=5)
 LONGEST_DELAY = dt.timedelta(seconds=60)
+# After a failure nobody can hurry a key by more than this: what goes wrong may itself be what adds it.
+LONGEST_PATIENCE = dt.timedelta(seconds=1)
 LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 # Keys that are never added again would be remembered for ever.
 MOST_RESTING = 1000
@@ -70,6 +72,7 @@ class KeyQueue:
         self._failures[key] = count + 1
         delay = min(FIRST_DELAY * 2 ** min(count, 20), LONGEST_DELAY)
         self.add_at(key, now + delay * spread)
+        self._resting[key] = now + min(delay, LONGEST_PATIENCE)
         self._release(key)
 
     def next_due(self) -> dt.datetime | None:

@@ -8,6 +8,7 @@ from typing import cast
 
 import msgspec
 import pytest
+from aiohttp import web
 
 from pumice.engines.kubernetes.client import Client
 from pumice.engines.kubernetes.companions import CompanionKeeper
@@ -27,7 +28,7 @@ from pumice.model.job import Job
 from pumice.model.metadata import Metadata
 from pumice.model.objects import owned
 from pumice.model.snapshot import JobKey, ObservedPod, PodPhase, Snapshot
-from pumice.model.status import JobStatus
+from pumice.model.status import JobState, JobStatus
 from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCommand, Ensure, Remove, RemoveCommand
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
@@ -83,6 +84,36 @@ def test_a_status_that_cannot_be_written_is_told_in_the_log_once_for_many(caplog
         play(story())
     told = [record.getMessage() for record in caplog.records]
     assert told == ["job lab/train: could not write the status: said Forbidden; it is tried again"]
+
+
+@pytest.mark.parametrize(
+    ("status", "touched"),
+    [
+        pytest.param({"state": {"phase": "Pending", "reason": "FailedCreate", "message": "no"}}, False, id="words"),
+        pytest.param({"state": {"phase": "Running"}}, True, id="a phase"),
+        pytest.param({"state": {"phase": "Pending"}, "version": 1}, True, id="a version"),
+        pytest.param({"state": {"phase": "Pending"}, "controlledResources": {"a": "b"}}, True, id="the ledger"),
+    ],
+)
+def test_own_words_are_no_reason_to_look_again(status: dict[str, object], touched: bool) -> None:
+    before = msgspec.structs.replace(NEW, status=JobStatus(state=JobState(phase="Pending")))
+    after = msgspec.convert(status, JobStatus)
+    metadata = {"name": KEY.name, "namespace": KEY.namespace, "uid": "new", "resourceVersion": "3"}
+
+    async def written(_request: web.BaseRequest) -> web.Response:
+        return web.json_response({"metadata": metadata, "spec": {}, "status": status})
+
+    async def story() -> bool:
+        async with client_of(written) as client:
+            engine = an_engine(client, before)
+            engine.touched.forget(KEY)
+            await engine.write_status(Snapshot(before), after)
+            seen = engine.view.jobs.get(KEY.namespace, KEY.name)
+            assert seen is not None
+            assert seen.job.status == after
+            return KEY in engine.touched
+
+    assert play(story()) is touched
 
 
 def test_looks_are_counted() -> None:

@@ -125,7 +125,7 @@ class CompanionKeeper:
         try:
             there = msgspec.json.decode(await self.client.get(resource, job.namespace, name, attempts=ATTEMPTS))
             if resource is not resources.CLAIMS and not owned_by(there, job.uid):
-                raise EngineError("NameTaken", f"{resource.kind} {name} exists and does not belong to this job")
+                raise name_taken(resource.kind, name)
             if resource is resources.CLAIMS or there["metadata"].get("deletionTimestamp"):
                 return msgspec.json.encode(there)
             body = msgspec.json.encode(_merged(there, wanted))
@@ -146,6 +146,10 @@ class CompanionKeeper:
         manifest, name = companion.manifest, companion.manifest["metadata"]["name"]
         key = JobKey(job.namespace, job.name)
         there = await self._secret(job, name, watched=True)
+        if self.secrets.is_foreign(job.namespace, name):
+            # Somebody may remove it, and nobody tells us of Secrets.
+            self.secrets.forget(key)
+            raise name_taken(resources.SECRETS.kind, name)
         try:
             if there is not None:
                 metadata = {"uid": self.secrets.own_uid(job.namespace, name)}
@@ -189,6 +193,11 @@ def failed(verb: str, resource: Resource, name: str, error: ApiError) -> EngineE
     """What the job's status says of a call that did not work."""
     reason = {"create": "FailedCreate", "delete": "FailedDelete"}.get(verb, "FailedUpdate")
     return EngineError(reason, f"could not {verb} {resource.kind} {name}: {error}")
+
+
+def name_taken(kind: str, name: str) -> EngineError:
+    message = f"{kind} {name} exists and does not belong to this job; remove it, or give the job another name"
+    return EngineError("NameTaken", message)
 
 
 def _discreet(error: ApiError) -> ApiError:

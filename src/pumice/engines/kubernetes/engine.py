@@ -16,16 +16,17 @@ import msgspec
 
 from pumice.engines.kubernetes import resources
 from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.companions import ATTEMPTS, CompanionKeeper, failed
+from pumice.engines.kubernetes.companions import ATTEMPTS, CompanionKeeper, failed, name_taken
 from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.events import EventTeller
 from pumice.engines.kubernetes.gangs.base import Gang
 from pumice.engines.kubernetes.jobs import decode_job, with_known_spec
 from pumice.engines.kubernetes.metrics import Numbers
-from pumice.engines.kubernetes.status import status_patch
+from pumice.engines.kubernetes.status import same_but_for_words, status_patch
 from pumice.engines.kubernetes.touched import Touched
 from pumice.engines.kubernetes.view import EVERYWHERE, ClusterView
-from pumice.engines.kubernetes.wire import SeenPod, decode_pod, owned_by
+from pumice.engines.kubernetes.wire import SeenPod, decode_pod, has_lost_label, owned_by
+from pumice.model import keys
 from pumice.model.claims import claim_names
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Companion
@@ -112,8 +113,12 @@ class KubernetesEngine:
             self._complain(JobKey(job.namespace, job.name), failure)
             raise failure from error
         self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
-        seen = decode_job(raw, self.view.kubernetes)
+        seen, key = decode_job(raw, self.view.kubernetes), JobKey(job.namespace, job.name)
+        was_touched = key in self.touched
         self.view.jobs.put(with_known_spec(seen, self.view.jobs.get(job.namespace, job.name)))
+        if not was_touched and same_but_for_words(job.status, status):
+            # Nothing follows from words. A refusal in ever new ones would else be asked for as fast as we can.
+            self.touched.forget(key)
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
         seen = self.view.jobs.get(key.namespace, key.name)
@@ -166,7 +171,7 @@ class KubernetesEngine:
             raw = await self._existing_pod(job, name)
         pod = decode_pod(raw)
         if pod is None or pod.job_uid != job.uid:
-            raise EngineError("FailedCreate", f"pod {name} exists and does not belong to this job")
+            raise name_taken(resources.PODS.kind, name)
         self._timed(job, pod)
         self.view.pods.put(pod)
         self.gang.check_pod(shaped, pod)
@@ -180,9 +185,13 @@ class KubernetesEngine:
 
     async def _existing_pod(self, job: Job, name: str) -> bytes:
         try:
-            return await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
+            raw = await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
         except ApiError as error:
             raise failed("create", resources.PODS, name, error) from error
+        if has_lost_label(raw, keys.JOB_NAME) and owned_by(msgspec.json.decode(raw), job.uid):
+            message = f"Pod {name} has lost its label {keys.JOB_NAME}, and is not followed without it; put it back"
+            raise EngineError("FailedCreate", message)
+        return raw
 
     async def _delete_pod(self, key: JobKey, name: str, uid: str) -> None:
         try:

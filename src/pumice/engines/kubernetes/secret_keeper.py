@@ -93,6 +93,11 @@ class SecretKeeper:
         known = self._known.get((namespace, name))
         return known.own_uid or None if known is not None else None
 
+    def is_foreign(self, namespace: str, name: str) -> bool:
+        """Whether the Secret that was last seen there belongs to somebody else."""
+        known = self._known.get((namespace, name))
+        return known is not None and known.entries is not None and known.foreign
+
     def forget(self, job: JobKey) -> None:
         place = (job.namespace, naming.ssh_secret(job.name))
         self._known.pop(place, None)

@@ -19,6 +19,13 @@ class Touched:
             self._waiting[key] = None
             self._some.set()
 
+    def forget(self, key: JobKey) -> None:
+        """What touched it is known, and needs nobody to look."""
+        self._waiting.pop(key, None)
+
+    def __contains__(self, key: JobKey) -> bool:
+        return key in self._waiting
+
     async def keys(self) -> AsyncIterator[JobKey]:
         while True:
             await self._some.wait()

@@ -164,6 +164,18 @@ def decode_pod(raw: bytes | msgspec.Raw) -> SeenPod | None:
     )
 
 
+class _Labelled(Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _LabelledObject(Struct, frozen=True):
+    metadata: _Labelled
+
+
+def has_lost_label(raw: bytes, label: str) -> bool:
+    return label not in msgspec.json.decode(raw, type=_LabelledObject).metadata.labels
+
+
 def decode_object(raw: bytes | msgspec.Raw) -> SeenObject:
     meta = _OBJECT.decode(raw).metadata
     owner = _owner(meta)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.companions import ATTEMPTS, failed
+from pumice.engines.kubernetes.companions import ATTEMPTS, failed, name_taken
 from pumice.engines.kubernetes.errors import ApiError
 from pumice.engines.kubernetes.resources import Resource
 from pumice.engines.kubernetes.view import ClusterView, Watched
@@ -146,7 +146,7 @@ class GroupKeeper:
         name = wanted["metadata"]["name"]
         there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
         if not owned_by(there, job.uid):
-            raise EngineError("NameTaken", f"PodGroup {name} exists and does not belong to this job")
+            raise name_taken(self.resource.kind, name)
         if there["metadata"].get("deletionTimestamp"):
             raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
         metadata = {**there["metadata"]}
