@@ -16,6 +16,7 @@ from pumice.plugins.companions import companions, manifest_of
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.ledger import Ledger
+from pumice.reconcile.making import claims_of_others
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.podgroup import pod_group
 from pumice.reconcile.standing import WANTED, keeps_group
@@ -73,6 +74,9 @@ def _companions(snapshot: Snapshot, plugins: Sequence[Base], phase: Phase) -> It
 
 def _group(snapshot: Snapshot, ledger: Ledger, phase: Phase) -> Iterator[EngineCommand]:
     if not snapshot.gang:
+        return
+    if snapshot.group is None and claims_of_others(snapshot):
+        # A gang that could not start takes no place in its queue.
         return
     if keeps_group(phase, ledger):
         free = may_start(snapshot.job, snapshot.pods, ledger)
