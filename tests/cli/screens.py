@@ -106,8 +106,9 @@ class OnTerminal:
         os.write(self._near, keys)
 
     def _read(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self._near], [], [], max(seconds, 0))
-        assert ready, f"nothing for too long:\n{self.screen.text}"
+        waiting = select.poll()
+        waiting.register(self._near, select.POLLIN)
+        assert waiting.poll(max(seconds, 0) * 1000), f"nothing for too long:\n{self.screen.text}"
         try:
             data = os.read(self._near, 65536)
         except OSError:

@@ -72,7 +72,7 @@ def test_each_is_reached_by_its_names_and_nothing_is_left(tmp_path: Path) -> Non
                     found[name] = await sandbox.exec("job-a-0/main", command, {}, 30)
                 # What is started by ssh has a session of its own, and ends with the pod all the same.
                 await sandbox.exec("job-a-0/main", ["ssh", "-q", "job-b-0", f"sleep {marker} >&- 2>&- &"], {}, 30)
-                assert _sleepers(marker)
+                await asyncio.to_thread(_until_it_sleeps, marker)
             finally:
                 await sandbox.close()
         roots = {name: output.decode().strip().rpartition("/")[2] for name, (_, output) in found.items()}
@@ -87,6 +87,14 @@ def _until_all_listen(log: Path) -> None:
     end = time.monotonic() + PATIENCE
     while (said := log.read_text()).count("Server listening on 127.") < len(PODS):
         assert time.monotonic() < end, said
+        time.sleep(0.02)
+
+
+def _until_it_sleeps(marker: str) -> None:
+    """What a shell puts into the background may begin after the shell has ended."""
+    end = time.monotonic() + PATIENCE
+    while not _sleepers(marker):
+        assert time.monotonic() < end
         time.sleep(0.02)
 
 
