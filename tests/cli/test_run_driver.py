@@ -10,7 +10,7 @@ import pytest
 from pumice.cli import run as command
 from pumice.cli.local_run import LocalRun
 from pumice.cli.run_end import Stop
-from pumice.cli.run_events import Teller
+from pumice.cli.run_events import Teller, Warned
 
 
 class _Stuck:
@@ -42,3 +42,32 @@ def test_a_timeout_ends_even_what_does_not_end(monkeypatch: pytest.MonkeyPatch) 
     assert asyncio.run(driver.drive(0.01, "10ms")) == 124
     assert stuck.killed == 124
     assert [stop.words for stop in stuck.stops] == ["j took longer than --timeout 10ms and was ended"]
+
+
+@pytest.mark.parametrize(
+    ("about", "told"),
+    [
+        pytest.param(
+            {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")},
+            "socket.accept() out of system resource: Too many open files",
+            id="system",
+        ),
+        pytest.param(
+            {"message": "Task exception was never retrieved", "exception": ValueError("x")},
+            "task exception was never retrieved: ValueError('x')",
+            id="ours",
+        ),
+        pytest.param({"message": "Unclosed transport"}, "unclosed transport", id="no exception"),
+    ],
+)
+def test_what_asyncio_tells_is_one_warning(about: dict[str, object], told: str) -> None:
+    stuck, heard = _Stuck(), list[object]()
+    stuck.tell.listeners.append(heard.append)
+
+    async def run() -> int:
+        asyncio.get_running_loop().call_exception_handler(about)
+        return 0
+
+    stuck.run = run  # type: ignore[method-assign] # of this one only
+    assert asyncio.run(command._Driver(cast(LocalRun, stuck)).drive(None, "")) == 0
+    assert heard == [Warned(told)]

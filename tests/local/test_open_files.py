@@ -30,7 +30,7 @@ else:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        pytest.param((500, 4000), "956 4000\n", id="as far as needed"),
+        pytest.param((500, 4000), "1820 4000\n", id="as far as needed"),
         pytest.param((500, 600), "600 600\n", id="as far as it may be"),
         pytest.param((2000, 4000), "2000 4000\n", id="there is room"),
     ],
@@ -41,7 +41,7 @@ def test_room_is_made(limits: tuple[int, int], expected: str) -> None:
 
 def test_a_job_that_needs_more_than_is_allowed_is_refused() -> None:
     call = "check_open_files(pods=100, containers=200)"
-    assert after((500, 1356), call) == "500 1356\n"
-    told = after((500, 1355), call)
-    assert told.startswith("100 pods need 1356 open files, and a process may have 1355 here\n")
+    assert after((500, 1196), call) == "500 1196\n"
+    told = after((500, 1195), call)
+    assert told.startswith("100 pods need 1196 open files, and a process may have 1195 here\n")
     assert "--scale" in told

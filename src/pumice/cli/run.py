@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from pumice.cli import run_settings
 from pumice.cli.findings import counted, write_reports
@@ -130,6 +131,7 @@ class _Driver:
     async def drive(self, timeout: float | None, told: str) -> int:  # noqa: ASYNC109 - the job ends gracefully then
         loop = asyncio.get_running_loop()
         self.job.tell.failed = self._output_failed
+        loop.set_exception_handler(lambda _loop, about: self.job.tell.warn(_about(about)))
         self._task = asyncio.ensure_future(self.job.run())
         self._listen(signal.SIGINT, Stop(INTERRUPTED, "Interrupted"))
         self._listen(signal.SIGTERM, Stop(TERMINATED, "Terminated"))
@@ -173,6 +175,13 @@ class _Driver:
 
     def _output_failed(self, error: OSError) -> None:
         self.job.stop(_output_lost(error))
+
+
+def _about(happened: Mapping[str, Any]) -> str:
+    """What asyncio tells of itself, such as that it could not accept a connection: in a line, without a traceback."""
+    error = happened.get("exception")
+    why = error.strerror if isinstance(error, OSError) else repr(error)
+    return str(happened["message"]).lower() + (f": {why}" if error is not None else "")
 
 
 def _output_lost(error: OSError) -> Stop:

@@ -13,7 +13,9 @@ from pumice.engines.local.preflight import RefusedError
 # Each pod has three namespaces, each container two pipes and a log file or, seen from job-init, a process.
 _POD: Final = 3
 _CONTAINER: Final = 4
-_OURS: Final = 256
+_OURS: Final = 96
+# For connections through the proxy and to published ports, where the hard limit has room for them.
+_CONNECTIONS: Final = 1024
 
 
 def needed_files(pods: int, containers: int) -> int:
@@ -34,7 +36,7 @@ def check_open_files(pods: int, containers: int) -> None:
 def make_room(pods: int, containers: int) -> None:
     """Raise the soft limit as far as the job needs it; the hard one stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = needed_files(pods, containers)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    wanted = needed_files(pods, containers) + _CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
