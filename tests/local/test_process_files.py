@@ -95,3 +95,16 @@ def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
         files.place(spec)
         places.append(Path(files.where("/m")).resolve())
     assert places[0] == places[1] != places[2]
+
+
+def test_an_empty_volume_and_a_missing_working_directory_are_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    mounts = (Mount(str(tmp_path / "empty"), "/etc/empty", read_only=True),)
+    missing = str(tmp_path / "missing" / "one")
+    spec = ContainerSpec(id="a/c", pod="a", argv=("true",), env={}, cwd=missing, root=RootFs(), mounts=mounts)
+    files = PlacedFiles(tmp_path / "root", str)
+    files.place(spec)
+    assert (tmp_path / "root/etc/empty").is_dir()
+    assert files.where(missing) == f"{tmp_path}/root{missing}"
+    assert Path(files.where(missing)).is_dir()
+    assert not (tmp_path / "missing").exists()

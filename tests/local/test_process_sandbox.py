@@ -118,6 +118,22 @@ def test_host_files_are_rewritten_and_commands_led_to_them(tmp_path: Path) -> No
     run(story())
 
 
+def test_a_pod_knows_its_own_name(tmp_path: Path) -> None:
+    """Its index is the end of it."""
+    (tmp_path / "pod").mkdir()
+    (tmp_path / "pod" / "name").write_text("job-a-0\n")
+
+    async def story() -> None:
+        async with _sandbox(tmp_path) as sandbox:
+            mounts = (Mount(str(tmp_path / "pod"), "/etc/pod", read_only=True),)
+            script = "cat /etc/pod/name; echo ${POD##*-}"
+            spec = _spec("job-a-0", "sh", "-c", script, env={"POD": "job-a-0"}, files=(HOSTS,), mounts=mounts)
+            assert await (await _start(sandbox, spec)).read() == b"job-a-0\n0\n"
+            await sandbox.ended(spec.id)
+
+    run(story())
+
+
 def test_signals_and_what_the_first_process_leaves_behind(tmp_path: Path) -> None:
     async def story() -> None:
         async with _sandbox(tmp_path) as sandbox:

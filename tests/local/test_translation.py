@@ -51,6 +51,10 @@ def test_a_port_of_a_pod_is_one_free_port_wherever_it_is_mentioned(translation: 
     assert translation.text("nc -z job-master-0 23456") == f"nc -z 127.77.0.10 {port}"
     assert translation.known_port("10.77.0.10", 23456) == int(port)
     assert translation.known_port("10.77.0.10", 80) == 80
+    own = translation.env(
+        {"POD_NAME": "job-worker-0", "PEER": "job-master-0", "MASTER_ADDR": "job-worker-0"}, "job-worker-0"
+    )
+    assert own == {"POD_NAME": "job-worker-0", "PEER": "127.77.0.10", "MASTER_ADDR": "127.77.0.11"}
     again = translation.env({"MASTER_ADDR": "job-master-0.job", "MASTER_PORT": "23456"})
     assert again["MASTER_PORT"] == port
 

@@ -47,6 +47,9 @@ class PlacedFiles:
         for file in spec.files:
             if not file.path.startswith(_OWN_TO_A_MACHINE):
                 self.add(replace(file, data=self._translated(file.data)))
+        if not _is_directory(Path(self.where(spec.cwd))):
+            # A pod gets one that is missing made for it; that must not be anywhere on the user's machine.
+            self.add_directory(spec.cwd)
 
     def add_directory(self, path: str) -> None:
         self._place(path).mkdir(parents=True, exist_ok=True)
@@ -90,6 +93,8 @@ class PlacedFiles:
         self.targets.append(mount.target)
 
     def _copy(self, source: Path, place: Path) -> None:
+        if source.is_dir():
+            place.mkdir(exist_ok=True)
         for file in _files(source):
             relative = file.relative_to(source)
             copy = place / relative if relative.parts else place
@@ -110,6 +115,14 @@ def _clear(place: Path) -> None:
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
+
+
+def _is_directory(path: Path) -> bool:
+    """One below a directory that is closed to us is as good as none."""
+    try:
+        return path.is_dir()
+    except PermissionError:
+        return False
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -125,9 +125,14 @@ class ProcessSandbox:
     def _prepare(self, spec: ContainerSpec) -> tuple[PlacedFiles, dict[str, str]]:
         """Where the layer of the container is to be kept, that is where its files go."""
         root = spec.root.upper or str(self._directory / spec.id.replace("/", "."))
-        files = PlacedFiles(Path(root), self._translation.text)
+
+        def translate(text: str) -> str:
+            # A file that holds no more than the pod's own name says who it is, not where.
+            return text if text.strip() == spec.pod else self._translation.text(text)
+
+        files = PlacedFiles(Path(root), translate)
         files.place(spec)
-        env = self._env(spec.env, files)
+        env = self._env(self._translation.env(spec.env, spec.pod), files)
         if keys_of(spec):
             env = {**mpi_env(loopback_interface()), **env}
             place_ssh(files, spec, self._translation, self._addresses[spec.pod], env)
@@ -236,13 +241,11 @@ class ProcessSandbox:
         return process
 
     def _working_directory(self, wanted: str, root: str) -> str:
-        """A pod gets one that is missing made for it; here that could be anywhere on the user's machine."""
-        if Path(wanted).is_relative_to(root):
-            Path(wanted).mkdir(parents=True, exist_ok=True)
+        """The container may have removed it."""
         return wanted if Path(wanted).is_dir() else root
 
     def _env(self, env: Mapping[str, str], files: PlacedFiles) -> dict[str, str]:
-        translated = {name: files.redirect(value) for name, value in self._translation.env(env).items()}
+        translated = {name: files.redirect(value) for name, value in env.items()}
         for name, value in interface_env(loopback_interface()).items():
             if translated.get(name, POD_INTERFACE) == POD_INTERFACE:
                 translated[name] = value

@@ -39,9 +39,14 @@ class Translation:
     def text(self, text: str) -> str:
         return self._pattern.sub(self._replaced, text)
 
-    def env(self, env: Mapping[str, str]) -> dict[str, str]:
-        """MASTER_PORT stands alone, but belongs to the pod of MASTER_ADDR. HOSTNAME says who one is, not where."""
-        translated = {name: value if name == "HOSTNAME" else self.text(value) for name, value in env.items()}
+    def env(self, env: Mapping[str, str], own: str = "") -> dict[str, str]:
+        """MASTER_PORT stands alone, but belongs to the pod of MASTER_ADDR.
+
+        HOSTNAME says who one is, not where, and so does any other variable that is no more than the pod's own name.
+        """
+        translated = {name: self.text(value) for name, value in env.items()}
+        names = [name for name, value in env.items() if name == "HOSTNAME" or value == own]
+        translated |= {name: env[name] for name in names if name != "MASTER_ADDR"}
         master = self._pods.get(env.get("MASTER_ADDR", ""))
         port = env.get("MASTER_PORT", "")
         if master is not None and port.isdecimal():
