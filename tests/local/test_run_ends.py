@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import time
@@ -10,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pumice.cli import local_run
+from pumice.cli.main import main
 from tests.cli.screens import OnTerminal
 from tests.local.running import Place, job, need_namespaces, processes, scripted, task
 
@@ -167,3 +171,19 @@ def test_nothing_is_left_of_a_job_that_ended_by_itself(place: Place, code: int) 
     assert result.code == code, result.err
     _nothing_left(place)
     assert {path.name for path in (place.state / "stage").iterdir()} <= {"lock"}
+
+
+def test_files_that_cannot_be_removed_do_not_change_how_the_job_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+
+    monkeypatch.setattr(local_run, "remove_tree", refuse)
+    monkeypatch.chdir(place.directory)
+    for name, value in place.env.items():
+        monkeypatch.setenv(name, value)
+    assert main(["run", place.write(job(task("w", "echo hello; exit 3")))]) == 3
+    written = capfd.readouterr()
+    assert "hello" in written.out
+    assert "Directory not empty" not in written.err

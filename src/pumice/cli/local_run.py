@@ -161,7 +161,9 @@ class LocalRun:
                 task.cancel()
             await self._sandbox.close()
             if not settings.keep:
-                await asyncio.to_thread(remove_tree, self._directory / SCRATCH)
+                # How the job ended counts for more than files that cannot be removed; the next run tries it again.
+                with suppress(OSError):
+                    await asyncio.to_thread(remove_tree, self._directory / SCRATCH)
 
     def stop(self, stop: Stop) -> bool:
         """End the job gracefully; False if it is being ended already. Who asks first is named as the reason."""
