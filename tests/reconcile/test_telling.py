@@ -83,6 +83,27 @@ def test_a_policy_that_changed_nothing_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        pytest.param("Dance", "Command stop: Dance: that is no action of a whole job", id="no action"),
+        pytest.param("RestartPod", "Command stop: RestartPod: that is no action of a whole job", id="of a pod"),
+        pytest.param("ResumeJob", "Command stop: ResumeJob: spec.suspend is true", id="held by the spec"),
+        pytest.param("x" * 99, f"Command stop: {'x' * 37}...: that is no action of a whole job", id="long"),
+    ],
+)
+def test_a_command_that_nothing_follows_from_is_told(action: str, expected: str) -> None:
+    order = Order(Action.SYNC_JOB, command=Command(action=action, metadata=Metadata(name="stop")))
+    issued, ignored = told({}, {"version": 1}, order)
+    assert issued[0] == "CommandIssued"
+    assert ignored == ("CommandIgnored", expected, "Warning")
+
+
+def test_what_a_command_did_is_told_with_its_name() -> None:
+    _, executed = told({}, {"version": 1, "message": "of another"}, BY_COMMAND)
+    assert executed == ("ExecuteAction", "AbortJob was asked for by Command stop", "Normal")
+
+
+@pytest.mark.parametrize(
     ("uid", "expected"), [("another", ["CommandIgnored"]), ("", [])], ids=["an earlier job's", "nobody's in particular"]
 )
 def test_a_command_for_an_earlier_job_is_told(uid: str, expected: list[str]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pumice.model.command import Command
 from pumice.model.snapshot import Snapshot
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import Action, Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.keeping import lost_keys
 from pumice.reconcile.ledger import read_ledger
 from pumice.reconcile.making import CLAIM_MISSING, RESTARTING, UNSCHEDULABLE
+from pumice.reconcile.moving import shortened
 from pumice.reconcile.orders import Order, stale_commands
 from pumice.reconcile.standing import WANTED
 
@@ -18,6 +20,8 @@ EXECUTE_ACTION = "ExecuteAction"
 COMMAND_ISSUED = "CommandIssued"
 # What people and programs who know Volcano look for.
 _EVENT_REASONS = {CLAIM_MISSING: "PVCError", UNSCHEDULABLE: "PodGroupPending"}
+# Of an action that is none: anybody may write anything there.
+_SHOWN = 40
 _SAD = frozenset((Phase.FAILED, Phase.TERMINATED))
 
 
@@ -38,13 +42,8 @@ def _of_order(before: Snapshot, after: Snapshot, order: Order | None) -> Iterato
     if order is None:
         return
     if order.command is not None:
-        name = order.command.metadata.name
-        yield JobEvent(COMMAND_ISSUED, f"Command {name}: {order.command.action}", action=order.command.action)
-    if not _changed(before, after):
-        return
-    if order.command is not None:
-        yield JobEvent(EXECUTE_ACTION, after.job.status.state.message, action=str(order.action))
-    elif order.matches:
+        yield from _of_command(order.command, order.action, changed=_changed(before, after))
+    elif order.matches and _changed(before, after):
         match = order.matches[0]
         yield JobEvent(
             EXECUTE_ACTION,
@@ -53,6 +52,18 @@ def _of_order(before: Snapshot, after: Snapshot, order: Order | None) -> Iterato
             policy=f"{match.path} {match.occurrence.event}",
             action=str(order.action),
         )
+
+
+def _of_command(command: Command, action: Action | str, *, changed: bool) -> Iterator[JobEvent]:
+    name = command.metadata.name
+    yield JobEvent(COMMAND_ISSUED, f"Command {name}: {command.action}", action=command.action)
+    if action != command.action:
+        why = "spec.suspend is true" if command.action == Action.RESUME_JOB else "that is no action of a whole job"
+        yield JobEvent(
+            "CommandIgnored", f"Command {name}: {shortened(command.action, _SHOWN)}: {why}", Severity.WARNING
+        )
+    elif changed:
+        yield JobEvent(EXECUTE_ACTION, f"{action} was asked for by Command {name}", action=str(action))
 
 
 def _changed(before: Snapshot, after: Snapshot) -> bool:

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+import logging
 
 import msgspec
+import pytest
+from aiohttp import web
 
-from pumice.engines.kubernetes.events import LONGEST_MESSAGE, event_of
+from pumice.engines.kubernetes.events import LONGEST_MESSAGE, EventTeller, event_of
 from pumice.model.job import Job
 from pumice.reconcile.decision import JobEvent, Severity
 from tests.builders import a_document, a_job
+from tests.engines.kubernetes.played_api import client_of, play
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 
@@ -46,3 +51,29 @@ def test_the_event_of_a_job_with_the_longest_name_has_a_name_that_is_accepted() 
     assert event["involvedObject"]["name"] == job.name
     linked = a_job(metadata={"name": "x" * 235 + "-" + "y" * 17})
     assert event_of(linked, JobEvent("InvalidJob", "no"), NOW)["metadata"]["name"].startswith("x" * 235 + ".")
+
+
+@pytest.mark.parametrize(
+    ("causes", "lines"),
+    [
+        pytest.param([], 1, id="told once for many"),
+        pytest.param([{"reason": "NamespaceTerminating"}], 0, id="not where the namespace ends"),
+    ],
+)
+def test_events_that_cannot_be_told(causes: list[dict[str, str]], lines: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def refused(_request: web.BaseRequest) -> web.Response:
+        status = {"reason": "Forbidden", "message": "no", "details": {"causes": causes}}
+        return web.json_response(status, status=403)
+
+    async def story() -> int:
+        async with client_of(refused) as client:
+            teller = EventTeller(client, lambda: NOW)
+            teller.tell(a_job(), [JobEvent("x", "y")] * 5)
+            running = asyncio.create_task(teller.run())
+            await teller.drain(30)
+            running.cancel()
+            return teller.dropped
+
+    with caplog.at_level(logging.INFO):
+        assert play(story()) == 5
+    assert len(caplog.records) == lines

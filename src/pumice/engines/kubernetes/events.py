@@ -29,6 +29,7 @@ LONGEST_LINE: Final = 5000
 _LONGEST_STEM: Final = 253 - 17
 _LINKS: Final = "-."  # with which no part of a name may end
 _ATTEMPTS: Final = 4
+_SILENCE: Final = dt.timedelta(seconds=60)
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class EventTeller:
     client: Client
     now: Callable[[], dt.datetime]
     dropped: int = 0
+    _complained: dt.datetime | None = None
     _line: asyncio.Queue[tuple[str, bytes]] = field(default_factory=lambda: asyncio.Queue(LONGEST_LINE))
 
     def tell(self, job: Job, events: Sequence[JobEvent]) -> None:
@@ -55,9 +57,17 @@ class EventTeller:
                 await self.client.create(resources.CORE_EVENTS, namespace, body=body, attempts=_ATTEMPTS)
             except ApiError as error:
                 self.dropped += 1
-                _log.info("an event of namespace %s could not be told: %s", namespace, error)
+                self._complain(namespace, error)
             finally:
                 self._line.task_done()
+
+    def _complain(self, namespace: str, error: ApiError) -> None:
+        """Now and then: what refuses one event may refuse all, and where a namespace ends, nobody will read them."""
+        now = self.now()
+        if "NamespaceTerminating" in error.causes or (self._complained and abs(now - self._complained) < _SILENCE):
+            return
+        self._complained = now
+        _log.warning("an event of namespace %s could not be told: %s", namespace, error)
 
     async def drain(self, seconds: float) -> None:
         """Before the end: tell what is still in the line, but not for ever."""
