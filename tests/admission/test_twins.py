@@ -11,7 +11,7 @@ from tests.builders import a_container, a_document, a_template
 AT = "spec.tasks[1].template.spec"
 
 
-def twin(path: str, first: str, value: str) -> Told:
+def twin(path: str, first: str, value: object) -> Told:
     return error(f"{AT}.{path}", f"is there already, at {AT}.{first}", value, "keep one of them")
 
 
@@ -46,6 +46,38 @@ def pod(*containers: Manifest, **spec: Any) -> Manifest:
             id="pull secrets",
         ),
         pytest.param(
+            pod(imagePullSecrets=[{}, {"name": ""}]),
+            [twin("imagePullSecrets[1]", "imagePullSecrets[0]", "")],
+            id="pull secrets without a name",
+        ),
+        pytest.param(
+            pod(
+                a_container(resources={"claims": [{"name": "c", "request": part} for part in "aab"] + [{"name": "d"}]}),
+                resourceClaims=[{"name": name, "resourceClaimName": name} for name in "cd"],
+            ),
+            [
+                error(f"{AT}.containers[0].resources.claims[1].name", "is claimed twice", "c"),
+                twin("containers[0].resources.claims[2]", "containers[0].resources.claims[0]", "c"),
+            ],
+            id="parts of a claim",
+        ),
+        pytest.param(
+            pod(
+                a_container(
+                    restartPolicy="Never",
+                    restartPolicyRules=[{"action": "Restart", "exitCodes": {"operator": "In", "values": [7, 8, 7]}}],
+                )
+            ),
+            [
+                twin(
+                    "containers[0].restartPolicyRules[0].exitCodes.values[2]",
+                    "containers[0].restartPolicyRules[0].exitCodes.values[0]",
+                    7,
+                )
+            ],
+            id="exit codes",
+        ),
+        pytest.param(
             pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}, {"ip": "10.0.0.1", "hostnames": ["b"]}]),
             [twin("hostAliases[1]", "hostAliases[0]", "10.0.0.1")],
             id="host aliases",
@@ -65,7 +97,3 @@ def test_items_without_a_key_are_told_as_such_only() -> None:
     template = pod(a_container(env=[{"value": "1"}, {"value": "2"}]))
     told = found(a_document(tasks=[task("first"), task("second", template=template)]))
     assert [finding.path for finding in told] == [f"{AT}.containers[0].env[{index}].name" for index in (0, 1)]
-
-
-def test_secrets_without_a_name_are_no_twins() -> None:
-    assert found(a_document(tasks=[task(template=pod(imagePullSecrets=[{}, {}]))])) == []

@@ -15,7 +15,7 @@ from pumice.model.job import Job
 
 _OF_PODS: Final[dict[str, tuple[str, ...]]] = {"imagePullSecrets": ("name",), "hostAliases": ("ip",)}
 _OF_CONTAINERS: Final[dict[str, tuple[str, ...]]] = {"env": ("name",), "ports": ("containerPort", "protocol")}
-_DEFAULTS: Final = {"protocol": "TCP"}
+_DEFAULTS: Final = {("ports", "protocol"): "TCP", ("imagePullSecrets", "name"): ""}
 
 
 def check_twins(job: Job) -> Iterator[Finding]:
@@ -26,16 +26,42 @@ def check_twins(job: Job) -> Iterator[Finding]:
         for container in (*spec.children("initContainers"), *spec.children("containers")):
             for field, keys in _OF_CONTAINERS.items():
                 yield from _check_list(container, field, keys)
+            yield from _check_claims(container.part("resources"))
+            for rule in container.children("restartPolicyRules"):
+                yield from _check_codes(rule.part("exitCodes"))
 
 
 def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Finding]:
     first: dict[str, Path] = {}
     for item in view.children(field):
-        values = [item.get(key) or _DEFAULTS.get(key) for key in keys]
+        values = [item.get(key) or _DEFAULTS.get((field, key)) for key in keys]
         # What is missing is reported as such.
         if None in values:
             continue
         identity = "/".join(map(str, values))
         if identity in first:
-            yield Finding(item.at, f"is there already, at {first[identity]}", identity, hint="keep one of them")
+            yield _twin(item.at, first[identity], identity)
         first.setdefault(identity, item.at)
+
+
+def _check_claims(resources: View) -> Iterator[Finding]:
+    """A pod may use several requests of one claim; that a claim or request is used twice is told by the pod's rules."""
+    first: dict[str, View] = {}
+    for claim in resources.children("claims"):
+        name = claim.text("name")
+        parts = [each.text("request") for each in (claim, first.get(name, claim))]
+        if all(parts) and parts[0] != parts[1]:
+            yield _twin(claim.at, first[name].at, name)
+        first.setdefault(name, claim)
+
+
+def _check_codes(codes: View) -> Iterator[Finding]:
+    first: dict[int, Path] = {}
+    for at, code in codes.numbers("values"):
+        if code in first:
+            yield _twin(at, first[code], code)
+        first.setdefault(code, at)
+
+
+def _twin(at: Path, first: Path, value: object) -> Finding:
+    return Finding(at, f"is there already, at {first}", value, hint="keep one of them")
