@@ -157,6 +157,15 @@ def test_hard_limit_of_open_files_is_told_before_anything_starts(place: Place) -
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("isolation", ["namespaces", "process"])
+def test_started_by_somebody_who_ignores_the_end_of_children(place: Place, isolation: str) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    done = _run_limited(place, ignore, 2, f"--isolation={isolation}")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may have as many processes as it likes")
 @pytest.mark.parametrize("isolation", ["auto", "process"])
 def test_no_further_process_is_told_and_nothing_is_left(place: Place, isolation: str) -> None:

@@ -152,6 +152,8 @@ NO_NAMESPACES = GUIDE.partition("```text\n")[2].partition("```")[0]
         pytest.param(refusals.NONE_ALLOWED, "process", 0, "it ran", "", id="none allowed, process"),
         pytest.param(refusals.FILTERED, "namespaces", 2, "", "(EPERM)", id="filter"),
         pytest.param(refusals.FILTERED, "auto", 0, "it ran", "hint: docker run --security-opt", id="filter, auto"),
+        pytest.param(refusals.NO_PROC, "namespaces", 2, "", "hint: sudo mount -t proc proc /proc", id="no proc"),
+        pytest.param(refusals.NO_PROC, "auto", 0, "it ran", "/proc: nothing is mounted there", id="no proc, auto"),
         pytest.param(refusals.COVERED_PROC, "auto", 0, "it ran", "pods see all processes", id="covered proc"),
     ],
 )

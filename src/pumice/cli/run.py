@@ -131,6 +131,8 @@ class _Driver:
     async def drive(self, timeout: float | None, told: str) -> int:  # noqa: ASYNC109 - the job ends gracefully then
         loop = asyncio.get_running_loop()
         self.job.tell.failed = self._output_failed
+        # Who ignores it, as some that start us do, never learns how a child has ended.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         loop.set_exception_handler(lambda _loop, about: self.job.tell.warn(_about(about)))
         self._task = asyncio.ensure_future(self.job.run())
         self._listen(signal.SIGINT, Stop(INTERRUPTED, "Interrupted"))

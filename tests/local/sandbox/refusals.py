@@ -42,6 +42,7 @@ class Refusal:
 
 
 NONE_ALLOWED = Refusal("echo 0 > /proc/sys/user/max_user_namespaces")
+NO_PROC = Refusal("mount -t tmpfs none /proc")
 COVERED_PROC = Refusal("mount -t tmpfs none /proc/acpi")
 FILTERED = Refusal(before=(sys.executable, "-c", _FILTER, "with"))
 WITHOUT_RIGHTS = Refusal(before=(sys.executable, "-c", _FILTER, "without"))

@@ -64,11 +64,12 @@ class Surroundings:
     user_session: bool = False
     interpreter: str = "/usr/bin/python3"
     linux: bool = True
+    proc: bool = True
 
 
 def probe() -> Permits:
     surroundings = look_around()
-    if not surroundings.linux:
+    if not (surroundings.linux and surroundings.proc):
         return judge({}, surroundings)
     with tempfile.TemporaryDirectory(prefix="pumice-probe-") as place:
         done = subprocess.run(  # noqa: S603 - our own program
@@ -87,7 +88,10 @@ def probe() -> Permits:
 def look_around() -> Surroundings:
     if sys.platform != "linux":
         return Surroundings(linux=False)
-    status = Path("/proc/self/status").read_text()
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return Surroundings(proc=False)
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     return Surroundings(
         settings={name: value for name, path in _SETTINGS.items() if (value := _number(path)) is not None},
@@ -112,6 +116,8 @@ def judge(outcome: dict[str, Any], around: Surroundings) -> Permits:
     """From what was tried to what is missing; pure."""
     if not around.linux:
         return Permits((Missing("Linux", "namespaces exist on Linux only"),))
+    if not around.proc:
+        return Permits((Missing("/proc", "nothing is mounted there", "sudo mount -t proc proc /proc"),))
     missing: list[Missing] = []
     for step, problem in outcome["tried"].items():
         if problem:
