@@ -45,7 +45,8 @@ def test_a_pod_is_known_by_its_place_in_its_job() -> None:
     seen = pod.observed
     assert (seen.task, seen.index, seen.version, seen.retry) == ("worker", 3, 2, 1)
     assert (seen.phase, seen.ready, seen.restarts) == (PodPhase.RUNNING, True, 2)
-    assert seen.created_at == dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+    # The second in which it was made is over: timeouts that count from it do not act too early.
+    assert seen.created_at == dt.datetime(2030, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
     assert not pod.is_gone
 
 
@@ -95,7 +96,7 @@ def test_how_containers_ended_init_containers_first() -> None:
     init, main = pod.observed.ends
     assert (init.container, init.exit_code) == ("init", 0)
     assert (main.exit_code, main.reason, main.signal, main.last_line) == (137, "OOMKilled", 9, "b")
-    assert main.finished_at == dt.datetime(2030, 1, 1, 0, 1, tzinfo=dt.UTC)
+    assert main.finished_at == dt.datetime(2030, 1, 1, 0, 1, 1, tzinfo=dt.UTC)
     assert pod.observed.reason == "Evicted"
 
 

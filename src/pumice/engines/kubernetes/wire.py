@@ -6,6 +6,7 @@ decoded is most of the memory and half of the time.
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from pumice.model.vocabulary import GROUP_VERSION, KIND
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
 _LONGEST_NUMBER: Final = 10
+_SECOND: Final = dt.timedelta(seconds=1)
 _KNOWN_PHASES: Final = frozenset(str(phase) for phase in PodPhase)
 
 
@@ -226,7 +228,7 @@ def _observed(pod: _Pod) -> ObservedPod:
         version=_number(notes.version),
         retry=_number(notes.retry),
         phase=_phase(status.phase),
-        created_at=read_time(meta.creation_timestamp) or EPOCH,
+        created_at=_latest(meta.creation_timestamp) or EPOCH,
         # A grace of ten thousand years ends in a year that Python does not know.
         deleted_at=read_time(meta.deletion_timestamp) or NEVER if meta.deletion_timestamp is not None else None,
         ready=bool(containers) and all(container.ready for container in containers),
@@ -237,8 +239,14 @@ def _observed(pod: _Pod) -> ObservedPod:
 
 
 def _end(container: str, ended: _Terminated) -> ContainerEnd:
-    finished, last_line = read_time(ended.finished_at), ended.message.strip().rpartition("\n")[2]
+    finished, last_line = _latest(ended.finished_at), ended.message.strip().rpartition("\n")[2]
     return ContainerEnd(container, ended.exit_code, ended.reason, ended.signal, finished, last_line)
+
+
+def _latest(text: str | None) -> dt.datetime | None:
+    """When it had happened at the latest: these times have no fractions, and no timeout may act too early."""
+    moment = read_time(text)
+    return None if moment is None else moment + _SECOND
 
 
 def _phase(word: str) -> PodPhase:
