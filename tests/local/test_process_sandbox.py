@@ -209,6 +209,9 @@ def test_exec(tmp_path: Path) -> None:
     ("changes", "kind"),
     [
         pytest.param({"argv": ("no-such-command",)}, "command-not-found", id="no command"),
+        pytest.param({"argv": ("/etc/passwd",)}, "not-executable", id="not executable"),
+        pytest.param({"argv": ("./etc/passwd",)}, "not-executable", id="seen from the working directory"),
+        pytest.param({"argv": ("./no-such-command",)}, "command-not-found", id="no file"),
         pytest.param({"root": RootFs("/somewhere")}, "image", id="image"),
         pytest.param({"pod": "job-c-0"}, "gone", id="no pod"),
     ],

@@ -26,13 +26,12 @@ from pumice.engines.local.process_group import Reaper, kill_all, kill_group
 from pumice.engines.local.process_ssh import keys_of, mpi_env, place_ssh
 from pumice.engines.local.sandbox import stage
 from pumice.engines.local.sandbox.client import Ended
+from pumice.engines.local.sandbox.command import explain, find
 from pumice.engines.local.sandbox.problems import (
-    COMMAND_NOT_FOUND,
     GONE,
     IMAGE,
     LIMITS,
     NO_PROCESS,
-    NOT_EXECUTABLE,
     WORKING_DIRECTORY,
     ExhaustedError,
     SandboxError,
@@ -214,9 +213,8 @@ class ProcessSandbox:
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: Any, stderr: Any
     ) -> asyncio.subprocess.Process:
         directory = await asyncio.to_thread(self._working_directory, cwd, env[VARIABLE])
-        command = shutil.which(argv[0], path=env.get("PATH", os.defpath))
-        if command is None:
-            raise StartError(COMMAND_NOT_FOUND, f"{argv[0]}: there is no such command in PATH")
+        name = str(Path(directory, argv[0])) if "/" in argv[0] else argv[0]
+        command = find(name, env.get("PATH", os.defpath))
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -230,14 +228,12 @@ class ProcessSandbox:
                 # System calls only, and no lock that a thread may hold.
                 preexec_fn=functools.partial(self._reaper.add_self, _mark(env)),
             )
-        except PermissionError as error:
-            raise StartError(
-                WORKING_DIRECTORY if error.filename == directory else NOT_EXECUTABLE, str(error)
-            ) from error
         except BlockingIOError as error:
             raise StartError(LIMITS, NO_PROCESS) from error
         except OSError as error:
-            raise StartError(NOT_EXECUTABLE, f"{argv[0]}: {error.strerror}") from error
+            if error.filename == directory:
+                raise StartError(WORKING_DIRECTORY, str(error)) from error
+            raise explain(command, error) from error
         return process
 
     def _working_directory(self, wanted: str, root: str) -> str:

@@ -12,7 +12,14 @@ from pumice.reconcile.verdict import POD_FAILED, how_it_ended
 
 START_ERROR = "StartError"
 # Then the words are ours, and not the last that the container has printed.
-_OUR_WORDS = (START_ERROR, "StartupProbeFailed", "LivenessProbeFailed", "PostStartHookError", "DeadlineExceeded")
+_OUR_WORDS = (
+    START_ERROR,
+    "SandboxError",
+    "StartupProbeFailed",
+    "LivenessProbeFailed",
+    "PostStartHookError",
+    "DeadlineExceeded",
+)
 _SHOWN_FOLLOWERS = 3
 # Longer ones are cut: the log file has them in full.
 _LONGEST_LINE = 300
