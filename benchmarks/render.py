@@ -8,15 +8,13 @@ linear. Reading and checking the job beforehand is printed apart, in millisecond
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
+from benchmarks.decide import best_of
 from pumice.admission.admit import admit
 from pumice.cli.jobfile import offline_context
 from pumice.cli.render import placed, rendered
@@ -34,17 +32,6 @@ def job_of(pods: int) -> dict[str, object]:
     plugins = {"env": [], "svc": [], "ssh": [], "pytorch": ["--master=master", "--worker=worker"]}
     spec = {"plugins": plugins, "tasks": [task("master", 1), task("worker", pods - 1)]}
     return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "bench"}, "spec": spec}
-
-
-def best_of(rounds: int, work: Callable[[], object]) -> float:
-    """The shortest of some rounds: what the work takes when nothing else gets in the way."""
-    times = []
-    for _ in range(rounds):
-        gc.collect()
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,3 +129,16 @@ def on_watch(answer: Any) -> Fault:
 
 def on_list(answer: Any) -> Fault:
     return lambda request: answer if "watch" not in request.query else None
+
+
+def replayed(told: list[tuple[str | None, str | None]]) -> dict[str, str]:
+    """What a listener would hold who knows nothing but what he is told; each `before` must be what he holds."""
+    held: dict[str, str] = {}
+    for before, after in told:
+        if before is not None:
+            uid, version = before.split("@")
+            assert held.pop(uid) == version
+        if after is not None:
+            uid, version = after.split("@")
+            held[uid] = version
+    return held

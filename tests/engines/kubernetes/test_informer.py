@@ -15,7 +15,7 @@ from pumice.engines.kubernetes import watching
 from pumice.engines.kubernetes.informer import Informer
 from pumice.engines.kubernetes.resources import PODS
 from tests.engines.kubernetes.played_api import Handler, Script, client_of, cut, event, hasty, play, refusing, streaming
-from tests.engines.kubernetes.played_store import Fault, PlayedStore, on_list, on_watch
+from tests.engines.kubernetes.played_store import Fault, PlayedStore, on_list, on_watch, replayed
 
 
 class Metadata(msgspec.Struct):
@@ -514,21 +514,9 @@ def test_any_faults_in_any_order_lead_to_what_the_server_holds() -> None:
             store.write("last")
             store.cut_watches()
             await watcher.agrees_with(store)
-            assert _replayed(watcher.told) == {
+            assert replayed(watcher.told) == {
                 content["metadata"]["uid"]: content["metadata"]["resourceVersion"] for content in store.objects.values()
             }
 
     for seed in range(6):
         play(story(seed))
-
-
-def _replayed(told: list[tuple[str | None, str | None]]) -> dict[str, str]:
-    held: dict[str, str] = {}
-    for before, after in told:
-        if before is not None:
-            uid, version = before.split("@")
-            assert held.pop(uid) == version
-        if after is not None:
-            uid, version = after.split("@")
-            held[uid] = version
-    return held

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.engines.kubernetes.store import Store, is_older
+from tests.engines.kubernetes.played_store import replayed
 
 
 @dataclass(frozen=True)
@@ -176,17 +177,4 @@ def test_watch_and_answers_in_any_order_lead_to_what_the_server_holds(writes: li
         else:
             listener.store.put(answers.pop())
     assert listener.held == {name: item.resource_version for name, item in server.items()}
-    assert _replayed(listener.told) == {item.uid: item.resource_version for item in server.values()}
-
-
-def _replayed(told: list[tuple[str | None, str | None]]) -> dict[str, str]:
-    """What a listener would hold who knows nothing but what he is told; each `before` must be what he holds."""
-    held: dict[str, str] = {}
-    for before, after in told:
-        if before is not None:
-            uid, version = before.split("@")
-            assert held.pop(uid) == version
-        if after is not None:
-            uid, version = after.split("@")
-            held[uid] = version
-    return held
+    assert replayed(listener.told) == {item.uid: item.resource_version for item in server.values()}
