@@ -54,22 +54,14 @@ class Controllers:
         """One that serves that namespace, or all if it is empty; by way of `server`, if given."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
         config = self.cluster.kubeconfig(names.CONTROLLER, token=token, server=server)
-        arguments = ["controller", f"--kubeconfig={config}", f"--gang={gang}"]
+        arguments = [f"--kubeconfig={config}", f"--gang={gang}"]
         if namespace:
             arguments.append(f"--namespace={namespace}")
         if not any(flag.startswith("--lease") for flag in flags):
             arguments.append("--no-leader-elect")
-        number = len(self.started)
-        daemon = Daemon(
-            f"controller-{number}",
-            [sys.executable, "-c", MAIN, *arguments, "--log-format=text", *flags],
-            self.folder / f"controller-{number}.log",
-            self.cluster.reaper,
-            {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")},
-        )
+        log = self.folder / f"controller-{len(self.started)}.log"
+        daemon = start_pumice(self.cluster, log, "controller", *arguments, *flags)
         self.started.append(daemon)
-        self.cluster.daemons[daemon.name] = daemon
-        daemon.start()
         return daemon
 
     def stop(self) -> None:
@@ -78,6 +70,20 @@ class Controllers:
             del self.cluster.daemons[daemon.name]
         broken = [daemon.tail() for daemon in self.started if "Traceback" in daemon.log.read_text()]
         assert not broken, "\n".join(broken)
+
+
+def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str) -> Daemon:
+    """The program of this tree, with nothing of the environment of the tests; its log tells its name."""
+    daemon = Daemon(
+        log.stem,
+        [sys.executable, "-c", MAIN, command, "--log-format=text", *flags],
+        log,
+        cluster.reaper,
+        {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")},
+    )
+    cluster.daemons[daemon.name] = daemon
+    daemon.start()
+    return daemon
 
 
 def apply(cluster: Cluster, namespace: str, file: Path) -> Object:

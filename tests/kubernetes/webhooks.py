@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +11,8 @@ import msgspec
 from pumice.engines.kubernetes.install import names, webhooks, workload
 from tests.kubernetes.api import Answer, Object, eventually, path_of
 from tests.kubernetes.cluster import Cluster
-from tests.kubernetes.controllers import MAIN
+from tests.kubernetes.controllers import start_pumice
 from tests.kubernetes.processes import Daemon
-from tests.meta.tree import ROOT
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -45,19 +42,10 @@ class Webhooks:
         return daemon
 
     def begin(self, *flags: str) -> Daemon:
-        number = len(self.started)
         if not any(flag.startswith("--listen") for flag in flags):
             flags = (*flags, "--listen=127.0.0.1:0")
-        daemon = Daemon(
-            f"webhook-{number}",
-            [sys.executable, "-c", MAIN, "webhook", "--log-format=text", *flags],
-            self.folder / f"webhook-{number}.log",
-            self.cluster.reaper,
-            {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")},
-        )
+        daemon = start_pumice(self.cluster, self.folder / f"webhook-{len(self.started)}.log", "webhook", *flags)
         self.started.append(daemon)
-        self.cluster.daemons[daemon.name] = daemon
-        daemon.start()
         return daemon
 
     def stop(self) -> None:
