@@ -33,6 +33,35 @@ def blank(path: str) -> Told:
             [blank("spec.tasks[0].policies[0].timeout")],
             id="timeout of a task's policy",
         ),
+        pytest.param(
+            {"tasks": [task(policies=[{"event": "", "events": ["PodFailed"], "action": "RestartTask"}])]},
+            [blank("spec.tasks[0].policies[0].event")],
+            id="event of a task's policy",
+        ),
+        pytest.param(
+            {"tasks": [task(topologyPolicy="")]}, [blank("spec.tasks[0].topologyPolicy")], id="topology of a task"
+        ),
+        pytest.param(
+            {"tasks": [task("a"), task("b", dependsOn={"name": ["a"], "condition": ""})]},
+            [blank("spec.tasks[1].dependsOn.condition")],
+            id="condition",
+        ),
+        pytest.param(
+            {
+                "tasks": [
+                    task(
+                        replicas=2,
+                        partitionPolicy={
+                            "totalPartitions": 1,
+                            "partitionSize": 2,
+                            "networkTopology": {"mode": ""},
+                        },
+                    )
+                ]
+            },
+            [blank("spec.tasks[0].partitionPolicy.networkTopology.mode")],
+            id="mode of partitions",
+        ),
         pytest.param({"queue": "", "schedulerName": ""}, [], id="what has a default"),
     ],
 )

@@ -19,8 +19,11 @@ def check_blanks(document: Mapping[str, Any]) -> Iterator[Finding]:
     for policy in spec.children("policies"):
         yield from _check(policy, "event", "timeout")
     for task in spec.children("tasks"):
+        yield from _check(task, "topologyPolicy")
+        yield from _check(task.part("dependsOn"), "condition")
+        yield from _check(task.part("partitionPolicy").part("networkTopology"), "mode")
         for policy in task.children("policies"):
-            yield from _check(policy, "timeout")
+            yield from _check(policy, "event", "timeout")
 
 
 def _check(view: View, *fields: str) -> Iterator[Finding]:
