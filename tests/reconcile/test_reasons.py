@@ -123,7 +123,7 @@ def counted(**succeeded: int) -> Tally:
     return Tally(succeeded=sum(succeeded.values()), by_task=by_task)
 
 
-TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=2), min_available=2)
+TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=2), min_available=3)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,13 @@ TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=
             counted(a=1),
             ("MinAvailableNotMet", "1 of 3 pods succeeded, 1 needed"),
             id="no task asks for anything",
+        ),
+        pytest.param(
+            a_job(a_task("a", 3, min_available=3), min_available=1, min_success=2),
+            (),
+            counted(a=1),
+            ("MinAvailableNotMet", "1 of 3 pods succeeded, 2 needed"),
+            id="the job asks for fewer than its task",
         ),
     ],
 )

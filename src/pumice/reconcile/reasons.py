@@ -95,8 +95,12 @@ def _spent_budget(job: Job) -> str:
 
 
 def _short_task(job: Job, counts: Tally) -> str:
-    """The task that alone has too few successes, where the job as a whole has enough."""
-    if counts.succeeded < job.spec.min_available:
+    """The task that alone has too few successes, where the job as a whole has enough.
+
+    A job that asks for fewer pods than its tasks do together means any of them, and no task counts by itself.
+    """
+    together = sum(task.replicas if task.min_available is None else task.min_available for task in job.spec.tasks)
+    if not together <= job.spec.min_available <= counts.succeeded:
         return ""
     for task in job.spec.tasks:
         done = counts.of_task(task.name, PodPhase.SUCCEEDED)
