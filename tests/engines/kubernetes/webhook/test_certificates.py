@@ -103,6 +103,13 @@ def test_over_ten_years_there_is_never_a_gap() -> None:
 
 
 OTHER = renewed(None, NAMES, NOW)
+# A key on a curve (secp112r1) that nobody supports any more.
+ODD = (
+    b"-----BEGIN PRIVATE KEY-----\n"
+    b"ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA7HZQBLdyvG5rPs89X86KEg\n"
+    b"Ax4ABHEANJXNSQIpJMLl2Pkwoeih3il7GNLa7yPD/i8=\n"
+    b"-----END PRIVATE KEY-----\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +120,14 @@ OTHER = renewed(None, NAMES, NOW)
         pytest.param(Credentials(OTHER.authority, OTHER.authority_key, FIRST.certificate, FIRST.key), id="foreign"),
         pytest.param(Credentials(FIRST.authority, FIRST.authority_key, FIRST.certificate, OTHER.key), id="wrong key"),
         pytest.param(Credentials(FIRST.authority, b"x", FIRST.certificate, b"x"), id="no keys"),
+        pytest.param(Credentials(FIRST.authority, ODD, FIRST.certificate, ODD), id="odd keys"),
+        pytest.param(
+            Credentials(OTHER.authority, FIRST.authority_key, FIRST.certificate, FIRST.key), id="another authority"
+        ),
+        pytest.param(
+            Credentials(FIRST.authority, OTHER.authority_key, FIRST.certificate, OTHER.key),
+            id="the key of another authority",
+        ),
     ],
 )
 def test_damaged_ones_are_replaced(damaged: Credentials) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -43,7 +43,7 @@ def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> 
         certificate.verify_directly_issued_by(authority)
         key = serialization.load_pem_private_key(credentials.key, None)
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, IndexError, InvalidSignature, x509.ExtensionNotFound):
+    except (ValueError, TypeError, IndexError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return True
     if key.public_key() != certificate.public_key() or set(alternatives) != set(_alternatives(names)):
         return True
@@ -62,13 +62,18 @@ def renewed(previous: Credentials | None, names: Sequence[str], now: dt.datetime
         try:
             older = [one for one in _authorities(previous) if one.not_valid_after_utc > now]
             key = serialization.load_pem_private_key(previous.authority_key, None)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, UnsupportedAlgorithm):
             older = []
         else:
-            if older and isinstance(key, ec.EllipticCurvePrivateKey) and not _is_ageing(older[0], now):
+            if older and isinstance(key, ec.EllipticCurvePrivateKey) and _can_sign(older[0], key, now):
                 return _signed(older, key, names, now)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     return _signed([_new_authority(authority_key, now), *older], authority_key, names, now)
+
+
+def _can_sign(authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> bool:
+    """Whether what it signs will be trusted: somebody may have replaced one of the two in their common place."""
+    return key.public_key() == authority.public_key() and not _is_ageing(authority, now)
 
 
 def _is_ageing(certificate: x509.Certificate, now: dt.datetime) -> bool:
