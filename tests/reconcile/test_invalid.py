@@ -5,7 +5,7 @@ import pytest
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.invalid import refused
 from pumice.reconcile.moving import LONGEST_MESSAGE
-from tests.reconcile.values import NOW, a_pod, a_snapshot
+from tests.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job
 
 FAULTS = ("spec.queue: no such queue", "spec.tasks: none")
 MESSAGE = "spec.queue: no such queue; spec.tasks: none"
@@ -42,3 +42,8 @@ def test_a_finding_with_a_long_value_is_cut() -> None:
     state = refused(a_snapshot(faults=("spec.queue: " + "q" * 10**6, "spec.tasks: none")), NOW).status.state
     long, short = state.message.split("; ")
     assert (len(long), long[-5:], short) == (1000, "qq...", "spec.tasks: none")
+
+
+def test_a_least_number_that_no_server_would_store_is_not_written() -> None:
+    job = a_two_worker_job(min_available=-3)
+    assert refused(a_snapshot(job=job, faults=FAULTS), NOW).status.min_available == 0

@@ -25,7 +25,9 @@ def refused(snapshot: Snapshot, now: dt.datetime) -> Decision:
     told = () if told_already else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
     phase = Phase(status.state.phase)
     status = entered(status, phase, INVALID_JOB, message, now)
-    return Decision(msgspec.structs.replace(status, min_available=snapshot.job.spec.min_available), events=told)
+    # A number below nothing is one of the faults, and nobody would store it.
+    least = max(0, snapshot.job.spec.min_available)
+    return Decision(msgspec.structs.replace(status, min_available=least), events=told)
 
 
 def _listed(faults: Sequence[str]) -> str:

@@ -378,10 +378,20 @@ def test_what_may_not_be_watched_is_tried_again_and_told_once(code: int, caplog:
 
 
 @pytest.mark.parametrize(
-    ("code", "optional", "goes_on"), [(403, True, True), (404, True, True), (503, True, False), (403, False, False)]
+    ("code", "optional", "goes_on", "refused"),
+    [
+        pytest.param(403, True, True, False, id="forbidden, optional"),
+        pytest.param(404, True, True, False, id="not there, optional"),
+        pytest.param(503, True, False, False, id="away, optional"),
+        pytest.param(403, False, False, True, id="forbidden"),
+        pytest.param(404, False, False, True, id="not there"),
+        pytest.param(503, False, False, False, id="away"),
+    ],
 )
-def test_nobody_waits_for_what_may_not_be_watched_if_it_is_optional(code: int, optional: bool, goes_on: bool) -> None:
-    async def story() -> bool:
+def test_nobody_waits_for_what_may_not_be_watched_if_it_is_optional(
+    code: int, optional: bool, goes_on: bool, refused: bool
+) -> None:
+    async def story() -> tuple[bool, bool]:
         script = Script(refusing(code, "No"))
         async with client_of(script) as client:
             informer = Informer(client, PODS, decode=decode, changed=lambda _before, _after: None, optional=optional)
@@ -391,9 +401,9 @@ def test_nobody_waits_for_what_may_not_be_watched_if_it_is_optional(code: int, o
                 await asyncio.sleep(0.002)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            return informer.synced.is_set()
+            return informer.synced.is_set(), informer.is_refused
 
-    assert play(story()) is goes_on
+    assert play(story()) == (goes_on, refused)
 
 
 def test_a_connection_that_breaks_now_and_then_is_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -137,8 +137,10 @@ class Controller:
         """What must come before jobs can be served."""
         if self._view is None:
             return self._problem
-        missing = self._view.unsynced()
-        return f"not yet listed: {', '.join(missing)}" if missing else ""
+        if missing := self._view.unsynced():
+            return f"not yet listed: {', '.join(missing)}"
+        refused = self._view.refused()
+        return f"cannot be watched: {', '.join(refused)}; the log says why" if refused else ""
 
     async def _work(self, engine: KubernetesEngine, context: Context) -> None:
         """Serve jobs whenever we are the leader."""

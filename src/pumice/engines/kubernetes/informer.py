@@ -30,6 +30,7 @@ _LONGEST_WAIT = 5.0
 _SHORT = 1.0
 # A list of many pages would never come to its end if the failure of one began it anew.
 _ATTEMPTS_A_PAGE = 5
+_AWAY = "away"
 
 
 class _Metadata(msgspec.Struct):
@@ -89,6 +90,11 @@ class Informer(Generic[T]):
     @property
     def items(self) -> dict[Key, T]:
         return self._store.items
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it cannot be watched any more, for a reason that does not pass by itself."""
+        return self._trouble not in ("", _AWAY) and not self._optional
 
     def put(self, item: T) -> None:
         """An object as the answer to an own write shows it: known at once, not only when the watch tells."""
@@ -189,7 +195,7 @@ class Informer(Generic[T]):
 
     async def _wait(self, error: ApiError) -> None:
         self._failures += 1
-        trouble = "away" if error.is_transient else str(error.status)
+        trouble = _AWAY if error.is_transient else str(error.status)
         # Told once, not at each try; and a connection that breaks now and then is not worth a word.
         if trouble != self._trouble and (not error.is_transient or self._failures > 1) and not error.gone:
             self._trouble = trouble

@@ -54,6 +54,9 @@ class Runs(Protocol):
 
     synced: asyncio.Event
 
+    @property
+    def is_refused(self) -> bool: ...
+
     async def run(self) -> None: ...
 
 
@@ -192,6 +195,10 @@ class ClusterView:
     def unsynced(self) -> list[str]:
         """What has not been listed yet."""
         return [name for name, informer in self._running if not informer.synced.is_set()]
+
+    def refused(self) -> list[str]:
+        """What we may not watch any more, or what is not there any more."""
+        return [name for name, informer in self._running if informer.is_refused]
 
     def _pod_changed(self, before: SeenPod | None, after: SeenPod | None) -> None:
         if before is not None and (after is None or after.job != before.job):
