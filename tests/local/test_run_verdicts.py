@@ -151,6 +151,15 @@ def test_retries_are_exhausted(place: Place) -> None:
     assert result.err.count("only-0 failed: PodFailed -> RestartJob (policies[0], job.yaml:") == 2
 
 
+def test_a_policy_that_acted_in_an_earlier_attempt_is_not_to_blame(place: Place) -> None:
+    policies = [{"exitCode": 5, "action": "RestartJob"}]
+    script = "test -e again && exit 6; touch again; exit 5"
+    result = place.run(job(task("only", script), policies=policies))
+    assert result.code == 6, result.err
+    assert "RestartJob" in result.err
+    assert not any("policy" in line for line in _check_form(result))
+
+
 def test_who_followed_is_told_apart_and_the_policy_is_told_once(place: Place) -> None:
     """The second dies of what happened to the first; the third was told to end, which is no failure."""
     listen = "import socket,sys; s=socket.create_server(('',9)); c,_=s.accept(); c.recv(1); sys.exit(3)"

@@ -317,6 +317,8 @@ class LocalRun:
             self._phase = status.state.phase
             if self._phase == Phase.PENDING:
                 self._attempt = status.retry_count + 1
+                # What led here is not what will end the next attempt.
+                self._policy = ""
             self.tell(Moved(self._engine.job, status, self._attempt, acted))
         if status.state.phase in _OVER and all(pod.observed().is_finished for pod in self._engine.pods.values()):
             self._over.set()
