@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -338,3 +340,32 @@ async def test_one_that_was_stopped_before_it_began_does_not_begin(box: Box) -> 
     assert (await container.run("Always")).exit_code == 143
     assert stage.lines == []
     assert time.monotonic() - began < 300
+
+
+def test_a_lack_of_descriptors_does_not_grow_with_each_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two pipes cannot be had: then the first one goes, too."""
+    pipe, made = os.pipe, 0
+
+    def lacking() -> tuple[int, int]:
+        nonlocal made
+        made += 1
+        if made % 2 == 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return pipe()
+
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def story() -> None:
+        async with boxes.box(tmp_path / "stage") as box:
+            stage = await stage_in(box)
+            before = opened()
+            with monkeypatch.context() as patches:
+                patches.setattr(os, "pipe", lacking)
+                for _ in range(3):
+                    end = await stage.container(shell("true")).run("Never")
+                    assert (end.exit_code, end.reason) == (128, "StartError")
+            while opened() > before:  # noqa: ASYNC110 - every test has an end
+                await asyncio.sleep(0.01)
+
+    boxes.run(story())

@@ -177,12 +177,13 @@ class Container:
         self._over.clear()
         self._why = ("", "")
         async with self.gate:
-            pipes = [log.open() for log in logs]
-            try:
+            with contextlib.ExitStack() as ours:
+                pipes = []
+                for log in logs:
+                    pipe = log.open()
+                    ours.callback(os.close, pipe)
+                    pipes.append(pipe)
                 await self.sandbox.start_container(spec, *pipes)
-            finally:
-                for pipe in pipes:
-                    os.close(pipe)
         self.running = True
         if not (self.manifest.get("lifecycle") or {}).get("postStart"):
             self._has_begun()
