@@ -53,7 +53,7 @@ class Cluster:
     port: int
     reaper: Reaper
     daemons: dict[str, Daemon] = field(default_factory=dict)
-    _apis: list[Api] = field(default_factory=list)
+    _apis: dict[str, Api] = field(default_factory=dict)
 
     @property
     def server(self) -> str:
@@ -72,9 +72,10 @@ class Cluster:
         return ssl.create_default_context(cafile=self.pki.path("ca.crt"))
 
     def api(self, token: str = USERS["admin"][0]) -> Api:
-        api = Api(self.server, token, self.tls)
-        self._apis.append(api)
-        return api
+        """One for each token, however often it is asked for: each keeps connections open until the cluster ends."""
+        if token not in self._apis:
+            self._apis[token] = Api(self.server, token, self.tls)
+        return self._apis[token]
 
     def kubeconfig(self, user: str = "admin", *, token: str = "", server: str = "", namespace: str = "default") -> Path:
         """A file that leads to this cluster as that user, or with a token of one's own, or by way of another server."""
@@ -118,7 +119,7 @@ class Cluster:
         self.kubeconfig().rename(self.folder / "admin.config")
 
     def stop(self) -> None:
-        for api in self._apis:
+        for api in self._apis.values():
             api.close()
         for daemon in reversed(list(self.daemons.values())):
             daemon.stop()
