@@ -87,6 +87,17 @@ def test_a_session_may_end_before_the_run(tmp_path: Path) -> None:
             assert one.others() == []
 
 
+def test_what_is_no_reservation_is_left_alone(tmp_path: Path) -> None:
+    """As somebody may have put it there, or root, who once ran a job with this user's home."""
+    (tmp_path / "directory.json").mkdir()
+    (tmp_path / "link.json").symlink_to("elsewhere")
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "garbage.json").write_bytes(b"\xff{")
+    with Reservations(tmp_path, "one") as one, one.turn():
+        assert one.others() == []
+    assert (tmp_path / "directory.json").is_dir()
+
+
 def test_total() -> None:
     assert total([reserved(cpu="1"), reserved(cpu="500m", memory="1Gi")]) == {
         "cpu": Quantity.parse("1500m"),

@@ -98,7 +98,11 @@ def total(reservations: list[Reserved]) -> Usage:
 
 def _read_if_alive(path: Path) -> Reserved | None:
     """None for one that nobody holds any more, which is removed."""
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        # Gone since, another user's, or no file at all: nothing that could be counted on.
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
