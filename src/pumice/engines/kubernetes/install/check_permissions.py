@@ -39,19 +39,19 @@ class _Question:
 async def own_permissions(client: Client, grants: Iterable[Grant], namespace: str) -> Check:
     """Whether the user of this kubeconfig could run the controller and the webhook."""
     subject = "your permissions"
-    questions = list(dict.fromkeys(question for grant in grants for question in _questions(grant, namespace)))
+    asked = questions(grants, namespace)
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(question: _Question) -> bool:
         async with turn:
             return await _may(client, question)
 
-    answers = await asyncio.gather(*(ask(question) for question in questions))
-    missing = [question.text for question, may in zip(questions, answers, strict=True) if not may]
+    answers = await asyncio.gather(*(ask(question) for question in asked))
+    missing = [question.text for question, may in zip(asked, answers, strict=True) if not may]
     if missing:
         todo = "only needed to run pumice controller and pumice webhook as this user; docs/guides/permissions.md"
         return lacking(subject, f"may not {_shortened(missing)}", todo)
-    return good(subject, f"all {len(questions)} that controller and webhook need")
+    return good(subject, f"all {len(asked)} that controller and webhook need")
 
 
 async def installed_roles(client: Client, grants: Iterable[Grant]) -> Check:
@@ -67,6 +67,11 @@ async def installed_roles(client: Client, grants: Iterable[Grant]) -> Check:
     if missing:
         return lacking(subject, f"do not grant {_shortened(missing)}", APPLY_ALL)
     return good(subject, "grant what this version needs")
+
+
+def questions(grants: Iterable[Grant], namespace: str) -> list[_Question]:
+    """Each once, however many grants it stands in."""
+    return list(dict.fromkeys(question for grant in grants for question in _questions(grant, namespace)))
 
 
 def _questions(grant: Grant, namespace: str) -> Iterator[_Question]:
