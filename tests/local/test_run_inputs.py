@@ -289,6 +289,16 @@ def test_state_that_cannot_be_kept(place: Place) -> None:
     assert "Traceback" not in result.err
 
 
+@pytest.mark.parametrize("name", ["stage", "runs", "reservations"])
+def test_something_in_the_way_of_state(place: Place, name: str) -> None:
+    place.state.mkdir(parents=True)
+    (place.state / name).write_text("")
+    result = place.run(job(task("only", "echo started")))
+    assert result.code == 2, result.err
+    assert f"{place.state / name}: not a directory, so nothing can be kept in {place.state}\n  hint: " in result.err
+    assert result.out == ""
+
+
 def test_a_full_disk(place: Place) -> None:
     """In namespaces of its own, where anybody may mount a small file system."""
     place.state.parent.mkdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.runs import KEPT, MOST_RUNS, SCRATCH, RunRecord, claimed, tell_once
+from pumice.engines.local.runs import KEPT, MOST_RUNS, SCRATCH, RunRecord, claimed, no_state, tell_once
 from pumice.model.job import Job
 
 
@@ -83,3 +83,14 @@ def test_what_holds_for_every_run_is_told_in_the_first(tmp_path: Path) -> None:
     assert told == ["a", "b"]
     tell_once(tmp_path / "missing" / "place", told.append)("a")
     assert told == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["there", "not there yet"])
+def test_state_of_somebody_else(there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What root has left there can be taken over, but nobody should take over what is above it."""
+    state = tmp_path if there else tmp_path / "state"
+    mine = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: mine + 1)
+    told = no_state(state, PermissionError(13, "Permission denied", str(state / "runs" / "a")))
+    assert told.startswith(f"{state}/runs/a: permission denied, so nothing can be kept in {state}\n  hint: ")
+    assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in told) == there

@@ -51,7 +51,7 @@ from pumice.engines.local.preflight import (
 )
 from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.reservations import Reservations, reservations_directory
-from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, make_private, tell_once
+from pumice.engines.local.runs import KEPT, SCRATCH, RunRecord, claimed, make_private, no_state, tell_once
 from pumice.engines.local.surroundings import AnySandbox, Network, only_user, open_sandbox, published, way_out
 from pumice.engines.local.trees import remove_tree
 from pumice.model.job import Job, Manifest
@@ -127,7 +127,7 @@ class LocalRun:
                 claim_directories(self._outfitter.claims.values())
                 held.enter_context(claimed(self._directory))
             except OSError as error:
-                raise RefusedError(_no_state(options.settings.state, error)) from error
+                raise RefusedError(no_state(options.settings.state, error)) from error
             self._record = RunRecord(self._directory, self.tell.warn)
             held.callback(self._record.close)
             self._record.job(self.job)
@@ -138,9 +138,13 @@ class LocalRun:
     async def run(self) -> int:
         """To its end; the exit code."""
         settings = self.request.options.settings
-        self._sandbox = await open_sandbox(
-            self.job.name, settings.state / "stage", self.request.options.isolation, self.tell.warn
-        )
+        stage = settings.state / "stage"
+        try:
+            self._sandbox = await open_sandbox(self.job.name, stage, self.request.options.isolation, self.tell.warn)
+        except OSError as error:
+            if not str(error.filename).startswith(str(stage)):
+                raise
+            raise RefusedError(no_state(settings.state, error)) from error
         self._outfitter.all_users = self._sandbox.all_users
         self._outfitter.only_user = only_user(self._sandbox)
         self._outfitter.kernel_limits = self._sandbox.limits
@@ -345,12 +349,3 @@ class LocalRun:
             self.tell(TimePassed())
             if words := stall.look(self._engine.job, self._engine.job.status):
                 self.tell.warn(words)
-
-
-def _no_state(state: Path, error: OSError) -> str:
-    # What is in the way of a directory is a file.
-    why = "not a directory" if isinstance(error, FileExistsError) else (error.strerror or str(error)).lower()
-    return (
-        f"{error.filename or state}: {why}, so nothing can be kept in {state}\n"
-        "  hint: make room there, or set XDG_STATE_HOME to a directory of yours"
-    )

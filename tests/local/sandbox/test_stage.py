@@ -57,3 +57,11 @@ def test_nobody_else_sees_it(tmp_path: Path) -> None:
     assert [oct(path.stat().st_mode & 0o777) for path in (directory, directory.parent)] == ["0o700", "0o700"]
     fcntl.flock(lock, fcntl.LOCK_UN)
     os.close(lock)
+
+
+def test_what_cannot_be_looked_at_is_left_alone(tmp_path: Path) -> None:
+    """As what another user has left: here, because a lock is no file."""
+    (tmp_path / "strange" / "lock").mkdir(parents=True)
+    _, lock = stage.claim(tmp_path, "job")
+    os.close(lock)
+    assert (tmp_path / "strange").is_dir()

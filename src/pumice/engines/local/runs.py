@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import pwd
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,32 @@ def make_private(directory: Path) -> None:
     """Make a directory for its owner alone. Those above it are made as everybody makes them."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.mkdir(exist_ok=True, mode=_PRIVATE)
+
+
+def no_state(state: Path, error: OSError) -> str:
+    """Why nothing can be kept there, and what to do."""
+    place = Path(error.filename or state)
+    # What is in the way of a directory is a file.
+    why = "not a directory" if isinstance(error, FileExistsError) else (error.strerror or str(error)).lower()
+    # As after a run by root with this user's home.
+    owner = _other_owner(place) if isinstance(error, PermissionError) and os.path.lexists(state) else ""
+    first = f"it belongs to {owner}: sudo chown -R {os.getuid()} {state}" if owner else "make room there"
+    return (
+        f"{place}: {why}, so nothing can be kept in {state}\n"
+        f"  hint: {first}, or set XDG_STATE_HOME to a directory of yours"
+    )
+
+
+def _other_owner(path: Path) -> str:
+    """Whose it is, or what is above it where it is not there yet; empty if it is ours."""
+    there = next((each for each in (path, *path.parents) if os.path.lexists(each)), Path("/"))
+    try:
+        owner = there.lstat().st_uid
+        return "" if owner == os.getuid() else pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return "another user"
+    except OSError:
+        return ""
 
 
 @contextmanager

@@ -42,6 +42,9 @@ def _is_dead(directory: Path) -> bool:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return True
+    except OSError:
+        # Another user's, who alone can tell.
+        return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
