@@ -237,8 +237,9 @@ def test_who_must_not_be_root(bench: Bench, tmp_path: Path, user: str, refused: 
 
 
 def test_groups(bench: Bench) -> None:
-    context = {"supplementalGroups": [5, 6]}
-    assert bench.spec({"command": ["a"]}, securityContext=context).groups == (5, 6)
+    context = {"supplementalGroups": [5, 6], "fsGroup": 7}
+    assert bench.spec({"command": ["a"]}, securityContext=context).groups == (5, 6, 7)
+    assert bench.spec({"command": ["a"]}, securityContext={"fsGroup": 0}).groups == (0,)
     bench.outfitter.all_users = False
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == ()
 

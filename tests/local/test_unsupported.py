@@ -27,7 +27,7 @@ HONOURED = {
         "terminationGracePeriodSeconds",
         "volumes",
     },
-    "PodSecurityContext": {"runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"},
+    "PodSecurityContext": {"fsGroup", "runAsGroup", "runAsNonRoot", "runAsUser", "supplementalGroups"},
     "Container": {
         "args",
         "command",
@@ -81,8 +81,8 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         pytest.param(pod(hostNetwork=False, tolerations=[{"key": "x"}], schedulerName="volcano"), [], id="moot"),
         pytest.param(pod(hostNetwork=True), ["hostNetwork: the pod has its own network and address"], id="pod"),
         pytest.param(
-            pod(securityContext={"fsGroup": 7, "runAsUser": 1}),
-            ["securityContext.fsGroup: volumes keep the group of who made them"],
+            pod(securityContext={"fsGroup": 7, "sysctls": [{"name": "a", "value": "1"}]}),
+            ["securityContext.sysctls: the kernel's values stay as they are"],
             id="security of the pod",
         ),
         pytest.param(

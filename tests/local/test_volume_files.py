@@ -61,6 +61,31 @@ def test_files_are_replaced_whole_and_old_ones_go(scratch: Path, files: VolumeFi
     assert place.stat().st_ino == directory
 
 
+def test_a_volume_is_given_to_the_group_of_the_pod(scratch: Path, files: VolumeFiles) -> None:
+    """Our own group, because everyone may give a file to that."""
+    place, data = scratch / "claim", scratch / "data"
+    files.prepare([MakeDirectory(place, 0o700)])
+    (place / "old").mkdir(0o700)
+    (place / "old" / "file").touch(0o600)
+    (place / "link").symlink_to("/etc/passwd")
+    secret = WriteFiles(data, (("k", Entry(b"1", 0o400)),), os.getgid())
+    assert files.prepare([MakeDirectory(place, 0o700, os.getgid()), secret]) == []
+    assert [mode(place / path) for path in ("", "old", "old/file")] == [0o2770, 0o2770, 0o660]
+    assert [mode(data), mode(data / "k")] == [0o2755, 0o440]
+    assert {path.stat().st_gid for path in (place, place / "old/file", data / "k")} == {os.getgid()}
+
+
+def test_a_group_that_cannot_be_given_is_no_problem(
+    scratch: Path, files: VolumeFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "chown", refuse)
+    assert files.prepare([MakeDirectory(scratch / "v", 0o777, 7)]) == []
+    assert mode(scratch / "v") == 0o777
+
+
 def test_the_same_again_touches_nothing(scratch: Path, files: VolumeFiles) -> None:
     step = written(scratch / "v", a=Entry(b"1"))
     files.prepare([step])

@@ -212,6 +212,9 @@ def test_directories(volume: dict[str, Any], mount: dict[str, Any], step: object
     assert mounted(volume, mount) == Volumes((expected,), (step,))  # type: ignore[arg-type] # one of the steps
 
 
+CLAIM_OF_SEVEN = MakeDirectory(Path("/claims/data"), 0o777, 7)
+
+
 def test_memory() -> None:
     volumes = mounted({"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}, {"mountPath": "/dev/shm"})
     assert volumes == Volumes((Tmpfs("/dev/shm", "v", 64 << 20, 0o777),))
@@ -230,6 +233,19 @@ def test_memory_is_shared_by_containers(read_only: bool) -> None:
     pod = a_pod(own, other, volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}])
     volumes = volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH)
     assert volumes == Volumes((Tmpfs("/m", "v", None, 0o777, read_only),))
+
+
+@pytest.mark.parametrize(
+    ("volume", "expected"),
+    [
+        pytest.param({"emptyDir": {}}, MakeDirectory(OWN, 0o777, 7), id="empty directory"),
+        pytest.param({"persistentVolumeClaim": {"claimName": "data"}}, CLAIM_OF_SEVEN, id="claim"),
+    ],
+)
+def test_volumes_are_the_group_s(volume: dict[str, Any], expected: object) -> None:
+    own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/m"}]}
+    pod = a_pod(own, volumes=[{"name": "v", **volume}], securityContext={"fsGroup": 7})
+    assert volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH).steps == (expected,)
 
 
 def test_memory_of_which_parts_are_mounted_lies_on_disk() -> None:

@@ -128,6 +128,10 @@ async def test_memory_belongs_to_the_pod(box: Box) -> None:
     assert await box.shell("a", "cat /m/file; stat -f -c %T /m; ls /m", mounts=(volume,)) == (0, "kept\ntmpfs\nfile\n")
     assert await box.shell("a", "ls /m", mounts=(Tmpfs("/m", "w"),)) == (0, "")
     assert await box.shell("b", "ls /m", mounts=(volume,)) == (0, "")
+    # Where there is but one user, there is no other group to give it to.
+    group = "7" if AS_ROOT else "0"
+    script = "touch /m/x; stat -c %g /m/x"
+    assert await box.shell("b", script, mounts=(Tmpfs("/m", "w", group=7),)) == (0, f"{group}\n")
     await box.sandbox.remove_pod("a")
     await box.pod("a")
     assert await box.shell("a", "ls /m", mounts=(volume,)) == (0, "")

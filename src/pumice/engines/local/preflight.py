@@ -91,9 +91,12 @@ def claims_at_hand(job: Job, documents: Sequence[Manifest], state: Path) -> dict
 
 
 def claim_directories(places: Iterable[Path]) -> None:
+    """Open to whatever user a container runs as; the directory around them is closed."""
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        place.mkdir(exist_ok=True, mode=0o700)
+        if not place.exists():
+            place.mkdir()
+            place.chmod(0o777)
 
 
 def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:

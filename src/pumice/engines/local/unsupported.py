@@ -25,7 +25,6 @@ TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "PodSecurityContext": {
         "appArmorProfile": "no profile is loaded",
-        "fsGroup": "volumes keep the group of who made them",
         "seLinuxOptions": "no labels are set",
         "seccompProfile": "no filter is loaded",
         "sysctls": "the kernel's values stay as they are",

@@ -40,8 +40,15 @@ def home_of(user: int | None, image: UserImage | None) -> str:
 
 
 def supplemental_groups(manifest: Manifest) -> tuple[int, ...]:
+    """Who is to share volumes is in the group that these belong to."""
     given = (manifest["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
-    return tuple(map(int, given))
+    own = fs_group(manifest)
+    return tuple(dict.fromkeys([*map(int, given), *([] if own is None else [own])]))
+
+
+def fs_group(manifest: Manifest) -> int | None:
+    found = ((manifest.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
+    return None if found is None else int(found)
 
 
 def wrongly_root(manifest: Manifest, container: Manifest, user: int | None) -> bool:

@@ -22,6 +22,10 @@ from pumice.engines.local.volumes import pod_directory
 
 _CLOSED: Final = 0o700
 _OPEN: Final = 0o755
+# What the group of a volume may do, and what that takes for directories: new files in them are the group's, too.
+_SHARED: Final = 0o660
+_READ: Final = 0o440
+_ENTERED: Final = 0o2110
 _IS: Final[Mapping[str, Callable[[int], bool]]] = {
     "Directory": stat.S_ISDIR,
     "DirectoryOrCreate": stat.S_ISDIR,
@@ -39,6 +43,7 @@ class VolumeFiles:
         self._scratch = scratch
         # What was written where, so that a thousand pods with one ConfigMap cost one directory.
         self._written: dict[Path, WriteFiles] = {}
+        self._given: set[tuple[Path, int]] = set()  # to which group
 
     def prepare(self, steps: Iterable[Step]) -> list[Problem]:
         """Take the steps; what could not be done is fatal for the container that asked for it."""
@@ -66,8 +71,13 @@ class VolumeFiles:
         match step:
             case MakeDirectory():
                 _make_directory(step.path, step.mode)
+                if step.group is not None and (step.path, step.group) not in self._given:
+                    _give(step.path, step.group, _SHARED)
+                    self._given.add((step.path, step.group))
             case WriteFiles() if self._written.get(step.path) != step:
                 _write(step.path, dict(step.files))
+                if step.group is not None:
+                    _give(step.path, step.group, _READ)
                 self._written[step.path] = step
             case HostPath():
                 return _host_path(step)
@@ -82,6 +92,17 @@ def _make_directory(path: Path, mode: int) -> None:
     with suppress(FileExistsError):
         path.mkdir()
         path.chmod(mode)
+
+
+def _give(place: Path, group: int, mode: int) -> None:
+    """All of a volume to the pod's fsGroup, as a kubelet does it. Without root there is one group, which has it all."""
+    with suppress(PermissionError):
+        for path in (place, *place.rglob("*")):
+            if path.is_symlink():
+                continue
+            os.chown(path, -1, group)
+            more = mode | _ENTERED if path.is_dir() else mode
+            path.chmod(stat.S_IMODE(path.stat().st_mode) | more)
 
 
 def _write(place: Path, files: Mapping[str, Entry]) -> None:

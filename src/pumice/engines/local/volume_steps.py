@@ -11,18 +11,20 @@ from pumice.engines.local.volume_contents import Entry
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """A directory that is the volume; what is in it stays."""
+    """A directory that is the volume; what is in it stays. A `group` may use all of it."""
 
     path: Path
     mode: int
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFiles:
-    """A directory with these files, and no others."""
+    """A directory with these files, and no others. A `group` may read them."""
 
     path: Path
     files: tuple[tuple[str, Entry], ...]
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pumice.engines.local.expansion import expand, unknown_references
 from pumice.engines.local.facts import PodFacts
 from pumice.engines.local.problems import Problem, fatal
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
+from pumice.engines.local.users import fs_group
 from pumice.engines.local.volume_contents import KINDS, Contents, is_shared
 from pumice.engines.local.volume_steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
 from pumice.model.job import Manifest
@@ -68,6 +69,10 @@ class _Reading:
     steps: dict[Step, None] = field(default_factory=dict)  # in order, each once
     problems: dict[Problem, None] = field(default_factory=dict)
 
+    @property
+    def _group(self) -> int | None:
+        return fs_group(self.manifest)
+
     def result(self) -> Volumes:
         # A mount below another one must come after it, or it would be hidden.
         ordered = sorted(self.mounts, key=lambda mount: PurePosixPath(mount.target).parts)
@@ -86,7 +91,8 @@ class _Reading:
         kind = next((key for key, value in volume.items() if key != "name" and value is not None), _EMPTY)
         source: Mapping[str, Any] = volume.get(kind) or {}
         if kind == _EMPTY and source.get("medium") == "Memory" and self._is_mounted_whole(name):
-            self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), bool(mount.get("readOnly"))))
+            read_only = bool(mount.get("readOnly"))
+            self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), read_only, self._group))
             return
         place = self._place(name, kind, source)
         if place is not None:
@@ -130,7 +136,7 @@ class _Reading:
         for problem in _not_honoured(name, kind, source):
             self._tell(problem)
         path = pod_directory(self.scratch, self.facts.uid) / "volumes" / name
-        self._step(MakeDirectory(path, _mode(source)))
+        self._step(MakeDirectory(path, _mode(source), self._group))
         return path
 
     def _contents(self, name: str, kind: str, source: Mapping[str, Any]) -> Path:
@@ -139,11 +145,11 @@ class _Reading:
         for problem in contents.problems:
             self._tell(problem)
         if is_shared(kind, source):
-            spelled = json.dumps([kind, source], sort_keys=True)
+            spelled = json.dumps([kind, source, self._group], sort_keys=True)
             path = shared_directory(self.scratch) / f"{name}-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}"
         else:
             path = pod_directory(self.scratch, self.facts.uid) / "volumes" / name
-        self._step(WriteFiles(path, tuple(contents.files.items())))
+        self._step(WriteFiles(path, tuple(contents.files.items()), self._group))
         return path
 
     def _claim(self, name: str, claim: str) -> Path | None:
@@ -152,7 +158,7 @@ class _Reading:
             hint = "put the PersistentVolumeClaim into the job's file or give it with --with FILE"
             self._tell(fatal(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))
             return None
-        self._step(MakeDirectory(place, _EMPTY_MODE))
+        self._step(MakeDirectory(place, _EMPTY_MODE, self._group))
         return place
 
     def _is_mounted_whole(self, name: str) -> bool:

@@ -5,6 +5,7 @@ job-init mounts them, outside of all containers: several containers may share on
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from pumice.engines.local.sandbox import syscalls
@@ -24,12 +25,21 @@ class MemoryVolumes:
                 os.makedirs(place, exist_ok=True)
                 options = f"mode={tmpfs.mode:o}" + (f",size={tmpfs.size}" if tmpfs.size is not None else "")
                 syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+                _give(place, tmpfs)
                 made.append(place)
 
     def remove(self, pod: str) -> None:
         for place in self._made.pop(pod, []):
             syscalls.detach(place)
             os.rmdir(place)
+
+
+def _give(place: str, tmpfs: Tmpfs) -> None:
+    """New files in it are the group's, too. Where only one user is mapped there is no other group to give it to."""
+    if tmpfs.group is not None:
+        with contextlib.suppress(OSError):
+            os.chown(place, -1, tmpfs.group)
+            os.chmod(place, tmpfs.mode | 0o2000)
 
 
 def memory_place(directory: str, pod: str, tmpfs: Tmpfs) -> str:

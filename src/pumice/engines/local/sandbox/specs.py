@@ -24,6 +24,7 @@ class Tmpfs:
     size: int | None = None
     mode: int = 0o1777
     read_only: bool = False
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
