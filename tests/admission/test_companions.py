@@ -88,6 +88,15 @@ def test_metadata(kind: str, metadata: Any, expected: Told) -> None:
             id="unknown field of a claim, told once",
         ),
         pytest.param(
+            companion("ConfigMap", metadata={"name": "a", "labels": {"b": "c d"}}),
+            error(
+                "metadata.labels.b",
+                "must be letters, digits, '-', '_' or '.', and begin and end with a letter or digit",
+                "c d",
+            ),
+            id="label",
+        ),
+        pytest.param(
             companion("PersistentVolumeClaim", spec="x"),
             error("spec", "must be a mapping, found a string", "x"),
             id="claim as text",

@@ -47,7 +47,11 @@ def reached(document: dict[str, Any], old: dict[str, Any] | None = None) -> set[
 
 
 # A companion is a document of its own, and portability is asked for by a flag.
-ASKED_ELSEWHERE = {("companions", "check_companion"), ("portability", "check_portability")}
+ASKED_ELSEWHERE = {
+    ("companions", "check_companion"),
+    ("contents", "check_contents"),
+    ("portability", "check_portability"),
+}
 
 
 def test_every_check_is_reached() -> None:

@@ -47,7 +47,7 @@ def named(metadata: Manifest, **spec: Any) -> Manifest:
         ),
         pytest.param(
             {"name": "a", "labels": {"b c": "d"}},
-            error("metadata.labels[b c]", f"the key {QUALIFIED}"),
+            error("metadata.labels[b c]", f"the key {QUALIFIED}", "b c"),
             id="label's key",
         ),
         pytest.param(
@@ -55,8 +55,14 @@ def named(metadata: Manifest, **spec: Any) -> Manifest:
             error(
                 "metadata.annotations[x/y/z]",
                 "the key must be a name, or a DNS prefix and a name with one '/' between them",
+                "x/y/z",
             ),
             id="annotation's key",
+        ),
+        pytest.param(
+            {"name": "a", "annotations": {"x": "y" * 2**18}},
+            error("metadata.annotations", "must be at most 256 KiB together, these are 257 KiB"),
+            id="annotations that are too long",
         ),
         pytest.param(
             {"generateName": "a-"},

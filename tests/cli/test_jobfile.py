@@ -69,7 +69,7 @@ def test_bad_content(command: str, content: str | bytes, expected: str, terminal
             id="folder",
         ),
         pytest.param(".", ".: is a directory, not a file\n  hint: name the YAML file in it\n", id="directory"),
-        pytest.param("a\0b", "a\0b: not the name of a file\n", id="NUL in the name"),
+        pytest.param("a\0b", "a\\x00b: not the name of a file\n", id="NUL in the name"),
     ],
 )
 def test_no_file(command: str, name: str, expected: str, terminal: Terminal) -> None:

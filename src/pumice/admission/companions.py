@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from pumice.admission.contents import PLAIN, check_contents
 from pumice.admission.podtemplate import check_claim_spec
+from pumice.admission.podtemplate.metadata import check_labels_and_annotations
+from pumice.admission.podtemplate.view import View
 from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, without_consequences
 from pumice.model.shape import Schema, misfits
-from pumice.model.syntax import config_key_fault, dns_label_fault, dns_subdomain_fault
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault
 
 CLAIM: Final = "PersistentVolumeClaim"
 COMPANION_KINDS: Final = ("ConfigMap", "Secret", CLAIM)
-_CONTENTS: Final = ("data", "stringData", "binaryData")
 
 
 def check_companion(document: Mapping[str, Any], kubernetes: Schema) -> list[Finding]:
@@ -34,12 +36,13 @@ def _check(document: Mapping[str, Any], kubernetes: Schema) -> Iterator[Finding]
     if kind == CLAIM and (spec is None or isinstance(spec, dict)):
         yield from check_claim_spec(spec or {}, SPEC, kubernetes)
     if kind != CLAIM:
-        yield from _check_keys(document)
+        yield from check_contents(document)
 
 
 def _check_metadata(metadata: object) -> Iterator[Finding]:
     if not isinstance(metadata, dict):
         metadata = {} if metadata is None else {"name": "unreadable"}
+    yield from check_labels_and_annotations(View(metadata, METADATA))
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if not name:
         yield Finding(METADATA / "name", "is missing")
@@ -49,15 +52,7 @@ def _check_metadata(metadata: object) -> Iterator[Finding]:
         yield Finding(METADATA / "namespace", fault, namespace)
 
 
-def _check_keys(document: Mapping[str, Any]) -> Iterator[Finding]:
-    for field in _CONTENTS:
-        entries = document.get(field)
-        for key in entries if isinstance(entries, dict) else ():
-            if isinstance(key, str) and (fault := config_key_fault(key)):
-                yield Finding(ROOT / field / key, f"the key {fault}")
-
-
 def _silenced(finding: Finding) -> Finding:
-    if finding.path[:1] in (("data",), ("stringData",)) and finding.value is not ABSENT:
+    if finding.path and finding.path[0] in PLAIN and finding.value is not ABSENT:
         return replace(finding, value=ABSENT, hint=finding.hint.partition(":")[0])
     return finding

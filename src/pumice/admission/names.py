@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.admission.podtemplate.metadata import check_labels_and_annotations
+from pumice.admission.podtemplate.view import View
 from pumice.model import naming
 from pumice.model.findings import METADATA, SPEC, Finding, warning
 from pumice.model.job import Job
 from pumice.model.metadata import Metadata
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault, too_long
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, too_long
 
 # What stands for the suffix that only the API server can make.
 GENERATED_SUFFIX: Final = "xxxxx"
@@ -102,12 +104,5 @@ def _check_metadata(job: Job) -> Iterator[Finding]:
         yield Finding(METADATA / "namespace", fault, metadata.namespace)
     if is_generated(metadata):
         yield warning(METADATA / "generateName", f"the API server makes the name; shown here as {metadata.name}")
-    for key, value in metadata.labels.items():
-        if fault := qualified_name_fault(key):
-            yield Finding(METADATA / "labels" / key, f"the key {fault}")
-        if fault := label_value_fault(value):
-            yield Finding(METADATA / "labels" / key, fault, value)
-    for key in metadata.annotations:
-        # Kubernetes takes the prefix of an annotation in any case, that of a label in lower case only.
-        if fault := qualified_name_fault(key.lower()):
-            yield Finding(METADATA / "annotations" / key, f"the key {fault}")
+    read = {"labels": metadata.labels, "annotations": metadata.annotations}
+    yield from check_labels_and_annotations(View(read, METADATA))
