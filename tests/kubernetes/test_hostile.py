@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import time
+import urllib.request
+
 import pytest
 
 from tests.kubernetes.api import Api, Object, eventually
+from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.controllers import Controllers
 from tests.kubernetes.jobs import a_job, reasons, state, status, until_phase
 from tests.kubernetes.played_kubelet import PlayedKubelet
+from tests.kubernetes.processes import Daemon
 
 LEDGER = {
     "pumice/spent": "x",
@@ -105,3 +111,87 @@ def test_a_pod_that_lost_its_label_is_told_of_and_found_again(
         eventually("it is found", lambda: status(api, namespace).get("running") == 2)
         eventually("the job wants for nothing", lambda: state(api, namespace).get("message", "") == "")
         assert kubelet.created == 2
+
+
+def _command(api: Api, namespace: str, name: str, action: str, **metadata: object) -> None:
+    uid = api.get("Job", namespace, "train")["metadata"]["uid"]
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": uid}
+    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "action": action, "target": target}
+    api.create("Command", namespace, {**command, "metadata": {"name": name, **metadata}})
+
+
+def test_a_command_that_somebody_s_finalizer_keeps_is_obeyed_once(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    with PlayedKubelet(controllers.cluster, namespace):
+        first = controllers.start(namespace)
+        api.create("Job", namespace, a_job())
+        until_phase(api, namespace, "Running")
+        _command(api, namespace, "kept", "RestartJob", finalizers=["example.com/keep"])
+        eventually("it was obeyed", lambda: "deletionTimestamp" in api.get("Command", namespace, "kept")["metadata"])
+        eventually("it runs again", lambda: status(api, namespace).get("running") == 2)
+        # The next one knows nothing of what the first has seen.
+        first.stop()
+        controllers.start(namespace)
+        api.create("Job", namespace, a_job("next"))
+        until_phase(api, namespace, "Running", "next")
+        assert status(api, namespace)["version"] == 1
+        api.patch("Command", namespace, "kept", {"metadata": {"finalizers": None}})
+
+
+def test_a_command_that_asks_for_nothing_we_know_is_removed_and_told_of(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    with PlayedKubelet(controllers.cluster, namespace):
+        controllers.start(namespace)
+        api.create("Job", namespace, a_job())
+        until_phase(api, namespace, "Running")
+        for name, action in (("dance", "Dance"), ("long", "x" * 50_000), ("empty", "")):
+            _command(api, namespace, name, action)
+        eventually("they are gone", lambda: not api.list("Command", namespace))
+        eventually("it is told", lambda: reasons(api, namespace).count("CommandIgnored") == 3)
+        assert status(api, namespace).get("version", 0) == 0
+        assert status(api, namespace)["running"] == 2
+
+
+def test_what_a_quota_refuses_is_not_asked_for_all_the_time(controllers: Controllers, api: Api, namespace: str) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}}
+    api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    with PlayedKubelet(controllers.cluster, namespace):
+        controller = controllers.start(namespace, "--listen=127.0.0.1:0")
+        api.create("Job", namespace, a_job(replicas=100))
+        eventually("it is told", lambda: "exceeded quota" in state(api, namespace).get("message", ""))
+        eventually("what fits runs", lambda: status(api, namespace).get("running") == 3)
+        began, looks = time.monotonic(), passes(controller)
+        time.sleep(5)
+        # Later each time: far fewer than one for each millisecond that a refusal takes.
+        assert passes(controller) - looks < 5 * (time.monotonic() - began)
+        assert reasons(api, namespace).count("FailedCreate") <= 3
+        api.call("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/few")
+        until_phase(api, namespace, "Running")
+
+
+def test_jobs_of_a_namespace_that_ends_go_with_it(
+    garbage_collected: Cluster, controllers: Controllers, api: Api, namespace: str
+) -> None:
+    ending = f"{namespace[:40]}-x"
+    garbage_collected.make_namespace(ending)
+    with PlayedKubelet(controllers.cluster, ending):
+        controller = controllers.start(ending)
+        policies = [{"event": "PodEvicted", "action": "RestartJob"}]
+        for number in range(5):
+            api.create("Job", ending, a_job(f"j{number}", plugins={"svc": [], "ssh": []}, policies=policies))
+        for number in range(5):
+            until_phase(api, ending, "Running", f"j{number}")
+        api.delete("Namespace", "", ending)
+        eventually("it is gone", lambda: api.find("Namespace", "", ending) is None)
+    assert len(controller.log.read_text().splitlines()) < 30
+
+
+def passes(controller: Daemon) -> float:
+    """How often it has looked at a job."""
+    place = eventually("it listens", lambda: re.findall(r"http://127\.0\.0\.1:\d+", controller.log.read_text()))
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{place[0]}/metrics") as answer:
+        found = re.search(r"^pumice_passes_total (\S+)$", answer.read().decode(), re.MULTILINE)
+    assert found is not None
+    return float(found[1])
