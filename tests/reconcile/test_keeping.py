@@ -165,6 +165,14 @@ def test_the_group_is_put_right() -> None:
     assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]
 
 
+def test_the_group_loses_its_priority_with_its_job() -> None:
+    manifest = pod_group(a_two_worker_job(priority_class_name="high"))
+    assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]
+    emptied = pod_group(a_two_worker_job())
+    emptied["spec"]["priorityClassName"] = ""
+    assert kept(group=ObservedGroup(emptied, "Running")) == []
+
+
 def test_the_group_has_the_name_that_pods_are_told() -> None:
     commands = list(objects_to_keep(a_snapshot(phase="Completed"), Ledger(), ()))
     assert commands == [Remove("PodGroup", f"train-{UID}")]

@@ -81,7 +81,7 @@ def _group(snapshot: Snapshot, ledger: Ledger, phase: Phase) -> Iterator[EngineC
     if keeps_group(phase, ledger):
         free = may_start(snapshot.job, snapshot.pods, ledger)
         wanted = pod_group(snapshot.job, snapshot.priorities, free)
-        if snapshot.group is None or not _is_as_wanted(snapshot.group.manifest, wanted):
+        if snapshot.group is None or not _is_group_as_wanted(snapshot.group.manifest, wanted):
             yield Ensure(wanted)
     elif snapshot.group is not None:
         yield Remove("PodGroup", naming.pod_group(snapshot.job.name, snapshot.job.uid))
@@ -89,6 +89,12 @@ def _group(snapshot: Snapshot, ledger: Ledger, phase: Phase) -> Iterator[EngineC
 
 def _key(manifest: Manifest) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
+
+
+def _is_group_as_wanted(there: Manifest, wanted: Manifest) -> bool:
+    """A job may lose its priority class again, and then so does its group."""
+    classes = [(one.get("spec") or {}).get("priorityClassName") or "" for one in (there, wanted)]
+    return classes[0] == classes[1] and _is_as_wanted(there, wanted)
 
 
 def _is_as_wanted(there: Manifest, wanted: Manifest) -> bool:

@@ -26,6 +26,10 @@ class VolcanoGang:
         return None
 
     async def ensure(self, job: Job, group: Manifest) -> None:
+        there = self.groups.of(job, [group["metadata"]["name"]])
+        if any(seen.spec.get("priorityClassName") for seen in there):
+            # What a spec does not name stays as it is, and the job may have lost its priority class.
+            group = {**group, "spec": {"priorityClassName": "", **group["spec"]}}
         await self.groups.ensure(job, group)
 
     async def remove(self, job: Job) -> None:
