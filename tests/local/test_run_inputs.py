@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -299,14 +300,13 @@ def test_something_in_the_way_of_state(place: Place, name: str) -> None:
     assert result.out == ""
 
 
-def test_a_full_disk(place: Place) -> None:
-    """In namespaces of its own, where anybody may mount a small file system."""
+def _run_on_small_disk(place: Place, options: str, before: str, argv: list[str]) -> subprocess.CompletedProcess[str]:
+    """In namespaces of its own, where anybody may mount a small file system for the state."""
     place.state.parent.mkdir()
-    mount = f"mount -t tmpfs -o size=64k,mode=700 tmpfs {place.state.parent} && head -c 50k /dev/zero > "
-    argv = place.argv(job(task("only", "head -c 200k /dev/zero | tr '\\0' x | fold; echo; echo done")))
-    script = f'{mount}{place.state.parent}/full; exec "$@"'
+    mount = f"mount -t tmpfs -o {options},mode=700 tmpfs {place.state.parent}"
+    script = f'{mount} && {before}; "$@"; code=$?; ls {place.state}/stage; exit $code'
     who = [] if os.geteuid() == 0 else ["-r"]
-    done = subprocess.run(
+    return subprocess.run(
         ["unshare", *who, "-m", "sh", "-c", script, "sh", *argv],
         cwd=place.directory,
         env=place.env,
@@ -316,9 +316,25 @@ def test_a_full_disk(place: Place) -> None:
         timeout=100,
         check=False,
     )
+
+
+def test_a_full_disk(place: Place) -> None:
+    argv = place.argv(job(task("only", "head -c 200k /dev/zero | tr '\\0' x | fold; echo; echo done")))
+    done = _run_on_small_disk(place, "size=64k", f"head -c 50k /dev/zero > {place.state.parent}/full", argv)
     assert "Traceback" not in done.stderr
     assert "no space left on device" in done.stderr
     assert done.returncode in (0, 2), done.stderr
     if done.returncode == 0:
         assert "done" in done.stdout
         assert "logs are shown but no longer kept" in done.stderr
+
+
+@pytest.mark.parametrize("files", [5, 8, 11, 12, 16, 24])
+def test_a_disk_without_room_for_another_file(place: Place, files: int) -> None:
+    """Wherever it is noticed: before the start, at the start, or for one of the containers."""
+    argv = place.argv(job(task("only", "echo done", 2), maxRetry=1), flags=["--keep", "--network=job"])
+    done = _run_on_small_disk(place, f"nr_inodes={files}", "true", argv)
+    assert done.returncode in (2, 128), done.stderr
+    assert ": no space left on device" in done.stderr
+    assert not re.search(r"Traceback|Errno|None", done.stderr), done.stderr
+    assert not re.search(r"^trial-", done.stdout, re.MULTILINE)

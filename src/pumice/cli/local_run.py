@@ -289,7 +289,7 @@ class LocalRun:
             first, end = failures[0].pod, failures[0].end
             manifest = next(each for each in self._manifests if each["metadata"]["name"] == first.name)
             image = next((each["image"] for each in every_container(manifest) if each["name"] == end.container), "")
-            log = str(self._record.newest_log(first.short_name, end.container))
+            log = str(self._record.newest_log(first.short_name, end.container) or "")
         return Ending(
             job=self._admitted.job,
             status=self._engine.job.status,

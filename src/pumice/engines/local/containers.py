@@ -146,7 +146,9 @@ class Container:
             code = _START_CODES.get(error.kind, CANNOT_START)
             return ContainerEnd(self.name, code, "StartError", 0, self.now(), f"{self.name}: {error}")
         except OSError as error:
-            told = f"{self.name}: cannot be started: {error}"
+            why = (error.strerror or str(error)).lower()
+            place = f"{error.filename}: " if error.filename else ""
+            told = f"{self.name}: cannot be started: {place}{why}"
             return ContainerEnd(self.name, CANNOT_START, "StartError", 0, self.now(), told)
         finally:
             self._starting = False

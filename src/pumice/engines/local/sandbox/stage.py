@@ -24,7 +24,12 @@ def claim(stage: Path, name: str) -> tuple[Path, int]:
         sweep(stage)
         directory = stage / f"{name[:40]}-{secrets.token_hex(4)}"
         directory.mkdir(mode=0o700)
-        lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError:
+            # The disk is full: nothing of ours shall be in the way of others.
+            directory.rmdir()
+            raise
         fcntl.flock(lock, fcntl.LOCK_EX)
         return directory, lock
     finally:
