@@ -117,6 +117,10 @@ class TestCreate:
         assert warning.startswith("metadata.generateName: the API server makes the name; shown here as nnn")
         assert warning.endswith("nnn...")
 
+    def test_what_a_job_repeats_is_no_command_to_a_terminal(self) -> None:
+        answer = response(validate(review("CREATE", a_document(queue="\x1b[1m", **{"a\nb": 1})), a_context()))
+        assert answer["status"]["message"].startswith("spec[a\\nb]: unknown field; spec.queue: \\x1b[1m: must be")
+
     def test_truth_values_are_written_as_json_writes_them(self) -> None:
         answer = response(validate(review("CREATE", a_document(queue=True)), a_context()))
         assert answer["status"]["message"].startswith("spec.queue: true: must be a string, found a boolean")

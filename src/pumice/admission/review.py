@@ -18,6 +18,7 @@ from pumice.model.findings import ROOT, Finding
 from pumice.model.scalars import plain_text
 from pumice.model.vocabulary import GROUP_VERSION
 from pumice.model.vocabulary import KIND as JOB_KIND
+from pumice.model.words import printable
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -59,7 +60,7 @@ def validate(review: Mapping[str, Any], context: Context) -> Review:
     findings = _created(raw, context) if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
     errors = [finding for finding in findings if finding.is_error]
     response = _denied(request, errors) if errors else {"uid": uid, "allowed": True}
-    warnings = [_shortened(_sentence(finding), LONGEST_WARNING) for finding in findings if not finding.is_error]
+    warnings = [printable(_sentence(finding), LONGEST_WARNING) for finding in findings if not finding.is_error]
     warnings = warnings[:MOST_ERRORS]
     return _reviewed(response | ({"warnings": warnings} if warnings else {}))
 
@@ -93,13 +94,9 @@ def _told(finding: Finding) -> str:
     """What there is to say of a place, without its path."""
     value = ""
     if isinstance(finding.value, str | int | float):
-        value = f"{_shortened(plain_text(finding.value), LONGEST_VALUE)}: "
+        value = f"{printable(plain_text(finding.value), LONGEST_VALUE)}: "
     hint = f" ({finding.hint})" if finding.hint else ""
     return f"{value}{finding.message}{hint}"
-
-
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _denied(request: Mapping[str, Any], errors: list[Finding]) -> Review:
@@ -110,7 +107,7 @@ def _denied(request: Mapping[str, Any], errors: list[Finding]) -> Review:
         "status": "Failure",
         "reason": "Invalid",
         "code": UNPROCESSABLE,
-        "message": "; ".join(_shortened(_sentence(error), LONGEST_ERROR) for error in shown) + more,
+        "message": "; ".join(printable(_sentence(error), LONGEST_ERROR) for error in shown) + more,
         "details": {
             "group": GROUP_VERSION.partition("/")[0],
             "kind": JOB_KIND,
@@ -124,8 +121,8 @@ def _denied(request: Mapping[str, Any], errors: list[Finding]) -> Review:
 def _cause(error: Finding) -> Review:
     return {
         "reason": "FieldValueInvalid",
-        "field": _shortened(str(error.path), LONGEST_ERROR),
-        "message": _shortened(_told(error), LONGEST_ERROR),
+        "field": printable(str(error.path), LONGEST_ERROR),
+        "message": printable(_told(error), LONGEST_ERROR),
     }
 
 
