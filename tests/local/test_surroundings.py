@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import functools
 import os
@@ -9,11 +10,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from pumice.engines.local import surroundings
-from pumice.engines.local.outbound import open_outbound
+from pumice.engines.local.outbound import WayOut, open_outbound
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox import jobinit, protocol
@@ -55,13 +57,44 @@ def test_ways(
         told: list[str] = []
         sandbox = await open_sandbox("job", tmp_path / "stage", isolation, told.append)
         assert type(sandbox) is kind
-        async with way_out(sandbox, network, HOSTS, told.append) as way:
+        async with way_out(sandbox, network, HOSTS, told.append, told.append) as way:
             assert ("https_proxy" in way.env) is proxied
             assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(way.env["no_proxy"].split(","))
         await sandbox.close()
         assert len(told) == warnings
 
     run(story())
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["killed", "closed"])
+def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when somebody kills the program that leads out."""
+    told: list[str] = []
+
+    async def story() -> None:
+        ended, closed = asyncio.Event(), asyncio.Event()
+
+        async def over() -> None:
+            await ended.wait()
+
+        async def close() -> None:
+            closed.set()
+            ended.set()
+
+        async def opened(*_: object) -> WayOut:
+            return WayOut(close, over=over)
+
+        monkeypatch.setattr(surroundings, "open_outbound", opened)
+        sandbox = cast(Sandbox, object())
+        async with way_out(sandbox, Network.OUTBOUND, HOSTS, told.append, told.append):
+            if ends:
+                ended.set()
+            await asyncio.sleep(0.01)
+        assert closed.is_set()
+        await asyncio.sleep(0.01)
+
+    run(story())
+    assert told == ["what led the pods out has ended: from now on they reach each other only"] * ends
 
 
 async def _refuse(_name: str, _place: Path) -> Sandbox:

@@ -259,7 +259,7 @@ class LocalRun:
             warn = tell_once(options.settings.state, warn)
         async with (
             published(self._sandbox, ports, self._published),
-            way_out(self._sandbox, options.network, hosts, warn) as way,
+            way_out(self._sandbox, options.network, hosts, warn, self.tell.warn) as way,
         ):
             self._outfitter.extra_env = {**self._outfitter.extra_env, **way.env}
             self._outfitter.nameservers = way.nameservers

@@ -41,6 +41,7 @@ class WayOut:
     env: Mapping[str, str] = field(default_factory=dict)
     nameservers: Sequence[str] = ()
     note: str = ""
+    over: Callable[[], Awaitable[None]] | None = None  # returns when it has come to an end by itself
 
 
 def outbound_env(names: Iterable[str]) -> dict[str, str]:
@@ -63,7 +64,7 @@ async def open_outbound(
         except TunnelError as error:
             failures.append(f"\n  {kind.program} does not lead out: {error}")
         else:
-            return WayOut(tunnel.close, nameservers=nameservers())
+            return WayOut(tunnel.close, nameservers=nameservers(), over=tunnel.over)
     proxy = Proxy(await sandbox.listen(GATEWAY, _PORT), permits)
     await proxy.start()
     return WayOut(proxy.close, outbound_env(names), note=NOTE + ("".join(failures) or HINT))

@@ -76,8 +76,11 @@ def only_user(sandbox: AnySandbox) -> str:
 
 
 @asynccontextmanager
-async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell) -> AsyncIterator[WayOut]:
-    """What pods find it by. Plain processes have the machine's own network, whatever is asked for."""
+async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell, lost: Tell) -> AsyncIterator[WayOut]:
+    """What pods find it by; `warn` is told what it lacks, `lost` that it is gone.
+
+    Plain processes have the machine's own network, whatever is asked for.
+    """
     if isinstance(sandbox, ProcessSandbox):
         if network == Network.JOB:
             warn("--network job is not honoured: plain processes have the network of this machine")
@@ -88,10 +91,18 @@ async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell)
         way = await open_outbound(sandbox, _names(hosts))
         if way.note:
             warn(way.note)
+        watching = asyncio.create_task(_watch(way, lost))
         try:
             yield way
         finally:
+            watching.cancel()
             await way.close()
+
+
+async def _watch(way: WayOut, lost: Tell) -> None:
+    if way.over is not None:
+        await way.over()
+        lost("what led the pods out has ended: from now on they reach each other only")
 
 
 async def _start(name: str, place: Path) -> Sandbox:

@@ -121,6 +121,10 @@ class Tunnel:
             raise AssertionError("a pipe was asked for")
         return self._process.stdout
 
+    async def over(self) -> None:
+        """Returns when it leads nowhere any more."""
+        await self._process.wait()
+
     async def close(self) -> None:
         """The end of its input ends it, and with it the program."""
         if self._process.stdin is not None:
