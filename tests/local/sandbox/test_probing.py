@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -208,3 +211,24 @@ def test_a_real_refusal(refusal: refusals.Refusal, what: str, why: str, command:
 
 def test_root_or_not() -> None:
     assert probing.look_around().root is AS_ROOT
+
+
+def _raising(error: Exception) -> Callable[..., object]:
+    def refuse(*_: object, **__: object) -> object:
+        raise error
+
+    return refuse
+
+
+def test_nowhere_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", _raising(FileNotFoundError(2, "No usable directory")))
+    permits = probing.probe()
+    assert not permits.namespaces
+    assert permits.missing[0] == Missing(
+        "a look at what is refused", "no usable directory", "set TMPDIR to a directory of yours"
+    )
+
+
+def test_trying_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", _raising(subprocess.TimeoutExpired("python", 20)))
+    assert not probing.probe().namespaces

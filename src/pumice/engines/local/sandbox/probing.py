@@ -71,16 +71,19 @@ def probe() -> Permits:
     surroundings = look_around()
     if not (surroundings.linux and surroundings.proc):
         return judge({}, surroundings)
-    with tempfile.TemporaryDirectory(prefix="pumice-probe-") as place:
-        done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-I", "-S", "-c", _BOOT, place],
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
     try:
+        with tempfile.TemporaryDirectory(prefix="pumice-probe-") as place:
+            done = subprocess.run(  # noqa: S603 - our own program
+                [sys.executable, "-I", "-S", "-c", _BOOT, place],
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+            )
         outcome = json.loads(done.stdout)
-    except ValueError:
+    except OSError as error:
+        words = error.strerror or str(error)
+        outcome = {"tried": {"place": words[:1].lower() + words[1:]}, "limits": []}
+    except (ValueError, subprocess.TimeoutExpired):
         outcome = {"tried": {"user": "EIO"}, "limits": []}
     return judge(outcome, surroundings)
 
@@ -227,7 +230,12 @@ def _control_groups(around: Surroundings) -> Missing:
     return Missing("control groups", why, command, fatal=False)
 
 
+def _place(problem: str, _: Surroundings) -> Missing:
+    return Missing("a look at what is refused", problem, "set TMPDIR to a directory of yours")
+
+
 _EXPLANATIONS = {
+    "place": _place,
     "pidfd": _pidfd,
     "user": _user_namespaces,
     "namespaces": _namespaces,
