@@ -74,6 +74,18 @@ def test_what_a_manifest_says() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "delay"),
+    [
+        pytest.param(0, 20, id="from the start"),
+        pytest.param(15, 5, id="what is left of it"),
+        pytest.param(30, 0, id="nothing is left"),
+    ],
+)
+def test_the_delay_counts_from_the_start_of_the_container(seconds: float, delay: float) -> None:
+    assert Probe({}, delay=20).since(seconds).delay == delay
+
+
+@pytest.mark.parametrize(
     ("handler", "reached", "fault"),
     [
         pytest.param({"exec": {"command": ["x"]}}, Reached(), "", id="exec"),

@@ -209,6 +209,7 @@ class Container:
 
     async def _attend(self) -> None:
         """The postStart hook, which runs beside the command; then the probes. Cancelled when the container ends."""
+        began = self.now()
         if (self.manifest.get("lifecycle") or {}).get("postStart"):
             fault = await self._hook("postStart", None)
             if fault:
@@ -221,7 +222,8 @@ class Container:
                 for kind, tell in (("readinessProbe", self._is_ready), ("livenessProbe", self._is_alive)):
                     probe = Probe.read(self.manifest.get(kind))
                     if probe is not None:
-                        tasks.create_task(probe.watch(self.manifest, self, tell))
+                        running = (self.now() - began).total_seconds()
+                        tasks.create_task(probe.since(running).watch(self.manifest, self, tell))
 
     async def _has_started(self) -> bool:
         """What the startup probe says, if there is one."""

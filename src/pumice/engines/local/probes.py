@@ -7,7 +7,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from pumice.engines.local.sandbox.problems import SandboxError, StartError
@@ -74,6 +74,10 @@ class Probe:
         connection = await reach.connect(port_number(target.get("port"), container))
         connection.close()
         return ""
+
+    def since(self, seconds: float) -> Probe:
+        """The same, for a container that started so long ago: its delay counts from there."""
+        return replace(self, delay=max(0.0, self.delay - seconds))
 
     async def watch(self, container: Manifest, reach: Reach, tell: Callable[[str], Awaitable[None]]) -> None:
         """Ask again and again, and tell when enough answers in a row agree; until it is cancelled."""
