@@ -70,6 +70,8 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--publish", "w-0:0"], "with a port from 1 to 65535", id="port 0"),
         pytest.param(["--publish", "w-0:65536"], "with a port from 1 to 65535", id="port too large"),
         pytest.param(["--timeout", "10"], "--timeout: 10: must be a duration such as 10s", id="timeout without a unit"),
+        pytest.param(["--timeout", ""], "--timeout: : must be a duration such as 10s", id="timeout of nothing"),
+        pytest.param(["--image", "i="], "--image: i=: must be NAME=PATH", id="image of nothing"),
         pytest.param(["--timeout", "0s"], "--timeout: 0s: must be more than 0", id="no time at all"),
         pytest.param(["--env", "A"], "--env: A: must be NAME=VALUE", id="variable without a value"),
         pytest.param(["--env", "é=c"], "--env: é=c: the name ", id="bad name of a variable"),
@@ -105,6 +107,9 @@ def test_bad_flags_are_told_with_what_is_accepted(words: list[str], told: str) -
             "[images]\ni = true",
             "images: i: must be the path of a directory or an archive, found a boolean",
             id="image",
+        ),
+        pytest.param(
+            '[images]\ni = ""', "images: i: must be the path of a directory or an archive, found nothing", id="no path"
         ),
         pytest.param(
             "[entrypoints]\ni = []",

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         with job.prepared():
             if job.tell.lost is not None:
                 return _output_lost(job.tell.lost).code
-            return asyncio.run(_Driver(job).drive(options.timeout, args.timeout))
+            return asyncio.run(_Driver(job).drive(options.timeout, args.timeout or ""))
     except (SettingsError, RefusedError) as error:
         print(error, file=sys.stderr)
         return BAD_INPUT

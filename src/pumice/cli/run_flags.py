@@ -51,7 +51,11 @@ def variables(texts: list[str]) -> dict[str, str]:
 
 
 def images(texts: list[str]) -> dict[str, Path]:
-    found = {name: Path(path).absolute() for name, path in pairs(texts, "--image", "NAME=PATH")}
+    named = dict(pairs(texts, "--image", "NAME=PATH"))
+    if empty := next((name for name, path in named.items() if not path), ""):
+        # It would be the working directory, which nobody asks for by saying nothing.
+        raise SettingsError(f"--image: {empty}=: must be NAME=PATH")
+    found = {name: Path(path).absolute() for name, path in named.items()}
     for name, path in found.items():
         if not path.exists():
             raise SettingsError(

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=str(Isolation.AUTO),
         help="namespaces keep pods apart; process: plain processes, where namespaces are refused",
     )
-    parser.add_argument("--timeout", metavar="10m", default="", help="end the job after this long (exit code 124)")
+    parser.add_argument("--timeout", metavar="10m", help="end the job after this long (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep what the pods wrote, and say where")
     parser.add_argument("--json", action="store_true", help="one JSON object an event")
     parser.add_argument("--no-prefix", action="store_true", help="log lines without the names of the pods")
@@ -125,7 +125,7 @@ def _options(args: argparse.Namespace) -> RunOptions:
         scale=run_flags.scale(args.scale),
         kills=tuple(run_flags.kill(text) for text in args.kill),
         publish=tuple(run_flags.publish(text) for text in args.publish),
-        timeout=run_flags.timeout(args.timeout) if args.timeout else None,
+        timeout=None if args.timeout is None else run_flags.timeout(args.timeout),
         network=Network(args.network),
         isolation=Isolation(args.isolation),
         named_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},

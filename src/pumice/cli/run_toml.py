@@ -88,8 +88,9 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _image(name: str, path: object, beside: Path) -> Path:
-    if not isinstance(path, str):
-        raise SettingsError(f"{name}: must be the path of a directory or an archive, found {kind_of(path)}")
+    if not isinstance(path, str) or not path:
+        found = kind_of(path) if path != "" else "nothing"
+        raise SettingsError(f"{name}: must be the path of a directory or an archive, found {found}")
     return beside / path
 
 
