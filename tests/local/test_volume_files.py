@@ -67,10 +67,14 @@ def test_a_volume_is_given_to_the_group_of_the_pod(scratch: Path, files: VolumeF
     files.prepare([MakeDirectory(place, 0o700)])
     (place / "old").mkdir(0o700)
     (place / "old" / "file").touch(0o600)
-    (place / "link").symlink_to("/etc/passwd")
+    outside = scratch / "outside"
+    outside.touch(0o600)
+    (place / "link").symlink_to(outside)
+    os.mkfifo(place / "pipe", 0o600)
     secret = WriteFiles(data, (("k", Entry(b"1", 0o400)),), os.getgid())
     assert files.prepare([MakeDirectory(place, 0o700, os.getgid()), secret]) == []
     assert [mode(place / path) for path in ("", "old", "old/file")] == [0o2770, 0o2770, 0o660]
+    assert [mode(outside), mode(place / "pipe")] == [0o600, 0o660]
     assert [mode(data), mode(data / "k")] == [0o2755, 0o440]
     assert {path.stat().st_gid for path in (place, place / "old/file", data / "k")} == {os.getgid()}
 
@@ -81,7 +85,7 @@ def test_a_group_that_cannot_be_given_is_no_problem(
     def refuse(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(os, "chown", refuse)
+    monkeypatch.setattr(os, "fchown", refuse)
     assert files.prepare([MakeDirectory(scratch / "v", 0o777, 7)]) == []
     assert mode(scratch / "v") == 0o777
 

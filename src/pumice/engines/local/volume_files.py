@@ -95,14 +95,27 @@ def _make_directory(path: Path, mode: int) -> None:
 
 
 def _give(place: Path, group: int, mode: int) -> None:
-    """All of a volume to the pod's fsGroup, as a kubelet does it. Without root there is one group, which has it all."""
+    """All of a volume to the pod's fsGroup, as a kubelet does it. Without root there is one group, which has it all.
+
+    A pod may be at work in it. What it puts a link in the place of is never followed: everything is changed by what
+    was opened, not by its name.
+    """
+    for _, _, names, directory in os.fwalk(place):
+        _give_opened(directory, group, mode | _ENTERED)
+        for name in names:
+            # A pipe without a reader would be waited for; a link, or what is gone by now, is no concern of ours.
+            with suppress(OSError):
+                opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+                try:
+                    _give_opened(opened, group, mode)
+                finally:
+                    os.close(opened)
+
+
+def _give_opened(opened: int, group: int, more: int) -> None:
     with suppress(PermissionError):
-        for path in (place, *place.rglob("*")):
-            if path.is_symlink():
-                continue
-            os.chown(path, -1, group)
-            more = mode | _ENTERED if path.is_dir() else mode
-            path.chmod(stat.S_IMODE(path.stat().st_mode) | more)
+        os.fchown(opened, -1, group)
+        os.fchmod(opened, stat.S_IMODE(os.fstat(opened).st_mode) | more)
 
 
 def _write(place: Path, files: Mapping[str, Entry]) -> None:
