@@ -107,6 +107,8 @@ def test_who_serves_one_namespace_stands_aside_for_who_serves_all(
         eventually("it leads again", lambda: one.log.read_text().count("leading namespace") == 2)
         api.create("Job", namespace, a_job("next", replicas=1))
         until_phase(api, namespace, "Running", "next")
+        # Other tests begin where nobody serves everything.
+        api.delete("Lease", "pumice-system", "pumice-controller")
 
 
 def test_health_and_metrics_are_served_on_loopback(controllers: Controllers, api: Api, namespace: str) -> None:
