@@ -117,7 +117,7 @@ def test_negative_replicas_are_told_once() -> None:
     ]
 
 
-def with_cpus(policy: str, **resources: Any) -> Manifest:
+def with_cpus(policy: str | None, **resources: Any) -> Manifest:
     pod = a_template(a_container(resources=resources), restartPolicy="Never")
     return a_document(tasks=[task(topologyPolicy=policy, template=pod)])
 
@@ -164,8 +164,8 @@ def test_init_containers_need_whole_cpus_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("policy", ["", "none"])
-def test_without_numa_any_cpus_do(policy: str) -> None:
+@pytest.mark.parametrize("policy", [None, "none"])
+def test_without_numa_any_cpus_do(policy: str | None) -> None:
     assert found(with_cpus(policy, limits={"cpu": "500m"})) == []
 
 
