@@ -61,7 +61,12 @@ def test_metadata(kind: str, metadata: Any, expected: Told) -> None:
     [
         pytest.param(
             companion("ConfigMap", data={"a": True}),
-            error("data.a", "must be a string, found a boolean", True, 'quote it: "true"'),
+            error(
+                "data.a",
+                "must be a string, found a boolean",
+                True,
+                "quote it: YAML takes yes, no, on, off, y and n for true and false",
+            ),
             id="value of a ConfigMap",
         ),
         pytest.param(companion("ConfigMap", data={"a b": "c"}), error("data[a b]", KEY), id="key of a ConfigMap"),

@@ -60,8 +60,10 @@ def _is_number(value: object) -> bool:
 def _string(value: object) -> ScalarMisfit | None:
     if isinstance(value, str):
         return None
-    quotable = isinstance(value, (bool, int, float))
-    return ScalarMisfit("a string", f'quote it: "{plain_text(value)}"' if quotable else "")
+    if isinstance(value, bool):
+        # As which of its many words it was written is not known here.
+        return ScalarMisfit("a string", "quote it: YAML takes yes, no, on, off, y and n for true and false")
+    return ScalarMisfit("a string", f'quote it: "{value}"' if isinstance(value, (int, float)) else "")
 
 
 def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
