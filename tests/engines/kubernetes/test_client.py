@@ -124,20 +124,6 @@ def test_what_is_asked(call: Call, asked: str, content_type: str, body: object) 
     assert (json.loads(script.bodies[0]) if script.bodies[0] else None) == body
 
 
-def test_only_metadata_comes_back_if_that_is_wanted() -> None:
-    script = Script(good)
-
-    async def story() -> None:
-        async with client_of(script) as client:
-            await client.create(PODS, "a", b"{}", metadata_only=True)
-            await client.create(PODS, "a", b"{}")
-
-    play(story())
-    accepted = [request.headers["Accept"] for request in script.asked]
-    assert accepted == ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/json"]
-    assert {request.headers["Content-Type"] for request in script.asked} == {"application/json"}
-
-
 @pytest.mark.parametrize(
     "call",
     [

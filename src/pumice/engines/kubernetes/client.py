@@ -130,17 +130,13 @@ class Client:
         name: str | None = None,
         subresource: str = "",
         dry_run: bool = False,
-        metadata_only: bool = False,
         attempts: int | None = 1,
         urgent: bool = False,
     ) -> bytes:
         """Name and subresource only where something is created of an object, as a Binding is of a Pod."""
         path = _one(resource, namespace, name, subresource) if name else _all(resource, namespace)
-        accept = METADATA if metadata_only else JSON
         params = self._params(dry_run=dry_run)
-        return await self.request(
-            "POST", path, params=params, body=body, accept=accept, attempts=attempts, urgent=urgent
-        )
+        return await self.request("POST", path, params=params, body=body, attempts=attempts, urgent=urgent)
 
     async def replace(  # noqa: PLR0913 - see request
         self,

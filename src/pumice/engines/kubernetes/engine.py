@@ -157,13 +157,9 @@ class KubernetesEngine:
         shaped = self.gang.shape_pod(job, manifest)
         name = shaped["metadata"]["name"]
         try:
-            raw = await self.client.create(
-                resources.PODS,
-                job.namespace,
-                body=msgspec.json.encode(shaped),
-                metadata_only=not self.gang.checks_pods,
-                attempts=ATTEMPTS,
-            )
+            # All of the pod comes back: cut down to its metadata it costs the server, which has to convert it, more.
+            body = msgspec.json.encode(shaped)
+            raw = await self.client.create(resources.PODS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             if not error.already_exists:
                 raise failed("create", resources.PODS, name, error) from error

@@ -34,11 +34,6 @@ class Gang(Protocol):
 
     def shape_pod(self, job: Job, manifest: Manifest) -> Manifest: ...
 
-    @property
-    def checks_pods(self) -> bool:
-        """Whether `check_pod` wants to see the spec of pods that were made; their metadata are had for less."""
-        ...
-
     def check_pod(self, wanted: Manifest, made: SeenPod) -> None:
         """Raises EngineError if the server dropped what makes the pod a member."""
         ...

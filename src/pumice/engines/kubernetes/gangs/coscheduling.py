@@ -25,7 +25,6 @@ class Coscheduling:
     scheduler: str = SCHEDULER
     name: str = "coscheduling"
     waits_for_group: bool = True
-    checks_pods: bool = False
 
     def observed(self, job: Job) -> ObservedGroup | None:
         for group in self.groups.of(job, [self._group_name(job)]):

@@ -29,7 +29,6 @@ class NativeGang:
     groups: GroupKeeper
     name: str = "native"
     waits_for_group: bool = True
-    checks_pods: bool = True
 
     def observed(self, job: Job) -> ObservedGroup | None:
         names = group_names(job)

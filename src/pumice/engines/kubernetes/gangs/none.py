@@ -13,7 +13,6 @@ from pumice.model.job import Job, Manifest
 class NoGang:
     name: str = "none"
     waits_for_group: bool = False
-    checks_pods: bool = False
 
     def observed(self, _job: Job) -> None:
         return None

@@ -18,7 +18,6 @@ class VolcanoGang:
     groups: GroupKeeper
     name: str = "volcano"
     waits_for_group: bool = True
-    checks_pods: bool = False
 
     def observed(self, job: Job) -> ObservedGroup | None:
         for group in self.groups.of(job, [naming.pod_group(job.name, job.uid)]):
