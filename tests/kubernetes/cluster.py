@@ -7,13 +7,14 @@ for its store for minutes.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import socket
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +55,7 @@ class Cluster:
     reaper: Reaper
     daemons: dict[str, Daemon] = field(default_factory=dict)
     _apis: dict[str, Api] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def server(self) -> str:
@@ -89,8 +91,8 @@ class Cluster:
             "contexts": [{"name": user, "context": {"cluster": "test", "user": user, "namespace": namespace}}],
             "current-context": user,
         }
-        number = len(list(self.folder.glob("*.kubeconfig")))
-        file = self.folder / f"{user.replace(':', '-')}-{number}.kubeconfig"
+        # Several threads of a test may want one at the same time.
+        file = self.folder / f"{user.replace(':', '-')}-{next(self._numbers)}.kubeconfig"
         file.touch(0o600)
         file.write_text(json.dumps(config))
         return file

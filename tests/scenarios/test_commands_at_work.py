@@ -61,8 +61,9 @@ def test_commands_are_obeyed_in_their_order(stage: MakeStage) -> None:
 
 
 def test_a_command_that_cannot_be_removed_is_obeyed_once(stage: MakeStage) -> None:
-    play = stage(job(task("worker", 1))).run().refuse(RemoveCommand).command("RestartJob").let_go().run()
-    play.wait(100).restart_controller().wait(100)
+    play = stage(job(task("worker", 1))).run().refuse(RemoveCommand).command("RestartJob").let_go()
+    # Whoever is refused something takes his time with the rest.
+    play.wait(10).run().wait(100).restart_controller().wait(100)
     assert play.status.version == 1
     assert play.phase == "Running"
     play.refuse()
