@@ -76,7 +76,7 @@ class AsyncApi:
             try:
                 return await self.call(method, path, body, content_type)
             except RefusedError as error:
-                if error.status in {404, 409}:
+                if error.status in {404, 409} or _is_another(error):
                     return None
                 if error.status != 429 and error.status < 500:
                     raise
@@ -131,3 +131,9 @@ class AsyncApi:
             finally:
                 if response.connection is not None and response.connection.transport is not None:
                     response.connection.transport.abort()
+
+
+def _is_another(error: RefusedError) -> bool:
+    """Whether a patch that names a uid met a namesake that came later."""
+    causes = (error.body.get("details") or {}).get("causes") or []
+    return any(cause.get("field") == "metadata.uid" for cause in causes)

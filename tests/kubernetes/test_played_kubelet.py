@@ -35,3 +35,13 @@ def test_pods_run_end_and_go(cluster: Cluster, api: Api, namespace: str) -> None
             kubelet.evict(name)
         eventually("all are gone", lambda: api.list("Pod", namespace) == [])
         assert kubelet.created == 3
+
+
+def test_what_became_of_a_pod_is_not_written_to_its_namesake(cluster: Cluster, api: Api, namespace: str) -> None:
+    with PlayedKubelet(cluster, namespace, by_task({"stuck": Play(pending=True)})) as kubelet:
+        earlier = api.create("Pod", namespace, _pod("stuck"))
+        kubelet.evict("stuck")
+        eventually("it is gone", lambda: api.list("Pod", namespace) == [])
+        api.create("Pod", namespace, _pod("stuck"))
+        kubelet.ask(kubelet.write(earlier, {"phase": "Failed"}))
+        assert _phase(api, namespace, "stuck") == "Pending"
