@@ -29,7 +29,7 @@ test: ## All checks: style, types, layers, tests, coverage
 soak: ## Kill the controller after every call of every story: takes about an hour
 	$(setup) test
 	@$(python) -m scripts.kubernetes_programs
-	@PUMICE_SOAK=1 $(python) -m pytest -q -s --durations=0 tests/kubernetes/test_crashes.py
+	@PUMICE_SOAK=1 $(python) -m pytest -q -s --durations=0 tests/cluster/test_crashes.py
 
 lint: ## Style, types and layers only
 	$(setup) test

@@ -24,14 +24,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from pumice.admission.admit import admit
-from pumice.cli.jobfile import offline_context
 from pumice.engines.memory.clock import VirtualClock
+from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
-from pumice.engines.memory.world import World
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.reconcile.decide import decide
 from pumice.runtime.loop import Loop
+from pumice.runtime.offline_context import offline_context
 
 LARGE = 10_000
 SIZES = (100, 1_000, 10_000)

@@ -29,15 +29,15 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from pumice.engines.kubernetes import resources
-from pumice.engines.kubernetes.access import find_access
-from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.errors import ApiError
-from pumice.engines.kubernetes.resources import Resource
-from pumice.engines.kubernetes.view import ClusterView
+from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.auth.access import find_access
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
 from pumice.runtime.kubernetes_types import kubernetes_types
 from scripts import kubernetes_programs
-from tests.kubernetes.cluster import Cluster, make_cluster
+from tests.cluster.cluster import Cluster, make_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = 64

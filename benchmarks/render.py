@@ -16,8 +16,8 @@ import msgspec
 
 from benchmarks.decide import best_of
 from pumice.admission.admit import admit
-from pumice.cli.jobfile import offline_context
-from pumice.cli.render import placed, rendered
+from pumice.cli.offline.render import placed, rendered
+from pumice.runtime.offline_context import offline_context
 
 SIZES = (10, 1_000, 10_000)
 ROUNDS = 5

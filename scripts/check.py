@@ -22,7 +22,14 @@ from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
 
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
-USER_TESTS = ("tests/local",)
+# What depends on the rights of the user: real sandboxes, and files that are made, owned and removed.
+USER_TESTS = (
+    "tests/local",
+    "tests/unit/engines/local/images",
+    "tests/unit/engines/local/state",
+    "tests/unit/engines/local/volumes",
+    "tests/unit/engines/local/sandbox",
+)
 
 
 @dataclass(frozen=True, slots=True)

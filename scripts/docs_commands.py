@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from pumice.cli.main import COMMANDS
+from pumice.cli.main import COMMANDS, MODULES
 from scripts.docs_text import code, fenced, sentence, table
 
 INTRODUCTION = """\
@@ -146,7 +146,7 @@ def page() -> str:
 
 def section(name: str, summary: str) -> str:
     recorder = Recorder()
-    importlib.import_module(f"pumice.cli.{name}").add_arguments(recorder)
+    importlib.import_module(f"pumice.cli.{MODULES[name]}").add_arguments(recorder)
     usage = " ".join(["pumice", name, *(_usage(names, more) for names, more in recorder.declared)])
     parts = [f"## pumice {name}\n", f"{sentence(summary)}\n", fenced("text", usage)]
     if recorder.declared:

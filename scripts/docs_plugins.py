@@ -13,16 +13,17 @@ from types import ModuleType
 from typing import Final, cast
 
 from pumice.admission.admit import Admitted
-from pumice.cli.jobfile import load, offline_context
-from pumice.cli.plugins import default_text
-from pumice.cli.render import NO_UID, placed, rendered
-from pumice.cli.yaml_writer import write_yaml
+from pumice.cli.jobfile import load
+from pumice.cli.offline.plugins import default_text
+from pumice.cli.offline.render import NO_UID, placed, rendered
 from pumice.model.job import Job, Manifest
 from pumice.model.slot import Slot
 from pumice.plugins import limits
 from pumice.plugins.arguments import Option
 from pumice.plugins.base import Base
 from pumice.plugins.provenance import Trace, trace_pod
+from pumice.runtime.offline_context import offline_context
+from pumice.yaml.writer import write_yaml
 from scripts.docs_text import code, fenced, plain, sentence, table
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -1,6 +1,6 @@
 """Have etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl for the tests, built once.
 
-They are ordinary Go modules (tests/kubernetes/programs), compiled into one program that acts as the one by whose name
+They are ordinary Go modules (tests/cluster/programs), compiled into one program that acts as the one by whose name
 it is called. The result lies in the user's cache directory under a name made of all that went into it; while it is
 there, Go is never called. KUBEBUILDER_ASSETS, as envtest knows it, names a directory with such programs.
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-MODULE = Path("tests", "kubernetes", "programs")
+MODULE = Path("tests", "cluster", "programs")
 SOURCES = ("go.mod", "go.sum", "main.go")
 EXPECTED = "9 to 15 minutes on two cores, 1.4 GB of modules and 3 GB of Go's build cache"
 DISK = 6_000_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pumice.model.vocabulary import Phase
 from pumice.reconcile import phases
-from pumice.reconcile.orders import FREE_OF_CHARGE
 from pumice.reconcile.phases import ELSE, FINAL, TABLE, Move, Rule
+from pumice.reconcile.requested_action import FREE_OF_CHARGE
 from scripts.docs_text import code, fenced, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "states.md"

@@ -1,6 +1,6 @@
 """Which tests stay in one process when pytest-xdist spreads them: those that share what takes long to start.
 
-A cluster is half a gigabyte and seconds of processor time, so that all tests of tests/kubernetes have one, but for
+A cluster is half a gigabyte and seconds of processor time, so that all tests of tests/cluster have one, but for
 those that stop parts of it, which have another. They are handed out first; who has none does the rest.
 pytest-xdist has groups of its own (`xdist_group`), which it writes into the names of tests; pytest 9.2 takes no such
 change any more, and they are spread like all others.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # pytest-xdist declares no types
 
-CLUSTER = "tests/kubernetes/"
+CLUSTER = "tests/cluster/"
 # These stop servers, or start so many controllers that they are best left alone.
 ROUGH = ("test_faults.py", "test_crashes.py")
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import admit
-from pumice.cli.render import NO_UID, placed, rendered
+from pumice.cli.offline.render import NO_UID, placed, rendered
 from pumice.plugins.mpi import HOSTFILE
 from pumice.plugins.tensorflow import PORT_NAME
 from pumice.reconcile.podgroup import pod_group

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.cli.jobfile import load, offline_context
+from pumice.cli.jobfile import load
 from pumice.model import naming
 from pumice.model.slot import Slot
 from pumice.plugins.pytorch import PyTorch
@@ -20,6 +20,7 @@ from pumice.plugins.shaping import shaped_pod
 from pumice.plugins.ssh import Ssh
 from pumice.plugins.svc import Svc
 from pumice.plugins.wait_for_master import SCRIPT
+from pumice.runtime.offline_context import offline_context
 from tests.docs.markdown import blocks
 from tests.meta.tree import ROOT
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pumice.cli.jobfile import load, offline_context
-from pumice.cli.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import load
+from pumice.cli.offline.render import NO_UID, placed, rendered
 from pumice.plugins.registry import Registry
+from pumice.runtime.offline_context import offline_context
 from tests.docs import console
 from tests.docs.markdown import Block, all_blocks, blocks, pages
 from tests.meta.tree import ROOT, shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pumice.engines.kubernetes.install.check_permissions import questions
+from pumice.engines.kubernetes.install.checks.permission_checks import questions
 from pumice.engines.kubernetes.install.permissions import granted
 from tests.meta.tree import ROOT
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.cli.jobfile import JobFile, load, offline_context
-from pumice.cli.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import JobFile, load
+from pumice.cli.offline.render import NO_UID, placed, rendered
 from pumice.model.objects import KeyPair, Once
-from pumice.plugins.companions import companions
+from pumice.plugins.owned_objects import companions
+from pumice.runtime.offline_context import offline_context
 from tests.meta.tree import ROOT
 
 MIDDLE = "not a real one"

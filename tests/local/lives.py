@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pumice.engines.local.containers import Container
-from pumice.engines.local.logs import LogLine, LogPump
-from pumice.engines.local.pods import LocalPod, PodPlaces, grace_of
+from pumice.engines.local.kubelet.container import Container
+from pumice.engines.local.kubelet.container_logs import LogLine, LogPump
+from pumice.engines.local.kubelet.pod import LocalPod, PodPlaces, grace_of
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model import keys
 from pumice.model.job import Manifest

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
 _MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"

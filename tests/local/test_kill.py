@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
 from tests.conftest import seed
 from tests.local.killing import PATIENCE, Lane, Process, Traces, scratch, start
 

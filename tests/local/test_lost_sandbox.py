@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.problems import SandboxError
+from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from pumice.model.job import Manifest
 from pumice.model.snapshot import PodPhase
 from tests.local.lives import ADDRESS, Stage, pod_manifest, shell

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local import outbound
-from pumice.engines.local.outbound import HINT, NOTE, open_outbound, outbound_env
-from pumice.engines.local.relay import Server, Stream
-from pumice.engines.local.tunnels import Kind, device_fault
+from pumice.engines.local.network import outbound
+from pumice.engines.local.network.outbound import HINT, NOTE, open_outbound, outbound_env
+from pumice.engines.local.network.relay import Server, Stream
+from pumice.engines.local.network.tunnel_programs import Kind, device_fault
 from tests.local.sandbox.boxes import Box, box, in_box, need_namespaces, python_mounts, run
 
 PEER = """

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.network_env import loopback_interface
-from pumice.engines.local.process_sandbox import ProcessSandbox
+from pumice.engines.local.network.network_env import loopback_interface
+from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Ended
-from pumice.engines.local.sandbox.problems import StartError
+from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from tests.local.sandbox.boxes import PATH, run
 
@@ -229,7 +229,7 @@ def test_what_cannot_start(tmp_path: Path, changes: dict[str, Any], kind: str) -
 
 ENGINE = """
 import asyncio, os, pathlib, sys
-from pumice.engines.local.process_sandbox import ProcessSandbox
+from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 async def story():
     sandbox = await ProcessSandbox.start("job", pathlib.Path(sys.argv[1]), warn=print)

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pumice.engines.local.proxy import Permits, Proxy, outside
-from pumice.engines.local.relay import Server, Stream
+from pumice.engines.local.network.proxy import Permits, Proxy, outside
+from pumice.engines.local.network.relay import Server, Stream
 from tests.local.sandbox.boxes import run
 
 

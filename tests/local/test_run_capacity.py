@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.machine import read_machine
-from pumice.engines.local.sandbox.probing import probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
+from pumice.engines.local.scheduling.machine import read_machine
 from tests.local.running import Manifest, Place, job, need_namespaces, task
 
 # A job that holds what it has until somebody makes this file.

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli import local_run
 from pumice.cli.main import main
-from tests.cli.screens import OnTerminal
+from pumice.engines.local import session
 from tests.local.running import Place, job, need_namespaces, processes, scripted, task
+from tests.unit.cli.screens import OnTerminal
 
 SIGNALS = [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
 # Says when it is up, and ends when it is told to, with a word.
@@ -179,7 +179,7 @@ def test_files_that_cannot_be_removed_do_not_change_how_the_job_ended(
     def refuse(path: Path) -> None:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
 
-    monkeypatch.setattr(local_run, "remove_tree", refuse)
+    monkeypatch.setattr(session, "remove_tree", refuse)
     monkeypatch.chdir(place.directory)
     for name, value in place.env.items():
         monkeypatch.setenv(name, value)

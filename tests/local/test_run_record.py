@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.runs import MOST_RUNS
+from pumice.engines.local.state.run_directory import MOST_RUNS
 from tests.local.running import Manifest, Place, companion, job, need_namespaces, task
 
 TYPES = {"plan", "phase", "pod", "log", "warning", "verdict"}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.screens import OnTerminal
 from tests.local.running import Manifest, Place, job, need_namespaces, scripted, task
+from tests.unit.cli.screens import OnTerminal
 
 BAR = """
 import sys, time

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli.run_flags import SettingsError
-from pumice.cli.run_settings import add_arguments, read_options
-from pumice.engines.local.settings import Settings
+from pumice.cli.run.options import add_arguments, read_options
+from pumice.engines.local.options import SettingsError
+from pumice.engines.local.state.settings import Settings
 
 
 def _read(folder: Path, toml: str) -> Settings:

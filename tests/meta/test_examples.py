@@ -9,11 +9,12 @@ import jsonschema
 import pytest
 import yaml
 
-from pumice.cli.jobfile import JobFile, load, offline_context
-from pumice.cli.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import JobFile, load
+from pumice.cli.offline.render import NO_UID, placed, rendered
 from pumice.model.json_schema import job_schema
 from pumice.plugins.registry import BUILTINS
 from pumice.runtime.kubernetes_types import kubernetes_types
+from pumice.runtime.offline_context import offline_context
 from tests.meta.tree import ROOT, shown
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))

@@ -23,9 +23,11 @@ def test_one(number: int) -> None:
 @pytest.mark.parametrize(
     ("test", "group"),
     [
-        pytest.param("tests/model/test_job.py::test_it[1]", "tests/model/test_job.py::test_it[1]", id="alone"),
-        pytest.param("tests/kubernetes/test_clients.py::test_it", "kubernetes", id="a cluster"),
-        pytest.param("tests/kubernetes/test_faults.py::test_it", "kubernetes, rough", id="a cluster of its own"),
+        pytest.param(
+            "tests/unit/model/test_job.py::test_it[1]", "tests/unit/model/test_job.py::test_it[1]", id="alone"
+        ),
+        pytest.param("tests/cluster/test_clients.py::test_it", "kubernetes", id="a cluster"),
+        pytest.param("tests/cluster/test_faults.py::test_it", "kubernetes, rough", id="a cluster of its own"),
     ],
 )
 def test_who_stays_together(test: str, group: str) -> None:
@@ -34,11 +36,11 @@ def test_who_stays_together(test: str, group: str) -> None:
 
 def test_they_really_stay_together(tmp_path: Path) -> None:
     """In a small project with the same conftest."""
-    for place in ("tests/kubernetes", "tests/model"):
+    for place in ("tests/cluster", "tests/unit/model"):
         (tmp_path / place).mkdir(parents=True)
     hooks = "from tests.conftest import pytest_xdist_make_scheduler\n"
     (tmp_path / "conftest.py").write_text(hooks)
-    for name in ("tests/kubernetes/test_a.py", "tests/kubernetes/test_b.py", "tests/model/test_c.py"):
+    for name in ("tests/cluster/test_a.py", "tests/cluster/test_b.py", "tests/unit/model/test_c.py"):
         (tmp_path / name).write_text(TESTS)
     seen = tmp_path / "seen"
     command = [sys.executable, "-m", "pytest", "-q", "--numprocesses=3", "-p", "no:cacheprovider", "tests"]

@@ -100,15 +100,18 @@ def test_the_linter_keeps_every_plugin_apart() -> None:
     assert apart == sorted(plugin.__module__ for plugin in BUILTINS)
 
 
-@pytest.mark.parametrize("module", source_modules(), ids=shown)
-def test_a_module_is_short_and_says_why_it_exists(module: Path) -> None:
-    text = module.read_text()
-    tree = ast.parse(text)
-    docstring = ast.get_docstring(tree)
-    assert docstring, f"{shown(module)} has no docstring"
-    assert len(docstring.splitlines()) <= 15, f"the docstring of {shown(module)} is longer than 15 lines"
-    assert len(text.splitlines()) <= LONGEST_FILE
-    assert _long_functions(module, tree) == []
+def test_modules_are_short_and_say_why_they_exist() -> None:
+    wrong = []
+    for module in source_modules():
+        text = module.read_text()
+        tree = ast.parse(text)
+        docstring = ast.get_docstring(tree)
+        if not docstring or len(docstring.splitlines()) > 15:
+            wrong.append(f"{shown(module)}: no docstring, or one of more than 15 lines")
+        if len(text.splitlines()) > LONGEST_FILE:
+            wrong.append(f"{shown(module)}: more than {LONGEST_FILE} lines")
+        wrong += _long_functions(module, tree)
+    assert wrong == []
 
 
 def _long_functions(module: Path, tree: ast.Module) -> list[str]:
@@ -124,17 +127,12 @@ def _long_functions(module: Path, tree: ast.Module) -> list[str]:
 TESTED_BY_TOPIC = SOURCE / "admission" / "podtemplate"
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        module
-        for package in PURE_PACKAGES
-        for module in sorted((SOURCE / package).rglob("*.py"))
-        if module.name != "__init__.py" and module.parent != TESTED_BY_TOPIC
-    ],
-    ids=shown,
-)
-def test_a_pure_module_has_a_test_named_after_it(module: Path) -> None:
-    place = module.relative_to(SOURCE)
-    test = ROOT / "tests" / place.with_name(f"test_{place.name}")
-    assert test.is_file(), f"{shown(module)} wants {shown(test)}"
+def test_every_pure_module_has_a_test_named_after_it() -> None:
+    missing = []
+    for package in PURE_PACKAGES:
+        for module in sorted((SOURCE / package).rglob("*.py")):
+            path = module.relative_to(SOURCE)
+            test = ROOT / "tests" / "unit" / path.with_name(f"test_{path.name}")
+            if module.name != "__init__.py" and module.parent != TESTED_BY_TOPIC and not test.is_file():
+                missing.append(shown(test))
+    assert missing == []

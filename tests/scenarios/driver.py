@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from pumice.engines.memory.clock import VirtualClock
+from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import CrashError, Fault
-from pumice.engines.memory.world import StoredPod, World
 from pumice.model.command import Command
 from pumice.model.job import Job, Manifest
 from pumice.model.metadata import Metadata

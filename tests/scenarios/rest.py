@@ -10,7 +10,7 @@ from pumice.admission.admit import Admitted, admit
 from pumice.model.claims import claim_names
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.plugins.companions import companions, manifest_of
+from pumice.plugins.owned_objects import companions, manifest_of
 from pumice.reconcile.dependencies import may_start
 from tests.scenarios.driver import CONTEXT, Driver
 from tests.scenarios.watched import FINAL

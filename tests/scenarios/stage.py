@@ -17,8 +17,8 @@ import msgspec
 
 from pumice.admission.context import Context
 from pumice.engines.memory.clock import VirtualClock
+from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import MemoryEngine
-from pumice.engines.memory.world import StoredPod, World
 from pumice.model import naming
 from pumice.model.command import Command, CommandTarget
 from pumice.model.job import Job, JobSpec, Manifest

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.admission.amounts import check_least, check_relations
-from pumice.admission.blanks import check_blanks
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
 from pumice.admission.dependencies import check_dependencies, check_dependency_words
+from pumice.admission.duplicate_items import check_twins
+from pumice.admission.empty_strings import check_blanks
 from pumice.admission.names import GENERATED_SUFFIX, check_longest, check_names, check_unique_tasks
+from pumice.admission.numbers import check_least, check_relations
 from pumice.admission.plugins import check_companions, check_made_pods, check_plugins
 from pumice.admission.podtemplate import check_template
 from pumice.admission.policies import check_policies
 from pumice.admission.portability import check_portability
 from pumice.admission.queues import check_queue
 from pumice.admission.topology import check_topology
-from pumice.admission.twins import check_twins
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
 from pumice.model.findings import SPEC, Finding, Path, without_consequences

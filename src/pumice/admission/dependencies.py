@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pumice.model.findings import SPEC, Finding
 from pumice.model.job import DependsOn, Job
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
+from pumice.model.text import some
 from pumice.model.vocabulary import DEPENDENCY_CONDITIONS, DEPENDENCY_ITERATIONS
-from pumice.model.words import some
 
 
 def check_dependencies(job: Job) -> Iterator[Finding]:

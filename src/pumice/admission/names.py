@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.metadata import check_labels_and_annotations
-from pumice.admission.podtemplate.view import View
 from pumice.model import naming
 from pumice.model.findings import METADATA, SPEC, Finding, warning
 from pumice.model.job import Job

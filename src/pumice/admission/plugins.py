@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from pumice.admission.overridden_by_user import check_shadowed
 from pumice.admission.podtemplate import check_pod_spec
-from pumice.admission.shadowed import check_shadowed
 from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest
 from pumice.model.shape import Schema, misfits
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
-from pumice.plugins.companions import companions, manifest_of, payload_size
 from pumice.plugins.guard import PluginError
 from pumice.plugins.limits import most_pods
+from pumice.plugins.owned_objects import companions, manifest_of, payload_size
 from pumice.plugins.shaping import shaped_pod
 
 # What Kubernetes allows a ConfigMap or Secret to hold.

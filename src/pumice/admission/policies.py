@@ -8,7 +8,7 @@ from typing import Final
 from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import SPEC, Finding, Path, warning
 from pumice.model.job import Job, LifecyclePolicy, TaskSpec
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 from pumice.model.vocabulary import EVENTS_WITHOUT_POD, POLICY_ACTIONS, POLICY_EVENTS, TARGETED_ACTIONS, Action, Event
 
 HIGHEST_EXIT_CODE: Final = 255

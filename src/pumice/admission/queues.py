@@ -8,7 +8,7 @@ from typing import Final
 from pumice.admission.context import Context
 from pumice.model.findings import SPEC, Finding
 from pumice.model.job import Job
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 
 ROOT: Final = "root"
 OPEN: Final = "Open"

@@ -11,14 +11,14 @@ import msgspec
 from pumice.admission.admit import admit
 from pumice.admission.context import Context
 from pumice.admission.defaults import patch, with_defaults
-from pumice.admission.fractions import as_text
+from pumice.admission.quantity_patch import as_text
 from pumice.admission.updates import check_update
 from pumice.model.codec import decode
 from pumice.model.findings import ROOT, Finding
 from pumice.model.scalars import plain_text
+from pumice.model.text import printable
 from pumice.model.vocabulary import GROUP_VERSION
 from pumice.model.vocabulary import KIND as JOB_KIND
-from pumice.model.words import printable
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pumice.model import naming
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
-from pumice.model.nearest import did_you_mean
 from pumice.model.quantity import Quantity
+from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import too_long
 from pumice.model.vocabulary import NETWORK_TOPOLOGY_MODES, TOPOLOGY_POLICIES
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.admission.amounts import check_least, check_relations
+from pumice.admission.numbers import check_least, check_relations
 from pumice.admission.topology import check_topology
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, JobSpec, VolumeSpec

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from pumice.cli.documents import Document, Problem
 from pumice.cli.output import Style
 from pumice.model.findings import ABSENT, Finding, Severity
-from pumice.model.words import printable
+from pumice.model.text import printable
+from pumice.yaml.documents import Document, Problem
 
 _LONGEST_SHOWN: Final = 80
 _LONGEST_IN_JSON: Final = 2000

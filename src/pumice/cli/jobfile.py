@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final
 
 from pumice.admission.admit import Admitted, admit
-from pumice.admission.companions import COMPANION_KINDS, check_companion
 from pumice.admission.context import Context
+from pumice.admission.extra_objects import COMPANION_KINDS, check_companion
 from pumice.admission.names import is_generated
-from pumice.cli.documents import Document, read
 from pumice.cli.findings import Report, in_order
 from pumice.model.findings import METADATA, ROOT, Finding, warning
 from pumice.model.job import Job
-from pumice.model.nearest import nearest
 from pumice.model.scalars import kind_of
+from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND
-from pumice.runtime.discovery import discover
-from pumice.runtime.kubernetes_types import kubernetes_types
+from pumice.yaml.documents import Document, read
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
 _HINTS: Final = {
@@ -46,11 +43,6 @@ class JobFile:
     @property
     def is_good(self) -> bool:
         return not any(report.is_error for report in self.reports)
-
-
-@cache
-def offline_context(*, portable: bool = False) -> Context:
-    return Context(discover(), kubernetes_types().types, portable=portable)
 
 
 def load(file: str, context: Context) -> JobFile:

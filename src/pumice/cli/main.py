@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
-from pumice.cli.shortages import shortage
+from pumice.cli.resource_errors import shortage
 
 COMMANDS: Final = {
     "validate": "check Job files: every finding, with path and line",
@@ -25,6 +25,15 @@ COMMANDS: Final = {
     "install": "print what puts Pumice on a cluster, or check what one lacks",
     "controller": "serve the Jobs of a Kubernetes cluster",
     "schema": "print a JSON Schema of the Job file, for editors and CI",
+}
+_PACKAGES: Final = {
+    "offline": ("validate", "render", "explain", "plugins", "image", "simulate", "schema"),
+    "cluster": ("webhook", "install", "controller"),
+}
+# Where each command is: a module of its package, or a package of its own.
+MODULES: Final = {
+    "run": "run.command",
+    **{name: f"{package}.{name}" for package, names in _PACKAGES.items() for name in names},
 }
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
@@ -100,7 +109,7 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
 
 
 def _no_such_command(word: str) -> str:
-    from pumice.model.nearest import did_you_mean
+    from pumice.model.suggestions import did_you_mean
 
     asked = f"{did_you_mean(word, COMMANDS)} ".lstrip()
     return f"pumice: {word}: no such command\n  hint: {asked}there are {', '.join(COMMANDS)}"
@@ -115,7 +124,7 @@ class _Command(Protocol):
 
 
 def _command(name: str) -> _Command:
-    return cast(_Command, importlib.import_module(f"pumice.cli.{name}"))
+    return cast(_Command, importlib.import_module(f"pumice.cli.{MODULES[name]}"))
 
 
 class _Version(argparse.Action):

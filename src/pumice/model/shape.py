@@ -16,8 +16,8 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from pumice.model.findings import Finding, Path
-from pumice.model.nearest import nearest
 from pumice.model.scalars import kind_of, plain_text, scalar_misfit
+from pumice.model.suggestions import nearest
 
 UNKNOWN: Final = "unknown field"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.model.findings import Finding, Path, warning
-from pumice.model.nearest import nearest
+from pumice.model.suggestions import nearest
 
 Value = str | int | bool
 

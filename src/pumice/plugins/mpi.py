@@ -17,7 +17,7 @@ from pumice.model.objects import owned
 from pumice.model.pod import Pod, env_values
 from pumice.model.resources import cpu_limit, gpu_limit
 from pumice.model.slot import Slot
-from pumice.model.words import some
+from pumice.model.text import some
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.limits import too_long
 

@@ -17,7 +17,7 @@ from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.pod import Pod, add_env, env_values
 from pumice.model.resources import gpu_limit
 from pumice.model.slot import Slot
-from pumice.model.words import some
+from pumice.model.text import some
 from pumice.plugins import ranks, wait_for_master
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.wait_for_master import WaitForMaster

@@ -17,7 +17,7 @@ from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.pod import Pod, add_env, add_port, env_values
 from pumice.model.slot import Slot
-from pumice.model.words import some
+from pumice.model.text import some
 from pumice.plugins.base import Base, option, port_option
 
 ADDRESS: Final = "RAY_ADDRESS"

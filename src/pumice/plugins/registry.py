@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pumice.model.findings import SPEC, Finding
-from pumice.model.nearest import nearest
+from pumice.model.suggestions import nearest
 from pumice.plugins.base import Base
 from pumice.plugins.env import Env
 from pumice.plugins.guard import guarded

@@ -16,7 +16,7 @@ from pumice.model.findings import SPEC, Finding, warning
 from pumice.model.job import Job
 from pumice.model.pod import Pod, env_values
 from pumice.model.slot import Slot
-from pumice.model.words import listed, some
+from pumice.model.text import listed, some
 from pumice.plugins.base import Base, option, port_option
 from pumice.plugins.limits import too_long
 

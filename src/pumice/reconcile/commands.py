@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from pumice.model.snapshot import Snapshot
 from pumice.plugins.base import Base
 from pumice.reconcile.decision import DeletePod, EngineCommand, RemoveCommand
-from pumice.reconcile.keeping import objects_to_keep
 from pumice.reconcile.ledger import Ledger
-from pumice.reconcile.making import pods_to_make
-from pumice.reconcile.moving import is_exhausted
-from pumice.reconcile.orders import stale_commands
-from pumice.reconcile.standing import must_go
+from pumice.reconcile.owned_objects import objects_to_keep
+from pumice.reconcile.pod_creation import pods_to_make
+from pumice.reconcile.pod_membership import must_go
+from pumice.reconcile.requested_action import stale_commands
+from pumice.reconcile.transition import is_exhausted
 
 
 def commands_for(

@@ -14,21 +14,21 @@ from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base
 from pumice.reconcile.commands import commands_for
 from pumice.reconcile.decision import Decision, DeleteJob
-from pumice.reconcile.invalid import refused
-from pumice.reconcile.keeping import markers
+from pumice.reconcile.events import events_for
+from pumice.reconcile.invalid_job import refused
 from pumice.reconcile.ledger import Ledger, read_ledger, write_ledger
-from pumice.reconcile.making import grace_ends
-from pumice.reconcile.memory import remembering_presence, remembering_successes
-from pumice.reconcile.moving import carried_out, entered, is_exhausted, running_duration, settled
-from pumice.reconcile.observe import occurrences
-from pumice.reconcile.orders import ATTENTIVE, choose, left_open, wake_up
+from pumice.reconcile.ledger_update import remembering_presence, remembering_successes
+from pumice.reconcile.occurrences import occurrences
+from pumice.reconcile.owned_objects import markers
 from pumice.reconcile.phases import FINAL, TABLE, Facts, move_for
-from pumice.reconcile.plausible import plausible_ledger, plausible_status
+from pumice.reconcile.pod_creation import grace_ends
+from pumice.reconcile.pod_membership import WANTED, keeps_group, must_go
 from pumice.reconcile.policies import failure_awaits, matches
 from pumice.reconcile.reasons import reason_for, what_is_awaited
-from pumice.reconcile.standing import WANTED, keeps_group, must_go
+from pumice.reconcile.requested_action import ATTENTIVE, choose, left_open, wake_up
+from pumice.reconcile.sanitize import plausible_ledger, plausible_status
 from pumice.reconcile.tally import Tally, tally
-from pumice.reconcile.telling import events_for
+from pumice.reconcile.transition import carried_out, entered, is_exhausted, running_duration, settled
 from pumice.reconcile.ttl import expiry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pumice.model.job import Job, TaskSpec
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.reconcile.ledger import Ledger
-from pumice.reconcile.standing import is_current
+from pumice.reconcile.pod_membership import is_current
 
 
 def may_start(job: Job, pods: tuple[ObservedPod, ...], ledger: Ledger) -> frozenset[str]:

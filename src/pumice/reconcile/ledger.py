@@ -17,7 +17,7 @@ from typing import Final
 
 from pumice.model.indexes import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
 from pumice.model.status import JobStatus
-from pumice.model.times import read_time, to_microseconds
+from pumice.model.timestamps import read_time, to_microseconds
 
 _OWN: Final = "pumice/"
 _LONGEST_NUMBER: Final = 9

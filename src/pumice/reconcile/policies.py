@@ -14,7 +14,7 @@ from pumice.model.duration import Duration
 from pumice.model.findings import SPEC, Path
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event
-from pumice.reconcile.observe import Occurrence
+from pumice.reconcile.occurrences import Occurrence
 
 
 @dataclass(frozen=True, slots=True)

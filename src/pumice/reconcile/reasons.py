@@ -11,10 +11,10 @@ from pumice.model.job import Job
 from pumice.model.snapshot import PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import Ledger, read_ledger
-from pumice.reconcile.making import UNSCHEDULABLE, is_short, why_not
-from pumice.reconcile.orders import Order
 from pumice.reconcile.phases import DEADLINE
-from pumice.reconcile.standing import WANTED
+from pumice.reconcile.pod_creation import UNSCHEDULABLE, is_short, why_not
+from pumice.reconcile.pod_membership import WANTED
+from pumice.reconcile.requested_action import Order
 from pumice.reconcile.tally import Tally
 from pumice.reconcile.verdict import EVICTED, MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Verdict, verdict
 

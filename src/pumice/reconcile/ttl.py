@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from pumice.model.job import Job
-from pumice.model.times import after, read_time
+from pumice.model.timestamps import after, read_time
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.phases import FINAL
 

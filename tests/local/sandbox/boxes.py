@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.sandbox.client import Ended, Sandbox
-from pumice.engines.local.sandbox.probing import Permits, probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import Permits, probe
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pumice.engines.local.sandbox import probing
+from pumice.engines.local.sandbox.diagnosis import kernel_support
 
-_SOURCES = Path(probing.__file__).parents[4]
+_SOURCES = Path(kernel_support.__file__).parents[5]
 
 # Answers EPERM to unshare(): to those with NEWUSER among their flags, or to those without.
 _FILTER = """

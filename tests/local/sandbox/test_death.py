@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox import stage
-from pumice.engines.local.sandbox.problems import SandboxError
+from pumice.engines.local.sandbox import scratch
+from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from tests.local.sandbox.boxes import Box, box, in_box, run
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -46,7 +46,7 @@ async def main(stage, marker):
 asyncio.run(main(*sys.argv[1:]))
 """
 PATIENCE = 10
-SOURCES = str(Path(stage.__file__).parents[4])
+SOURCES = str(Path(scratch.__file__).parents[4])
 
 
 def _processes(*marks: str) -> list[str]:
@@ -82,13 +82,13 @@ def _groups(marker: str) -> list[str]:
 
 def _left(place: Path) -> list[str]:
     """After what the next run would do. A lock is held for a moment longer than /proc shows the process."""
-    stage.sweep(place)
+    scratch.sweep(place)
     return [path.name for path in place.iterdir() if path.is_dir()]
 
 
 def _start_engine(stage: Path, marker: str) -> subprocess.Popen[str]:
     engine = subprocess.Popen(
-        [sys.executable, "-c", ENGINE, str(stage), marker],
+        [sys.executable, "-c", ENGINE, str(scratch), marker],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": SOURCES},

@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.containers import Containers
-from pumice.engines.local.sandbox.problems import LIMITS, StartError
+from pumice.engines.local.sandbox.init.container_table import Containers
+from pumice.engines.local.sandbox.sandbox_errors import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import Mount, RootFs
 from tests.local.sandbox.boxes import box, permits, run
 

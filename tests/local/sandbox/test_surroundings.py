@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox import probing
+from pumice.engines.local.sandbox.diagnosis import kernel_support
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -40,7 +40,7 @@ async def main():
 
 asyncio.run(main())
 """
-SOURCES = str(Path(probing.__file__).parents[4])
+SOURCES = str(Path(kernel_support.__file__).parents[5])
 
 
 def _run_in(setup: str, script: str, place: Path, flags: str = "-Urmpf") -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pumice.admission.podtemplate.claims import check_claim
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.metadata import check_metadata
 from pumice.admission.podtemplate.pod import check_spec
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.shape import Schema, misfits
 

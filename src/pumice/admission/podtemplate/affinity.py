@@ -10,13 +10,13 @@ from pumice.admission.podtemplate.checks import (
     required_spelled,
     within,
 )
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import (
     check_label_keys,
     check_label_values,
     check_requirement,
     check_selector,
 )
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, qualified_name_fault
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding, Path
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _MIRROR: Final = "kubernetes.io/config.mirror"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding, Path
-from pumice.model.nearest import did_you_mean
-from pumice.model.words import listed
+from pumice.model.suggestions import did_you_mean
+from pumice.model.text import listed
 
 GREATEST_ID: Final = 2**31 - 1
 GREATEST_PORT: Final = 65535

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.checks import one_of, required, spelled
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.quantities import read_quantity
 from pumice.admission.podtemplate.selectors import check_selector
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
-from pumice.model.nearest import did_you_mean
 from pumice.model.quantity import Quantity
+from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import dns_label_fault, dns_subdomain_fault
-from pumice.model.words import listed
+from pumice.model.text import listed
 
 ACCESS_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _OWN_KIND: Final = "PersistentVolumeClaim"

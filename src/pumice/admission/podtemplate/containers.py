@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.admission.podtemplate.checks import one_of, required, required_one_of, required_spelled, unique
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.env import check_env
 from pumice.admission.podtemplate.mounts import check_mounts
 from pumice.admission.podtemplate.ports import check_host_network, check_host_ports, check_ports
 from pumice.admission.podtemplate.probes import PROBES, check_lifecycle, check_probes
 from pumice.admission.podtemplate.resources import check_resources
 from pumice.admission.podtemplate.security import check_container_security
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import dns_label_fault
 

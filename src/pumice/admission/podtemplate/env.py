@@ -12,12 +12,12 @@ from pumice.admission.podtemplate.checks import (
     required_spelled,
     spelled,
 )
-from pumice.admission.podtemplate.downward import ENV_FIELDS, check_field_ref, check_resource_ref
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
+from pumice.admission.podtemplate.downward_api import ENV_FIELDS, check_field_ref, check_resource_ref
 from pumice.model.findings import Finding
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import config_key_fault, dns_label_fault, dns_subdomain_fault, env_name_fault
-from pumice.model.words import listed
+from pumice.model.text import listed
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _REFERENCES: Final = ("configMapRef", "secretRef")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.admission.podtemplate.certificate_volumes import check_certificate, check_trust_bundle
 from pumice.admission.podtemplate.checks import file_mode, file_path, required, user_id, within
-from pumice.admission.podtemplate.downward import FILE_FIELDS, check_field_ref, check_resource_ref
-from pumice.admission.podtemplate.trust import check_certificate, check_trust_bundle
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
+from pumice.admission.podtemplate.downward_api import FILE_FIELDS, check_field_ref, check_resource_ref
 from pumice.model.findings import Finding, Path
 
 _PROJECTIONS: Final = (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.annotations import check_known_annotations
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import check_labels
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import qualified_name_fault
 

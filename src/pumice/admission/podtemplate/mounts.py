@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pumice.admission.podtemplate.checks import descending_path, no_backsteps, one_of, required, unique
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding, Path
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 
 _PROPAGATIONS: Final = ("None", "HostToContainer", "Bidirectional")
 _RECURSIONS: Final = ("Disabled", "IfPossible", "Enabled")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.checks import ip_fault, one_of, required, required_spelled, spelled
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import dns_label_fault, dns_search_fault, dns_subdomain_fault, too_long
 

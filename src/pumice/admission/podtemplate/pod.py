@@ -7,11 +7,11 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import GREATEST_ID, one_of, spelled, unique, within
 from pumice.admission.podtemplate.containers import RESTART_POLICIES, PodParts, check_containers
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.network import check_network
 from pumice.admission.podtemplate.pod_resources import check_pod_resources
 from pumice.admission.podtemplate.scheduling import check_scheduling
 from pumice.admission.podtemplate.security import check_pod_security
-from pumice.admission.podtemplate.view import View
 from pumice.admission.podtemplate.volumes import check_volumes, volume_kinds
 from pumice.admission.podtemplate.windows import check_os
 from pumice.model.findings import Finding, Path

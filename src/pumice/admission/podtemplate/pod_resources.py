@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.resources import (
     HUGE_PAGES,
     Amounts,
@@ -18,7 +19,6 @@ from pumice.admission.podtemplate.resources import (
     container_resource_fault,
     pod_resource_fault,
 )
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding
 from pumice.model.quantity import Quantity
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.checks import one_of, port_number, spelled, unique
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import port_name_fault
 

@@ -13,11 +13,11 @@ from pumice.admission.podtemplate.checks import (
     spelled,
     within,
 )
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import http_header_fault, port_name_fault
-from pumice.model.words import listed
+from pumice.model.text import listed
 
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")

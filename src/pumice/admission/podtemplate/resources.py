@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.checks import spelled
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.quantities import read_quantity
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
-from pumice.model.nearest import did_you_mean
 from pumice.model.quantity import Quantity
+from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import dns_label_fault, qualified_name_fault
 
 STANDARD: Final = ("cpu", "memory", "ephemeral-storage")

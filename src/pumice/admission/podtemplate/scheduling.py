@@ -16,8 +16,8 @@ from pumice.admission.podtemplate.checks import (
     unique,
     within,
 )
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import check_label_keys, check_labels, check_selector, selector_keys
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault
 

@@ -15,7 +15,7 @@ from pumice.admission.podtemplate.checks import (
     unique,
     user_id,
 )
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.windows import check_windows_options
 from pumice.model.findings import Finding, Path
 from pumice.model.syntax import LONGEST_SUBDOMAIN, too_long

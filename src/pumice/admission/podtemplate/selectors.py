@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.checks import required_one_of, required_spelled
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import label_value_fault, qualified_name_fault
 

@@ -15,7 +15,7 @@ from pumice.admission.podtemplate.checks import (
     spelled,
     within,
 )
-from pumice.admission.podtemplate.view import View
+from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import LONGEST_LABEL, dns_label_fault, dns_subdomain_fault, too_long
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import at_most_one, required_spelled, unique
 from pumice.admission.podtemplate.claims import check_claim
+from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.files import check_downward_files, check_key_files, check_projected
 from pumice.admission.podtemplate.metadata import check_labels_and_annotations
 from pumice.admission.podtemplate.quantities import read_quantity
 from pumice.admission.podtemplate.storage import STORAGE, check_storage
-from pumice.admission.podtemplate.view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.quantity import Quantity
 from pumice.model.syntax import dns_label_fault

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pumice.engines.local.capacity import Fit, shortfall
-from pumice.engines.local.problems import Problem
+from pumice.engines.local.pod_problems import Problem
+from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.model import keys
 from pumice.model.claims import claims
 from pumice.model.job import Job, Manifest

@@ -8,12 +8,12 @@ from enum import Enum, auto
 
 import msgspec
 
-from pumice.engines.memory.world import StoredGroup, StoredPod, World
+from pumice.engines.memory.cluster_state import StoredGroup, StoredPod, World
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
 from pumice.model.status import JobStatus
-from pumice.plugins.companions import manifest_of
+from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.decision import (
     CreatePod,
     DeleteJob,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.scenario import GONE, PODS, Expectation
-from pumice.engines.memory.world import World
 from pumice.model.snapshot import JobKey
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from pumice.engines.memory.agenda import Agenda
-from pumice.engines.memory.behaviours import Behaviours, names_of
-from pumice.engines.memory.story import Story
-from pumice.engines.memory.world import StoredPod, World
+from pumice.engines.memory.cluster_state import StoredPod, World
+from pumice.engines.memory.event_log import Story
+from pumice.engines.memory.pod_behavior import Behaviours, names_of
+from pumice.engines.memory.timeline import Agenda
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 
 # How long a pod that failed on its way out is still seen.

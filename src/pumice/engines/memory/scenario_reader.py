@@ -23,9 +23,9 @@ from pumice.engines.memory.scenario import (
 from pumice.engines.memory.scenario_values import ValueReader
 from pumice.model.findings import ABSENT, ROOT, Path
 from pumice.model.job import Job
-from pumice.model.nearest import did_you_mean
 from pumice.model.slot import Slot
 from pumice.model.snapshot import PodPhase
+from pumice.model.suggestions import did_you_mean
 from pumice.model.vocabulary import POLICY_ACTIONS, Phase
 from pumice.plugins.base import Base
 from pumice.plugins.shaping import shaped_pod

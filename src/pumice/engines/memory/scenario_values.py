@@ -10,7 +10,7 @@ from typing import Any, Final
 from pumice.engines.memory.scenario import HORIZON
 from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import ABSENT, Finding, Path
-from pumice.model.nearest import did_you_mean
+from pumice.model.suggestions import did_you_mean
 
 _LONGEST_WORD: Final = 100
 _MANY: Final = 10**9

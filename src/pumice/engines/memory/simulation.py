@@ -9,17 +9,17 @@ from functools import partial
 from typing import Any, Final
 
 from pumice.admission.context import Context
-from pumice.engines.memory.agenda import Agenda
-from pumice.engines.memory.awaiting import what_is_missing
-from pumice.engines.memory.behaviours import Behaviours
 from pumice.engines.memory.clock import EPOCH, VirtualClock
-from pumice.engines.memory.director import SETTINGS, Director
+from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.event_log import Story
 from pumice.engines.memory.expectations import Expectations, Outcome
 from pumice.engines.memory.kubelet import Kubelet
+from pumice.engines.memory.pod_behavior import Behaviours
 from pumice.engines.memory.scenario import HORIZON, Scenario
-from pumice.engines.memory.story import Story
-from pumice.engines.memory.world import World
+from pumice.engines.memory.scenario_steps import SETTINGS, Director
+from pumice.engines.memory.stuck_job import what_is_missing
+from pumice.engines.memory.timeline import Agenda
 from pumice.model.job import Job
 from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase

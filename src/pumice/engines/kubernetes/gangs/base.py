@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pumice.engines.kubernetes.wire import SeenPod
+from pumice.engines.kubernetes.cache.decode_pods import SeenPod
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ObservedGroup
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from pumice.engines.kubernetes import resources
-from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.discovery import has_resource
+from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.discovery import has_resource
+from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
 from pumice.engines.kubernetes.gangs.base import Gang
 from pumice.engines.kubernetes.gangs.coscheduling import Coscheduling
 from pumice.engines.kubernetes.gangs.groups import GroupKeeper
 from pumice.engines.kubernetes.gangs.native import NativeGang
 from pumice.engines.kubernetes.gangs.none import NoGang
 from pumice.engines.kubernetes.gangs.volcano import VolcanoGang
-from pumice.engines.kubernetes.resources import Resource
-from pumice.engines.kubernetes.view import ClusterView
 
 AUTO: Final = "auto"
 NONE: Final = "none"

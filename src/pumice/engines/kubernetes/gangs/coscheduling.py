@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pumice.engines.kubernetes.cache.decode_pods import SeenPod
 from pumice.engines.kubernetes.gangs.base import with_scheduler
 from pumice.engines.kubernetes.gangs.groups import GroupKeeper
 from pumice.engines.kubernetes.gangs.translation import annotated, asked_for, node_resources
-from pumice.engines.kubernetes.wire import SeenPod
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ObservedGroup

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.companions import ATTEMPTS, failed, name_taken
-from pumice.engines.kubernetes.errors import ApiError
-from pumice.engines.kubernetes.resources import Resource
-from pumice.engines.kubernetes.view import ClusterView, Watched
-from pumice.engines.kubernetes.wire import decode_owned, owned_by
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterView, Watched
+from pumice.engines.kubernetes.cache.decode_pods import decode_owned, owned_by
+from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import JobKey
 from pumice.runtime.ports import EngineError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pumice.engines.kubernetes.cache.decode_pods import SeenPod
 from pumice.engines.kubernetes.gangs.base import DEFAULT_SCHEDULER, with_scheduler
-from pumice.engines.kubernetes.wire import SeenPod
 from pumice.model.job import Job, Manifest
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pumice.engines.kubernetes.cache.decode_pods import SeenPod
 from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
-from pumice.engines.kubernetes.wire import SeenPod
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ObservedGroup

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pumice.engines.kubernetes.install import names, webhooks, workload
+from pumice.engines.kubernetes.install import names, webhook_configurations, workload
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.rbac import roles
 from pumice.model.shape import Schema
@@ -29,4 +29,4 @@ def manifests(wishes: Wishes, kubernetes: Schema) -> Iterator[Manifest]:
     yield from workload.controller(wishes.namespace, wishes.image, wishes.gang)
     if wishes.webhook:
         yield from workload.webhook(wishes.namespace, wishes.image, wishes.gang)
-        yield from webhooks.installed(wishes.namespace)
+        yield from webhook_configurations.installed(wishes.namespace)

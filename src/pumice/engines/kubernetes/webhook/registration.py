@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.kubernetes import resources
-from pumice.engines.kubernetes.client import Client
-from pumice.engines.kubernetes.errors import ApiError
-from pumice.engines.kubernetes.install import webhooks
+from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.install import webhook_configurations
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ class Installed:
 
     async def announce(self, authority: bytes) -> bool:
         text = base64.b64encode(authority).decode()
-        manifests = webhooks.installed(self.namespace, self.service)
-        return all([await self._apply(webhooks.with_authority(manifest, text)) for manifest in manifests])
+        manifests = webhook_configurations.installed(self.namespace, self.service)
+        return all([await self._apply(webhook_configurations.with_authority(manifest, text)) for manifest in manifests])
 
     async def _apply(self, manifest: Manifest) -> bool:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -98,7 +98,7 @@ class Outside:
                     _log.warning("%s %s could not be removed: %s", resource.kind, name, error)
 
     def _manifests(self) -> Sequence[Manifest]:
-        return webhooks.outside(self.address, self._authority)
+        return webhook_configurations.outside(self.address, self._authority)
 
 
 async def _apply(client: Client, manifest: Manifest) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 from pumice.admission import review
 from pumice.admission.context import Context
-from pumice.engines.kubernetes.install.own_fields import uses
-from pumice.engines.kubernetes.webhook.fitting import Schema, fits
+from pumice.engines.kubernetes.install.pumice_fields import uses
+from pumice.engines.kubernetes.webhook.schema_check import Schema, fits
 
 _log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from typing import Final
 
 from aiohttp import web
 
-from pumice.engines.kubernetes.install.webhooks import MUTATE, VALIDATE
-from pumice.engines.kubernetes.metrics import CONTENT_TYPE
-from pumice.engines.kubernetes.tls import load_pair
-from pumice.engines.kubernetes.webhook import metrics, reviews
+from pumice.engines.kubernetes.auth.tls import load_pair
+from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
+from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
+from pumice.engines.kubernetes.webhook import review_metrics, reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
-from pumice.engines.kubernetes.webhook.fitting import Schema
-from pumice.engines.kubernetes.webhook.surroundings import Surroundings
+from pumice.engines.kubernetes.webhook.cluster_facts import Surroundings
+from pumice.engines.kubernetes.webhook.schema_check import Schema
 
 # An API server takes objects of 3 MiB; a review of an update holds two, and some space to be sure.
 LARGEST_REVIEW: Final = 8 * 1024 * 1024
@@ -45,7 +45,7 @@ class WebhookServer:
     schema: Schema
     tls: ssl.SSLContext = field(default_factory=_server_context)
     is_ready: bool = False
-    numbers: metrics.ReviewMetrics = field(default_factory=metrics.ReviewMetrics)
+    numbers: review_metrics.ReviewMetrics = field(default_factory=review_metrics.ReviewMetrics)
     _waiting: int = 0
     _runner: web.AppRunner | None = None
     _threads: ThreadPoolExecutor = field(
@@ -91,19 +91,19 @@ class WebhookServer:
     async def _answer(self, request: web.Request, judge: Callable[[bytes], bytes]) -> web.Response:
         body = await request.read()
         if self._waiting >= LONGEST_LINE:
-            self._count(request, metrics.TOO_MANY)
+            self._count(request, review_metrics.TOO_MANY)
             return web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
         self._waiting += 1
         began = time.monotonic()
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._threads, judge, body)
         except reviews.NoReviewError as error:
-            self._count(request, metrics.NO_REVIEW)
+            self._count(request, review_metrics.NO_REVIEW)
             return web.Response(status=400, text=f"{error}\n")
         finally:
             self._waiting -= 1
             self.numbers.seconds.observe(time.monotonic() - began)
-        self._count(request, metrics.outcome(answer))
+        self._count(request, review_metrics.outcome(answer))
         return web.Response(body=answer, content_type="application/json")
 
     def _count(self, request: web.Request, outcome: str) -> None:

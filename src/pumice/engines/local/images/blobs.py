@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
+from pumice.engines.local.images.confined_directory import parts
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.rooted import parts
 from pumice.engines.local.images.streams import (
     CHUNK,
     COMPRESSION_ERRORS,
@@ -20,7 +20,7 @@ from pumice.engines.local.images.streams import (
     Window,
     decompressed,
 )
-from pumice.engines.local.images.tars import members
+from pumice.engines.local.images.tar_members import members
 
 # Manifests and configurations are some kilobytes; this is where one of them stops being believable.
 _LARGEST_DOCUMENT: Final = 1 << 24

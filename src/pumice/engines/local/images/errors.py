@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Final
 
-from pumice.model.words import printable
+from pumice.model.text import printable
 
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 

@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, cast
 
+from pumice.engines.local.images.confined_directory import Parts, Rooted, parts
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.rooted import Parts, Rooted, parts
 from pumice.engines.local.images.streams import CHUNK, Forward
-from pumice.engines.local.images.tars import members
+from pumice.engines.local.images.tar_members import members
 
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"

@@ -21,8 +21,8 @@ from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
 from pumice.engines.local.images.unpacking import RECORD, ROOT, Tell, unpack
-from pumice.engines.local.settings import state_directory
-from pumice.engines.local.trees import remove_tree
+from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.engines.local.state.settings import state_directory
 
 _NAMES: Final = "names.json"
 _LOCK: Final = ".lock"

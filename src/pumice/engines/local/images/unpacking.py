@@ -20,7 +20,7 @@ from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.layers import Unpacking
 from pumice.engines.local.images.sources import ImageSource, Layer, this_machine
 from pumice.engines.local.images.streams import COMPRESSION_ERRORS, Forward, decompressed
-from pumice.engines.local.trees import remove_tree
+from pumice.engines.local.state.remove_tree import remove_tree
 
 Tell = Callable[[str], None]
 

@@ -23,16 +23,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pumice.engines.local.sandbox import protocol, stage
-from pumice.engines.local.sandbox.collecting import Collector
-from pumice.engines.local.sandbox.problems import NO_PROCESS, ExhaustedError, SandboxError, StartError
+from pumice.engines.local.sandbox import protocol, scratch
+from pumice.engines.local.sandbox.pipe_collector import Collector
+from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 DEFAULT_NETWORK = "10.77.0.0/16"
 _MOST_LOOKS = 100
 _BETWEEN_LOOKS = 0.01
 _SOURCES = str(Path(__file__).resolve().parents[4])
-_BOOT = f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.jobinit import main; main()"
+_BOOT = (
+    f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.init.job_init import main; main()"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Sandbox:
     @classmethod
     async def start(cls, name: str, place: Path, *, network: str = DEFAULT_NETWORK) -> Self:
         """`place` is for scratch directories. Raises SandboxError where this machine refuses; `probing` tells why."""
-        directory, lock = await asyncio.to_thread(stage.claim, place, name)
+        directory, lock = await asyncio.to_thread(scratch.claim, place, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         errors = os.memfd_create("job-init", os.MFD_CLOEXEC)
@@ -91,7 +93,7 @@ class Sandbox:
         except BlockingIOError as error:
             ours.close()
             os.close(errors)
-            stage.remove(directory)
+            scratch.remove(directory)
             raise ExhaustedError(NO_PROCESS) from error
         finally:
             theirs.close()

@@ -1,0 +1,67 @@
+"""Lists in pod templates whose items a Job's definition tells apart by a key, so that no two may be alike.
+
+Kubernetes would take such a pod, with the last of two variables, say. But it refuses a Job with it, because the
+definition of Volcano's Job says of these lists that they are maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.document_view import View
+from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.job import Job
+
+_OF_PODS: Final[dict[str, tuple[str, ...]]] = {"imagePullSecrets": ("name",), "hostAliases": ("ip",)}
+_OF_CONTAINERS: Final[dict[str, tuple[str, ...]]] = {"env": ("name",), "ports": ("containerPort", "protocol")}
+_DEFAULTS: Final = {("ports", "protocol"): "TCP", ("imagePullSecrets", "name"): ""}
+
+
+def check_twins(job: Job) -> Iterator[Finding]:
+    for position, task in enumerate(job.spec.tasks):
+        spec = View(task.template, SPEC / "tasks" / position / "template").part("spec")
+        for field, keys in _OF_PODS.items():
+            yield from _check_list(spec, field, keys)
+        for container in (*spec.children("initContainers"), *spec.children("containers")):
+            for field, keys in _OF_CONTAINERS.items():
+                yield from _check_list(container, field, keys)
+            yield from _check_claims(container.part("resources"))
+            for rule in container.children("restartPolicyRules"):
+                yield from _check_codes(rule.part("exitCodes"))
+
+
+def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Finding]:
+    first: dict[str, Path] = {}
+    for item in view.children(field):
+        values = [item.get(key) or _DEFAULTS.get((field, key)) for key in keys]
+        # What is missing is reported as such.
+        if None in values:
+            continue
+        identity = "/".join(map(str, values))
+        if identity in first:
+            yield _twin(item.at, first[identity], identity)
+        first.setdefault(identity, item.at)
+
+
+def _check_claims(resources: View) -> Iterator[Finding]:
+    """A pod may use several requests of one claim; that a claim or request is used twice is told by the pod's rules."""
+    first: dict[str, View] = {}
+    for claim in resources.children("claims"):
+        name = claim.text("name")
+        parts = [each.text("request") for each in (claim, first.get(name, claim))]
+        if all(parts) and parts[0] != parts[1]:
+            yield _twin(claim.at, first[name].at, name)
+        first.setdefault(name, claim)
+
+
+def _check_codes(codes: View) -> Iterator[Finding]:
+    first: dict[int, Path] = {}
+    for at, code in codes.numbers("values"):
+        if code in first:
+            yield _twin(at, first[code], code)
+        first.setdefault(code, at)
+
+
+def _twin(at: Path, first: Path, value: object) -> Finding:
+    return Finding(at, f"is there already, at {first}", value, hint="keep one of them")

@@ -1,0 +1,58 @@
+"""Objects that a file brings along for its Job: ConfigMaps, Secrets and claims, checked as Kubernetes would.
+
+What a Secret holds is never repeated in a finding, not even where its type is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pumice.admission.config_data import PLAIN, check_contents
+from pumice.admission.podtemplate import check_claim_spec
+from pumice.admission.podtemplate.document_view import View
+from pumice.admission.podtemplate.metadata import check_labels_and_annotations
+from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, without_consequences
+from pumice.model.shape import Schema, misfits
+from pumice.model.syntax import dns_label_fault, dns_subdomain_fault
+
+CLAIM: Final = "PersistentVolumeClaim"
+COMPANION_KINDS: Final = ("ConfigMap", "Secret", CLAIM)
+
+
+def check_companion(document: Mapping[str, Any], kubernetes: Schema) -> list[Finding]:
+    """Findings about a document whose kind is one of those above."""
+    return without_consequences(_check(document, kubernetes))
+
+
+def _check(document: Mapping[str, Any], kubernetes: Schema) -> Iterator[Finding]:
+    kind, spec = document["kind"], document.get("spec")
+    # A claim's spec is checked below, together with its rules.
+    plain = {key: value for key, value in document.items() if key != "spec" or not isinstance(spec, dict)}
+    for finding in misfits(plain, kind, kubernetes, ROOT):
+        yield _silenced(finding) if kind == "Secret" else finding
+    yield from _check_metadata(document.get("metadata"))
+    if kind == CLAIM and (spec is None or isinstance(spec, dict)):
+        yield from check_claim_spec(spec or {}, SPEC, kubernetes)
+    if kind != CLAIM:
+        yield from check_contents(document)
+
+
+def _check_metadata(metadata: object) -> Iterator[Finding]:
+    if not isinstance(metadata, dict):
+        metadata = {} if metadata is None else {"name": "unreadable"}
+    yield from check_labels_and_annotations(View(metadata, METADATA))
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not name:
+        yield Finding(METADATA / "name", "is missing")
+    elif isinstance(name, str) and (fault := dns_subdomain_fault(name)):
+        yield Finding(METADATA / "name", fault, name)
+    if isinstance(namespace, str) and namespace and (fault := dns_label_fault(namespace)):
+        yield Finding(METADATA / "namespace", fault, namespace)
+
+
+def _silenced(finding: Finding) -> Finding:
+    if finding.path and finding.path[0] in PLAIN and finding.value is not ABSENT:
+        return replace(finding, value=ABSENT, hint=finding.hint.partition(":")[0])
+    return finding

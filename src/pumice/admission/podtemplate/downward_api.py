@@ -1,0 +1,86 @@
+"""What a pod may read about itself (the downward API), in variables and in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pumice.admission.podtemplate.checks import required
+from pumice.admission.podtemplate.document_view import View
+from pumice.admission.podtemplate.quantities import read_quantity
+from pumice.model.findings import Finding
+from pumice.model.quantity import Quantity
+from pumice.model.suggestions import did_you_mean
+from pumice.model.syntax import qualified_name_fault
+from pumice.model.text import listed
+
+ENV_FIELDS: Final = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+FILE_FIELDS: Final = ("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations", "metadata.uid")
+_KEYED: Final = ("metadata.labels['<key>']", "metadata.annotations['<key>']")
+_OLD_NAMES: Final = {"spec.host": "spec.nodeName"}
+_RESOURCES: Final = tuple(
+    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")
+)
+_HUGE_PAGES: Final = ("limits.hugepages-", "requests.hugepages-")
+_SUBSCRIPTED = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
+_CPU_DIVISORS: Final = ("1m", "1")
+_SIZE_DIVISORS: Final = (
+    "1",
+    *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")),
+)
+
+
+def check_field_ref(ref: View, fields: tuple[str, ...]) -> Iterator[Finding]:
+    if not ref.is_blank("apiVersion") and ref.get("apiVersion") != "v1":
+        yield ref.fault("apiVersion", "must be v1")
+        return
+    yield from required(ref, "fieldPath")
+    path = ref.text("fieldPath")
+    subscripted = _SUBSCRIPTED.fullmatch(path)
+    if subscripted:
+        yield from _check_subscript(ref, subscripted[1], subscripted[2])
+    elif path and _OLD_NAMES.get(path, path) not in fields:
+        yield ref.fault("fieldPath", f"must be {listed((*fields, *_KEYED))}", did_you_mean(path, fields))
+
+
+def _check_subscript(ref: View, path: str, key: str) -> Iterator[Finding]:
+    if path not in {"metadata.labels", "metadata.annotations"}:
+        yield ref.fault("fieldPath", "only metadata.labels and metadata.annotations have keys")
+    elif fault := qualified_name_fault(key.lower() if path == "metadata.annotations" else key):
+        yield ref.fault("fieldPath", f"the key {fault}")
+
+
+def check_resource_ref(ref: View, *, names_container: bool) -> Iterator[Finding]:
+    """A variable is about its own container unless it says otherwise; a file has to say which one it is about."""
+    if names_container:
+        yield from required(ref, "containerName")
+    yield from required(ref, "resource")
+    resource = ref.text("resource")
+    if resource and resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
+        message = f"must be {listed((*_RESOURCES, *(f'{prefix}<size>' for prefix in _HUGE_PAGES)))}"
+        yield ref.fault("resource", message, did_you_mean(resource, _RESOURCES))
+    yield from _check_divisor(ref, resource)
+
+
+def _check_divisor(ref: View, resource: str) -> Iterator[Finding]:
+    quantity = read_quantity(ref.get("divisor"), ref.at / "divisor")
+    if isinstance(quantity, Finding):
+        yield quantity
+    if not isinstance(quantity, Quantity) or quantity.is_zero:
+        return
+    if resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
+        return
+    accepted = _CPU_DIVISORS if resource.endswith(".cpu") else _SIZE_DIVISORS
+    if str(quantity) not in accepted:
+        yield ref.fault("divisor", f"must be {listed(accepted)}")

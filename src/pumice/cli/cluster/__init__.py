@@ -1,0 +1,1 @@
+"""Commands that serve, check or set up a Kubernetes cluster."""

@@ -1,0 +1,197 @@
+"""`pumice controller`: serve the Jobs of a Kubernetes cluster, in the foreground until it is told to end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime as dt
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.auth.access import Access, AccessError, find_access
+from pumice.engines.kubernetes.controller.logging import FORMATS, LEVELS, set_up
+from pumice.engines.kubernetes.controller.process import Controller, Settings
+from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
+from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
+from pumice.model.syntax import dns_label_fault
+from pumice.runtime.discovery import discover
+from pumice.runtime.kubernetes_types import kubernetes_types
+
+BAD_INPUT: Final = 2
+DEFAULT_LISTEN: Final = "127.0.0.1:8081"
+HIGHEST_PORT: Final = 65535
+_SWITCH: Final = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "each flag can also be given by the environment: --lease-namespace as PUMICE_LEASE_NAMESPACE"
+    add_access_arguments(parser)
+    parser.add_argument(
+        "--gang",
+        choices=CHOICES,
+        type=one_of(CHOICES),
+        default=env("gang", "auto"),
+        help="who starts pods together; default: what is there",
+    )
+    parser.add_argument(
+        "--namespace", metavar="NS", action="append", default=None, help="serve this namespace only; may be repeated"
+    )
+    parser.add_argument(
+        "--no-leader-elect",
+        action="store_true",
+        help="work without a Lease: there must be no other controller",
+    )
+    parser.add_argument(
+        "--lease-namespace", metavar="NS", default=env("lease-namespace", ""), help="where the Lease is kept"
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default=env("listen", ""),
+        help=f"address of /metrics, /healthz and /readyz; default {DEFAULT_LISTEN}",
+    )
+    parser.add_argument(
+        "--workers", metavar="N", default=env("workers", "32"), help="jobs that are served at once; default 32"
+    )
+    parser.add_argument(
+        "--parallel-writes",
+        metavar="N",
+        default=env("parallel-writes", "64"),
+        help="writes to the API server that are under way at once; default 64",
+    )
+    parser.add_argument(
+        "--scheduler-name",
+        metavar="NAME",
+        default=env("scheduler-name", SCHEDULER),
+        help=f"the scheduler that serves coscheduling; default {SCHEDULER}",
+    )
+    add_log_arguments(parser)
+
+
+def add_access_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        metavar="FILE",
+        default=env("kubeconfig", "") or None,
+        help="how to reach the cluster; default: as kubectl does, or from within a pod",
+    )
+    parser.add_argument("--context", metavar="NAME", default=env("context", "") or None, help="which of its contexts")
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    form = "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
+    parser.add_argument(
+        "--log-format",
+        choices=FORMATS,
+        type=one_of(FORMATS),
+        default=env("log-format", form),
+        help="default: text on a terminal, else json",
+    )
+    parser.add_argument(
+        "--log-level", choices=LEVELS, type=one_of(LEVELS), default=env("log-level", "info"), help="default info"
+    )
+
+
+def env(flag: str, default: str) -> str:
+    """A flag given by the environment."""
+    return os.environ.get("PUMICE_" + flag.upper().replace("-", "_")) or default
+
+
+def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """For flags that the environment may give, too: argparse itself looks only at those on the command line."""
+
+    def known(word: str) -> str:
+        if word not in choices:
+            raise argparse.ArgumentTypeError(f"{word}: must be one of {', '.join(choices)}")
+        return word
+
+    return known
+
+
+def switched_on(flag: str) -> bool:
+    """A flag without a value, given by the environment."""
+    word = env(flag, "").lower()
+    if word not in _SWITCH:
+        raise ValueError(f"--{flag}: {word}: in the environment it must be true or false")
+    return _SWITCH[word]
+
+
+def namespaces(given: Sequence[str]) -> tuple[str, ...]:
+    names = [name.strip() for words in given for name in words.split(",") if name.strip()]
+    for name in names:
+        if fault := dns_label_fault(name):
+            raise ValueError(f"--namespace: {name}: {fault}")
+    return tuple(dict.fromkeys(names))
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 after a signal to end, 1 if the cluster refuses, 2 for bad input."""
+    try:
+        settings = Settings(
+            gang=args.gang,
+            namespaces=namespaces(args.namespace or [env("namespace", "")]),
+            leader_elect=not (args.no_leader_elect or switched_on("no-leader-elect")),
+            lease_namespace=args.lease_namespace,
+            listen=address(args.listen or DEFAULT_LISTEN),
+            any_port=not args.listen,
+            workers=at_least_one("--workers", args.workers),
+            parallel_writes=at_least_one("--parallel-writes", args.parallel_writes),
+            scheduler=args.scheduler_name,
+        )
+        access = find_access(args.kubeconfig, args.context)
+    except (AccessError, ValueError) as error:
+        print(f"pumice controller: {error}", file=sys.stderr)
+        return BAD_INPUT
+    set_up(args.log_level, args.log_format)
+    try:
+        in_foreground(lambda stop: _control(access, settings, stop))
+    except GangError as error:
+        print(f"pumice controller: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"pumice controller: --listen: {args.listen or DEFAULT_LISTEN}: {error.strerror}", file=sys.stderr)
+        return BAD_INPUT
+    except ApiError as error:
+        print(f"pumice controller: {access.server}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _control(access: Access, settings: Settings, stop: asyncio.Event) -> None:
+    async with Client(access, parallel_writes=settings.parallel_writes) as client:
+        controller = Controller(
+            client, settings, discover(), kubernetes_types().types, lambda: dt.datetime.now(tz=dt.UTC)
+        )
+        await controller.run(stop)
+
+
+def in_foreground(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run until a signal to end; what `work` is given is set when it comes."""
+    import uvloop
+
+    async def until_signal() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await work(stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(until_signal())
+
+
+def address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
+        raise ValueError(f"--listen: {text}: must be HOST:PORT, such as {DEFAULT_LISTEN}")
+    return host.strip("[]"), int(port)
+
+
+def at_least_one(flag: str, text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{flag}: {text}: must be a number, 1 or more")
+    return int(text)

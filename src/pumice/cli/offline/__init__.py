@@ -1,0 +1,1 @@
+"""Commands that contact nothing: they read files and print."""

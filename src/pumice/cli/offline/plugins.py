@@ -1,0 +1,90 @@
+"""`pumice plugins [NAME]`: which plugins there are, and what one takes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from pumice.cli.output import style_for, table
+from pumice.model.suggestions import nearest
+from pumice.plugins.arguments import Option
+from pumice.plugins.base import Base
+from pumice.plugins.registry import Registry
+from pumice.runtime.discovery import discover
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", default="", help="a plugin, to see its arguments; default: list all"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a plugin")
+
+
+def run(args: argparse.Namespace) -> int:
+    registry = discover()
+    if args.name and args.name not in registry.plugins:
+        print(_unknown(args.name, registry), file=sys.stderr)
+        return 2
+    chosen = [registry.plugins[args.name]] if args.name else list(registry.plugins.values())
+    if args.json:
+        for plugin in chosen:
+            print(json.dumps(_described(plugin, registry), ensure_ascii=False))
+    elif args.name:
+        print("\n".join(page(chosen[0])))
+    else:
+        print("\n".join(_list(registry)))
+    for name, problem in registry.broken.items():
+        print(f"{name}: installed, but cannot be used: {problem}", file=sys.stderr)
+    return 0
+
+
+def page(plugin: type[Base]) -> list[str]:
+    """What there is to know about a plugin's arguments."""
+    needs = f"        needs {', '.join(plugin.requires)}" if plugin.requires else ""
+    lines = [f"{style_for(sys.stdout).bold(plugin.name)}: {plugin.summary}{needs}", ""]
+    rows = [
+        (f"--{o.flag}", o.type.__name__.replace("str", "string"), default_text(o), o.help) for o in plugin.options()
+    ]
+    lines += table(rows, "  ") if rows else ["  no arguments"]
+    example = ", ".join(f'"{arg}"' for arg in plugin.example)
+    return [*lines, "", "  plugins:", f"    {plugin.name}: [{example}]"]
+
+
+def default_text(option: Option) -> str:
+    if option.default is None or option.default == "":
+        return "-"
+    return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
+
+
+def _list(registry: Registry) -> list[str]:
+    rows = [(p.name, ", ".join(p.requires) or "-", p.summary) for p in registry.plugins.values()]
+    return [*table([("NAME", "NEEDS", "WHAT IT DOES"), *rows]), "", "pumice plugins NAME tells the arguments of one"]
+
+
+def _described(plugin: type[Base], registry: Registry) -> dict[str, object]:
+    return {
+        "name": plugin.name,
+        "summary": plugin.summary,
+        "requires": list(plugin.requires),
+        "builtin": plugin.name not in registry.third_party,
+        "example": list(plugin.example),
+        "arguments": [
+            {
+                "name": option.flag,
+                "type": option.type.__name__.replace("str", "string"),
+                "default": option.default,
+                "meaning": option.help,
+                "spellings": list(dict.fromkeys(option.names)),
+            }
+            for option in plugin.options()
+        ],
+    }
+
+
+def _unknown(name: str, registry: Registry) -> str:
+    if name in registry.broken:
+        return f"{name}: installed, but cannot be used: {registry.broken[name]}"
+    close = nearest(name, registry.plugins)
+    asked = f"did you mean {close}? " if close is not None else ""
+    return f"{name}: no such plugin\n  hint: {asked}there are {', '.join(registry.plugins)}"

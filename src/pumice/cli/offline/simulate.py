@@ -1,0 +1,153 @@
+"""`pumice simulate JOB [-s SCENARIO]`: rehearse what a job's policies do, in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pumice.admission.admit import Admitted
+from pumice.cli.findings import Report, counted, in_order, write_reports
+from pumice.cli.offline.render import load_good
+from pumice.cli.output import style_for, table
+from pumice.engines.memory.event_lines import Line, texts
+from pumice.engines.memory.expectations import Outcome
+from pumice.engines.memory.scenario import MOST_PODS, PODS, Expectation, Scenario
+from pumice.engines.memory.scenario_reader import ScenarioReader
+from pumice.engines.memory.simulation import Simulation
+from pumice.model.findings import ROOT, Finding
+from pumice.plugins.guard import PluginError
+from pumice.runtime.offline_context import offline_context
+from pumice.yaml.documents import read
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="JOB", help="a Job file, or - for standard input")
+    parser.add_argument("-s", "--scenario", metavar="FILE", default="", help="what happens; default: all goes well")
+    parser.add_argument("--json", action="store_true", help="one JSON object an event")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0, or 1 if an expectation of the scenario is missed, or 2 if there is nothing to play."""
+    admitted = _read_job(args.file)
+    if admitted is None:
+        return 2
+    try:
+        scenario = _read_scenario(args.scenario, admitted) if args.scenario else Scenario()
+        if scenario is None:
+            return 2
+        simulation = Simulation(admitted.job, scenario, offline_context())
+        outcomes = asyncio.run(simulation.run())
+    except PluginError as error:
+        print(f"{args.file}: {error}", file=sys.stderr)
+        return 2
+    lines = simulation.story.lines
+    for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_told(outcomes)):
+        print(text)
+    return 0 if all(outcome.met_at is not None for outcome in outcomes) else 1
+
+
+def _read_job(file: str) -> Admitted | None:
+    loaded = load_good(file)
+    if loaded is None:
+        return None
+    if len(loaded.jobs) != 1:
+        print(f"{file}: {len(loaded.jobs)} Jobs: simulate plays one at a time", file=sys.stderr)
+        return None
+    admitted = loaded.jobs[0].admitted
+    if admitted.job.total_replicas > MOST_PODS:
+        pods = admitted.job.total_replicas
+        print(f"{file}: {pods} pods: simulate plays at most {MOST_PODS}\n  hint: lower replicas", file=sys.stderr)
+        return None
+    return admitted
+
+
+def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
+    documents, problems = read(file)
+    if not documents:
+        # What the reader suggests for an empty file is a Job.
+        problems = [replace(one, hint="a scenario has steps:") if one.line == 1 else one for one in problems]
+    reports = [Report.of_problem(problem) for problem in problems]
+    scenario = None
+    for document in documents[:1]:
+        reader = ScenarioReader(admitted.job, admitted.plugins)
+        scenario = reader.read(document.value)
+        reports += [Report.of_finding(finding, document) for finding in reader.findings]
+    for document in documents[1:2]:
+        reports.append(Report.of_finding(Finding(ROOT, "a file holds one scenario, and this is the second"), document))
+    write_reports(in_order(reports), sys.stderr, style_for(sys.stderr))
+    if reports:
+        print(counted(reports), file=sys.stderr)
+    return None if reports else scenario
+
+
+def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for line in lines:
+        yield json.dumps(
+            {
+                "at": round(line.at, 3),
+                "phase": line.phase,
+                "event": line.event,
+                "pod": line.pod,
+                "policy": line.policy,
+                "action": line.action,
+                "message": line.message,
+            },
+            ensure_ascii=False,
+        )
+    for outcome in outcomes:
+        for name, wanted in outcome.expectation.parts.items():
+            met = _is_good(outcome, name)
+            fields = {
+                "at": round(outcome.looked_at, 3),
+                "phase": outcome.phase,
+                "event": "ExpectationMet" if met else "ExpectationMissed",
+                "pod": name.removeprefix(PODS) if name.startswith(PODS) else "",
+                "policy": "",
+                "action": "",
+                "message": " ".join(_row(outcome, name)),
+                "expect": name,
+                "wanted": wanted,
+                "found": outcome.found[name],
+            }
+            yield json.dumps(fields, ensure_ascii=False)
+
+
+def _told(outcomes: Sequence[Outcome]) -> list[str]:
+    rows = [_row(outcome, name) for outcome in outcomes for name in outcome.expectation.parts]
+    return table(rows) if rows else []
+
+
+def _row(outcome: Outcome, name: str) -> tuple[str, str]:
+    """An expectation: met and when, or what was there instead."""
+    expectation = outcome.expectation
+    asked = f"expect {name.removeprefix(PODS)} {_shown(expectation.parts[name])}{_when(expectation)}"
+    if outcome.met_at is not None:
+        return asked, f"ok ({outcome.met_at:.1f}s)"
+    if _is_good(outcome, name):
+        return asked, "ok"
+    return asked, f"missed: was {_shown(outcome.found[name])} ({outcome.looked_at:.1f}s)"
+
+
+def _shown(value: object) -> str:
+    return "empty" if value == "" else str(value)
+
+
+def _is_good(outcome: Outcome, name: str) -> bool:
+    """Of an expectation that was missed, only some parts may be to blame."""
+    return outcome.met_at is not None or outcome.found[name] == outcome.expectation.parts[name]
+
+
+def _when(expectation: Expectation) -> str:
+    if expectation.at is not None and expectation.by is not None:
+        return f" from {_seconds(expectation.at)} to {_seconds(expectation.by)}"
+    moments = ((word, getattr(expectation, word)) for word in ("at", "by"))
+    return "".join(f" {word} {_seconds(moment)}" for word, moment in moments if moment is not None)
+
+
+def _seconds(moment: dt.timedelta) -> str:
+    return f"{moment.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"

@@ -1,0 +1,43 @@
+"""`pumice validate FILE...`: every finding, with path and line; nothing is contacted."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pumice.cli.findings import counted, write_reports
+from pumice.cli.jobfile import JobFile, load
+from pumice.cli.output import style_for
+from pumice.runtime.offline_context import offline_context
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a Job file, or - for standard input")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a finding")
+    parser.add_argument("--volcano", action="store_true", help="also warn of what Volcano would not understand")
+
+
+def run(args: argparse.Namespace) -> int:
+    context = offline_context(portable=args.volcano)
+    good = True
+    reports = []
+    for file in args.files:
+        loaded = load(file, context)
+        write_reports(loaded.reports, sys.stdout, style_for(sys.stdout), as_json=args.json)
+        reports += loaded.reports
+        good = good and loaded.is_good
+        _praise(loaded)
+    if reports:
+        print(counted(reports), file=sys.stderr)
+    return 0 if good else 2
+
+
+def _praise(loaded: JobFile) -> None:
+    if not loaded.is_good:
+        return
+    if not loaded.jobs:
+        print(f"{loaded.name}: no Job in it", file=sys.stderr)
+    for entry in loaded.jobs:
+        job = entry.admitted.job
+        count = job.total_replicas
+        print(f"{loaded.name}: {job.name}: good ({count} pod{'' if count == 1 else 's'})", file=sys.stderr)

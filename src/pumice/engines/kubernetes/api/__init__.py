@@ -1,0 +1,1 @@
+"""The client of the API server: connections, requests, watches, lists in pages, errors."""

@@ -1,0 +1,1 @@
+"""Where the API server is and which credentials to present."""

@@ -1,0 +1,1 @@
+"""The cluster as the controller knows it: informers, stores and decoding."""

@@ -1,0 +1,1 @@
+"""The controller process: leader election, engine, owned objects, events, metrics."""

@@ -1,0 +1,238 @@
+"""The Engine port on a Kubernetes cluster.
+
+Reading is from what the informers hold; writing goes to the API server, whose answer is noted at once, so that a pass
+sees what the pass before it did even if the watch has not told it yet.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.cache.cluster_cache import EVERYWHERE, ClusterView
+from pumice.engines.kubernetes.cache.decode_jobs import decode_job, with_known_spec
+from pumice.engines.kubernetes.cache.decode_pods import SeenPod, decode_pod, has_lost_label, owned_by
+from pumice.engines.kubernetes.controller.event_recorder import EventTeller
+from pumice.engines.kubernetes.controller.metrics import Numbers
+from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, CompanionKeeper, failed, name_taken
+from pumice.engines.kubernetes.controller.status_patch import same_but_for_words, status_patch
+from pumice.engines.kubernetes.controller.touched import Touched
+from pumice.engines.kubernetes.gangs.base import Gang
+from pumice.model import keys
+from pumice.model.claims import claim_names
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import Companion
+from pumice.model.snapshot import JobKey, Snapshot
+from pumice.model.status import JobStatus
+from pumice.model.timestamps import parse_time
+from pumice.plugins.owned_objects import manifest_of
+from pumice.reconcile.decision import (
+    CreatePod,
+    DeleteJob,
+    DeletePod,
+    EngineCommand,
+    Ensure,
+    JobEvent,
+    Remove,
+    RemoveCommand,
+)
+from pumice.runtime.ports import ConflictError, EngineError
+
+POD_GROUP: Final = "PodGroup"
+_SILENCE: Final = dt.timedelta(seconds=10)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class KubernetesEngine:
+    client: Client
+    view: ClusterView
+    companions: CompanionKeeper
+    gang: Gang
+    teller: EventTeller
+    touched: Touched
+    numbers: Numbers
+    now: Callable[[], dt.datetime]
+    place: str = EVERYWHERE  # the namespace whose jobs are served
+    _complained: dt.datetime | None = None
+
+    async def changes(self) -> AsyncIterator[JobKey]:
+        for seen in list(self.view.jobs):
+            if self.place in (EVERYWHERE, seen.namespace):
+                yield seen.key
+        async for key in self.touched.keys():
+            yield key
+
+    async def observe(self, key: JobKey) -> Snapshot | None:
+        self.numbers.passes += 1
+        seen = self.view.jobs.get(key.namespace, key.name)
+        if seen is None:
+            self.companions.forget(key)
+            return None
+        job = seen.job
+        try:
+            companions = await self.companions.observed(job)
+        except EngineError as error:
+            self._complain(key, error)
+            raise
+        # Only now: while companions were read, pods may have come and gone.
+        pods = self.view.pods_of.get(key, {}).values()
+        claims = [name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None]
+        return Snapshot(
+            job=job,
+            pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
+            group=self.gang.observed(job),
+            companions=companions,
+            claims=frozenset(claims),
+            commands=tuple(one.command for one in self.view.commands_of.get(key, {}).values()),
+            faults=seen.faults,
+            priorities=self.view.priorities,
+            gang=self.gang.waits_for_group,
+        )
+
+    async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
+        job = snapshot.job
+        body = status_patch(job.metadata.resource_version, job.status, status)
+        try:
+            raw = await self.client.merge_patch(
+                resources.JOBS, job.namespace, job.name, body=body, subresource="status", attempts=ATTEMPTS
+            )
+        except ApiError as error:
+            if error.is_conflict or error.not_found:
+                raise ConflictError from error
+            failure = EngineError("FailedUpdate", f"could not write the status: {error}")
+            self._complain(JobKey(job.namespace, job.name), failure)
+            raise failure from error
+        self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
+        seen, key = decode_job(raw, self.view.kubernetes), JobKey(job.namespace, job.name)
+        was_touched = key in self.touched
+        self.view.jobs.put(with_known_spec(seen, self.view.jobs.get(job.namespace, job.name)))
+        if not was_touched and same_but_for_words(job.status, status):
+            # Nothing follows from words. A refusal in ever new ones would else be asked for as fast as we can.
+            self.touched.forget(key)
+
+    async def apply(self, key: JobKey, command: EngineCommand) -> None:
+        seen = self.view.jobs.get(key.namespace, key.name)
+        if seen is None:
+            # Whatever is made for an owner that is gone is collected as garbage, so it need not be made.
+            return
+        job = seen.job
+        if isinstance(command, CreatePod | Ensure) and not _is_for(job, command):
+            # The job was made anew under its name since this was decided.
+            return
+        match command:
+            case CreatePod(manifest):
+                await self._create_pod(job, manifest)
+            case DeletePod(name, uid):
+                await self._delete_pod(key, name, uid)
+            case Ensure(companion):
+                await self._ensure(job, companion)
+            case Remove(kind, name):
+                await (self.gang.remove(job) if kind == POD_GROUP else self.companions.remove(job, kind, name))
+            case RemoveCommand(name, uid):
+                await self._remove_command(key, name, uid)
+            case DeleteJob(uid):
+                await self._delete_job(key, uid)
+
+    async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
+        self.teller.tell(snapshot.job, events)
+
+    def _complain(self, key: JobKey, error: EngineError) -> None:
+        """Say what the status cannot. Many jobs may have the same trouble; a line now and then is enough."""
+        now = self.now()
+        if self._complained is None or abs(now - self._complained) >= _SILENCE:
+            self._complained = now
+            _log.warning("job %s: %s; it is tried again", key, error, extra={"job": key})
+
+    async def _create_pod(self, job: Job, manifest: Manifest) -> None:
+        shaped = self.gang.shape_pod(job, manifest)
+        name = shaped["metadata"]["name"]
+        try:
+            # All of the pod comes back: cut down to its metadata it costs the server, which has to convert it, more.
+            body = msgspec.json.encode(shaped)
+            raw = await self.client.create(resources.PODS, job.namespace, body=body, attempts=ATTEMPTS)
+        except ApiError as error:
+            if not error.already_exists:
+                raise failed("create", resources.PODS, name, error) from error
+            # A write of which we never got the answer, or a pod of an earlier job of this name.
+            raw = await self._existing_pod(job, name)
+        pod = decode_pod(raw)
+        if pod is None or pod.job_uid != job.uid:
+            raise name_taken(resources.PODS.kind, name)
+        self._timed(job, pod)
+        self.view.pods.put(pod)
+        self.gang.check_pod(shaped, pod)
+
+    def _timed(self, job: Job, pod: SeenPod) -> None:
+        """How long the job waited for its first pod."""
+        is_first = pod.observed.index == 0 and pod.observed.task == job.spec.tasks[0].name and not job.status.version
+        if is_first and job.metadata.creation_timestamp is not None:
+            waited = self.now() - parse_time(job.metadata.creation_timestamp)
+            self.numbers.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
+
+    async def _existing_pod(self, job: Job, name: str) -> bytes:
+        try:
+            raw = await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
+        except ApiError as error:
+            raise failed("create", resources.PODS, name, error) from error
+        if has_lost_label(raw, keys.JOB_NAME) and owned_by(msgspec.json.decode(raw), job.uid):
+            message = f"Pod {name} has lost its label {keys.JOB_NAME}, and is not followed without it; put it back"
+            raise EngineError("FailedCreate", message)
+        return raw
+
+    async def _delete_pod(self, key: JobKey, name: str, uid: str) -> None:
+        try:
+            raw = await self.client.delete(resources.PODS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
+        except ApiError as error:
+            # A conflict does not say that this one is gone: if another one has its name, the watch will tell.
+            if not error.not_found:
+                raise failed("delete", resources.PODS, name, error) from error
+            pod: SeenPod | None = None
+        else:
+            pod = decode_pod(raw)
+        if pod is None or pod.is_gone:
+            known = self.view.pods_of.get(key, {}).get(name)
+            if known is not None and known.uid == uid:
+                self.view.pods.removed(known)
+        else:
+            self.view.pods.put(pod)
+
+    async def _ensure(self, job: Job, companion: Companion) -> None:
+        manifest = manifest_of(companion)
+        if manifest["kind"] == POD_GROUP:
+            await self.gang.ensure(job, manifest)
+        else:
+            await self.companions.ensure(job, companion)
+
+    async def _remove_command(self, key: JobKey, name: str, uid: str) -> None:
+        try:
+            await self.client.delete(resources.COMMANDS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
+        except ApiError as error:
+            if not error.not_found:
+                raise failed("delete", resources.COMMANDS, name, error) from error
+        known = self.view.commands_of.get(key, {}).get(name)
+        if known is not None and known.uid == uid:
+            self.view.commands.removed(known)
+
+    async def _delete_job(self, key: JobKey, uid: str) -> None:
+        try:
+            await self.client.delete(
+                resources.JOBS, key.namespace, key.name, uid=uid, propagation="Foreground", attempts=ATTEMPTS
+            )
+        except ApiError as error:
+            if not error.not_found:
+                raise failed("delete", resources.JOBS, key.name, error) from error
+
+
+def _is_for(job: Job, command: CreatePod | Ensure) -> bool:
+    manifest = command.manifest if isinstance(command, CreatePod) else manifest_of(command.companion)
+    return owned_by(manifest, job.uid)

@@ -1,0 +1,113 @@
+"""Where the certificates are kept: in a Secret that all replicas share, in a file, or only in memory.
+
+Each place is written by compare-and-set: of two that renew at once, one wins, and the other takes what the first made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.webhook.certificates import Credentials
+
+_KEYS: Final = {"authority": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
+
+
+class Place(Protocol):
+    async def load(self) -> Credentials | None:
+        """What is kept, or None if there is nothing that could be used."""
+        ...
+
+    async def save(self, credentials: Credentials) -> bool:
+        """False if somebody else wrote since the last `load`."""
+        ...
+
+
+@dataclass(slots=True)
+class InMemory:
+    kept: Credentials | None = None
+
+    async def load(self) -> Credentials | None:
+        return self.kept
+
+    async def save(self, credentials: Credentials) -> bool:
+        self.kept = credentials
+        return True
+
+
+@dataclass(slots=True)
+class InFile:
+    """One writer only: whoever runs the webhook outside of a cluster."""
+
+    path: Path
+
+    async def load(self) -> Credentials | None:
+        return await asyncio.to_thread(self._read)
+
+    async def save(self, credentials: Credentials) -> bool:
+        await asyncio.to_thread(self._write, credentials)
+        return True
+
+    def _read(self) -> Credentials | None:
+        try:
+            return _from_data(msgspec.json.decode(self.path.read_bytes()))
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def _write(self, credentials: Credentials) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(_to_data(credentials)))
+        draft.replace(self.path)
+
+
+@dataclass(slots=True)
+class InSecret:
+    """`pumice install` brings the Secret, empty; it is filled here, and never created."""
+
+    client: Client
+    namespace: str
+    name: str
+    _seen: dict[str, Any] = field(default_factory=dict)
+
+    async def load(self) -> Credentials | None:
+        raw = await self.client.get(resources.SECRETS, self.namespace, self.name, attempts=None)
+        self._seen = msgspec.json.decode(raw)
+        return _from_data(self._seen.get("data"))
+
+    async def save(self, credentials: Credentials) -> bool:
+        # The resourceVersion that was seen goes with it, so that a newer Secret is not overwritten.
+        body = msgspec.json.encode({**self._seen, "data": _to_data(credentials)})
+        try:
+            await self.client.replace(resources.SECRETS, self.namespace, self.name, body=body)
+        except ApiError as error:
+            if error.is_conflict:
+                return False
+            raise
+        return True
+
+
+def _to_data(credentials: Credentials) -> dict[str, str]:
+    return {key: base64.b64encode(getattr(credentials, part)).decode() for part, key in _KEYS.items()}
+
+
+def _from_data(data: object) -> Credentials | None:
+    if not isinstance(data, dict):
+        return None
+    try:
+        parts = {part: base64.b64decode(data[key], validate=True) for part, key in _KEYS.items()}
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        return None
+    return Credentials(**parts)

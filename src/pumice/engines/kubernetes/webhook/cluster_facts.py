@@ -1,0 +1,135 @@
+"""What the webhook knows of its cluster: the queues, and which of our fields its definition of a Job would drop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from pumice.admission.context import Context, Queue
+from pumice.engines.kubernetes.api import resources
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.discovery import has_resource
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.cache.informer import Informer
+from pumice.engines.kubernetes.gangs.choice import GangError, chosen
+from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.install.pumice_fields import dropped_fields
+from pumice.model.shape import Schema
+from pumice.plugins.registry import Registry
+
+_log = logging.getLogger(__name__)
+
+INTERVAL: Final = 30.0
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    parent: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    state: str = ""
+
+
+class _Queue(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def namespace(self) -> str:
+        return ""
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.metadata.resource_version
+
+
+@dataclass(slots=True)
+class Surroundings:
+    client: Client
+    gang: str
+    registry: Registry
+    kubernetes: Schema
+    dropped: tuple[str, ...] = ()
+    _queues: Informer[_Queue] | None = None
+    _told: dict[str, str] = field(default_factory=dict)
+
+    def context(self) -> Context:
+        return Context(
+            self.registry, self.kubernetes, queues=self._known_queues(), queue_rules=self._queues is not None
+        )
+
+    async def run(self, interval: float = INTERVAL) -> None:
+        """Look again now and then: definitions are replaced and schedulers installed while the webhook runs."""
+        async with asyncio.TaskGroup() as tasks:
+            watching: asyncio.Task[None] | None = None
+            while True:
+                await self.look()
+                if self._queues is not None and watching is None:
+                    watching = tasks.create_task(self._queues.run())
+                elif self._queues is None and watching is not None:
+                    watching.cancel()
+                    watching = None
+                await asyncio.sleep(interval)
+
+    async def look(self) -> None:
+        self.dropped = await self._dropped()
+        try:
+            provider, _ = chosen(self.gang, offered := await self.client.discover())
+        except (ApiError, GangError) as error:
+            self._tell("the gang provider", str(error))
+            return
+        if provider != "volcano" or not has_resource(offered, resources.VOLCANO_QUEUES):
+            self._queues = None
+        elif self._queues is None:
+            self._queues = Informer(
+                self.client,
+                resources.VOLCANO_QUEUES,
+                decode=lambda raw: msgspec.json.decode(raw, type=_Queue),
+                changed=lambda _before, _after: None,
+            )
+
+    def _known_queues(self) -> Mapping[str, Queue] | None:
+        """None where nobody can tell, also where there is not one: then Volcano has not begun to work yet."""
+        if self._queues is None or not self._queues.synced.is_set() or not self._queues.items:
+            return None
+        queues = self._queues.items.values()
+        children = Counter(queue.spec.parent for queue in queues)
+        return {queue.name: Queue(queue.status.state, children[queue.name]) for queue in queues}
+
+    async def _dropped(self) -> tuple[str, ...]:
+        try:
+            raw = await self.client.get(resources.CRDS, None, names.JOBS_CRD)
+        except ApiError as error:
+            self._tell("the definition of Job", str(error))
+            return ()
+        dropped = dropped_fields(msgspec.json.decode(raw))
+        listed = ", ".join(dropped)
+        self._tell("the definition of Job", f"it drops {listed}; apply pumice install --crds-only" if listed else "")
+        return dropped
+
+    def _tell(self, subject: str, trouble: str) -> None:
+        """Each trouble once, not at each look."""
+        if trouble and self._told.get(subject) != trouble:
+            _log.warning("%s: %s", subject, trouble)
+        self._told[subject] = trouble

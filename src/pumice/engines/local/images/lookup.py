@@ -1,0 +1,84 @@
+"""The images of a run: what the user maps their names to, then the store, else the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.names import normalised
+from pumice.engines.local.images.store import Image, ImageStore
+from pumice.engines.local.preflight import every_container
+from pumice.engines.local.state.settings import Settings
+from pumice.model.job import Manifest
+
+_Value = TypeVar("_Value")
+
+
+def images_used(manifests: Sequence[Manifest]) -> set[str]:
+    """As the pods name them."""
+    return {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)} - {""}
+
+
+def named_as_used(settings: Settings, used: Iterable[str]) -> Settings:
+    """What the user said about images, under the names that the pods use: `x` and `docker.io/library/x` are one."""
+
+    def renamed(table: Mapping[str, _Value]) -> dict[str, _Value]:
+        known = {normalised(name): value for name, value in table.items()}
+        return {name: known[normalised(name)] for name in used if normalised(name) in known}
+
+    return replace(
+        settings,
+        images=renamed(settings.images),
+        entrypoints=renamed(settings.entrypoints),
+        programs=renamed(settings.programs),
+        files=renamed(settings.files),
+    )
+
+
+@dataclass(slots=True)
+class RunImages:
+    """Each image is held for as long as the job runs, so that nobody removes it meanwhile."""
+
+    store: ImageStore
+    given: Mapping[str, Path]  # by the names that the pods use
+    held: ExitStack
+    warn: Callable[[str], None]
+    note: Callable[[str], None] = lambda _message: None  # what takes a while
+    _known: dict[str, Image | None] = field(default_factory=dict)
+    _faults: dict[str, ImageError] = field(default_factory=dict)  # a bad archive is not read once for every pod
+
+    def of(self, name: str) -> Image | None:
+        """None where the host serves. Raises ImageError."""
+        if name in self._faults:
+            raise self._faults[name]
+        if name and name not in self._known:
+            try:
+                self._known[name] = self._found(name)
+            except ImageError as error:
+                self._faults[name] = error
+                raise
+        return self._known.get(name)
+
+    def _found(self, name: str) -> Image | None:
+        path = self.given.get(name)
+        if path is None:
+            image = self.store.find(name)
+        else:
+            image = self.store.obtain(name, path, lambda message: self.note(f"image {name}: {message}"))
+        if image is not None:
+            self.held.enter_context(self.store.held(image))
+            for warning in image.warnings:
+                self.warn(f"image {name}: {warning}")
+        return image
+
+    def text(self, manifests: Sequence[Manifest]) -> str:
+        """For the plan: which names are images, and what serves for the others."""
+        names = images_used(manifests)
+        mapped = sorted(name for name in names if self._known.get(name) is not None)
+        if not mapped:
+            return "host (no registry)"
+        return ", ".join(mapped) + ("" if len(mapped) == len(names) else "; the others: host (no registry)")

@@ -1,0 +1,277 @@
+"""One pod of a job on this machine: its init containers one after the other, then its containers side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from pumice.engines.local.container_spec.etc_hosts import pod_hostname
+from pumice.engines.local.kubelet.container import CANNOT_START, DEFAULT_GRACE, Container
+from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
+from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.model import keys
+from pumice.model.job import Manifest
+from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
+
+UNSCHEDULABLE: Final = "Unschedulable"
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+_GLANCE: Final = 0.02
+
+
+class PodSandbox(Protocol):
+    async def create_pod(self, pod: str, address: str, hostname: str) -> None: ...
+
+    async def remove_pod(self, pod: str) -> None: ...
+
+    async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None: ...
+
+    async def signal(self, container: str, number: int) -> None: ...
+
+
+class PodPlaces(Protocol):
+    """Who decides when there is room for a pod."""
+
+    async def take(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None: ...
+
+    def give_back(self, pod: str) -> None: ...
+
+    def removed(self, pod: str) -> None: ...
+
+
+def grace_of(spec: Manifest) -> float:
+    given = spec.get("terminationGracePeriodSeconds")
+    return DEFAULT_GRACE if given is None else float(given)
+
+
+@dataclass(slots=True)
+class LocalPod:
+    manifest: Manifest
+    uid: str
+    address: str
+    sandbox: PodSandbox
+    make_container: Callable[[Manifest], Container]
+    changed: Callable[[], None]
+    now: Callable[[], dt.datetime]
+    created_at: dt.datetime
+    places: PodPlaces | None = None  # None: there is always room
+    make_holder: Callable[[], ContainerSpec] | None = None  # what holds the pid namespace that containers share
+    tell: Callable[[str], None] = lambda _message: None
+    removed: Callable[[], None] = lambda: None  # nothing of it is left, and its volumes can go
+    phase: PodPhase = PodPhase.PENDING
+    deleted_at: dt.datetime | None = None
+    reason: str = ""
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = field(default_factory=list)
+    _trouble: ContainerEnd | None = None  # what kept the pod as a whole from living
+    _life: asyncio.Task[None] | None = None
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _grace: float | None = None  # for what is still there, once it is ended
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def short_name(self) -> str:
+        annotations = self.manifest["metadata"]["annotations"]
+        return f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}"
+
+    @property
+    def spec(self) -> Manifest:
+        spec: Manifest = self.manifest["spec"]
+        return spec
+
+    def begin(self) -> None:
+        self._life = asyncio.create_task(self._live(), name=f"pod {self.short_name}")
+
+    async def gone(self) -> None:
+        if self._life is not None:
+            await asyncio.wait([self._life])
+
+    async def end(self, grace: float | None = None) -> None:
+        """End it gracefully; returns when none of its processes is left."""
+        seconds = grace_of(self.spec) if grace is None else grace
+        self.deleted_at = self.now() + dt.timedelta(seconds=seconds)
+        self.changed()
+        await self._end_containers(seconds)
+        await self.gone()
+
+    async def delete(self) -> None:
+        """End it gracefully, and remove what it was in; returns when nothing of it is left."""
+        await self.end()
+        with contextlib.suppress(SandboxError, StartError):
+            await self.sandbox.remove_pod(self.name)
+        if self.places is not None:
+            self.places.removed(self.name)
+        try:
+            self.removed()
+        except OSError as error:
+            # The pod is gone, whatever is left of its files; the run's own end removes those, or the next run.
+            self.tell(f"files of its volumes are left behind: {error}")
+
+    async def kill(self, number: int) -> bool:
+        """Send a signal to whatever of it runs; False if nothing does."""
+        running = [each for each in (*self.init_containers, *self.containers) if each.running]
+        await asyncio.gather(*(container.kill(number) for container in running))
+        return bool(running)
+
+    def observed(self) -> ObservedPod:
+        annotations = self.manifest["metadata"]["annotations"]
+        everyone = [*self.init_containers, *self.containers]
+        return ObservedPod(
+            name=self.name,
+            uid=self.uid,
+            task=annotations[keys.TASK_SPEC],
+            index=int(annotations[keys.TASK_INDEX]),
+            version=int(annotations[keys.JOB_VERSION]),
+            retry=int(annotations[keys.JOB_RETRY_COUNT]),
+            phase=self._visible_phase(),
+            created_at=self.created_at,
+            deleted_at=self.deleted_at,
+            ready=bool(self.containers) and all(container.ready for container in self.containers),
+            restarts=sum(container.restarts for container in everyone),
+            reason=self.reason,
+            ends=self._ends(),
+        )
+
+    def _visible_phase(self) -> PodPhase:
+        """Running only once a container has run, however long the start takes."""
+        if self.phase is PodPhase.RUNNING and not any(each.running or each.ends for each in self.containers):
+            return PodPhase.PENDING
+        return self.phase
+
+    def _ends(self) -> tuple[ContainerEnd, ...]:
+        """How a sidecar ends does not matter: it is made to, or started again."""
+        telling = [each for each in self.init_containers if not each.is_sidecar]
+        ends = tuple(end for container in (*telling, *self.containers) for end in container.ends[-1:])
+        return ends if self._trouble is None else (*ends, self._trouble)
+
+    async def _live(self) -> None:
+        """Whatever goes wrong ends in a pod that failed and says why: nobody else would hear of it."""
+        try:
+            if await self._has_place():
+                await self._live_well()
+            else:
+                self.phase = PodPhase.FAILED
+        except Exception as error:  # noqa: BLE001 - a pod whose task is lost would be waited for for ever
+            self.reason = error.kind if isinstance(error, StartError) else "SandboxError"
+            self._trouble = ContainerEnd("", CANNOT_START, self.reason, 0, self.now(), f"{self.short_name}: {error}")
+            self.phase = PodPhase.FAILED
+        finally:
+            if self.places is not None:
+                self.places.give_back(self.name)
+            self.changed()
+
+    async def _has_place(self) -> bool:
+        """Wait for one, but no longer than the pod is wanted."""
+        if self.places is None:
+            return not self._ending.is_set()
+        taking = asyncio.create_task(self.places.take(self.name, self.spec, self._waits))
+        ending = asyncio.create_task(self._ending.wait())
+        try:
+            await asyncio.wait([taking, ending], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            taking.cancel()
+            ending.cancel()
+        if not taking.done():
+            return False
+        await taking
+        self.reason = ""
+        return not self._ending.is_set()
+
+    def _waits(self) -> None:
+        if self.reason != UNSCHEDULABLE:
+            self.reason = UNSCHEDULABLE
+            self.changed()
+
+    async def _live_well(self) -> None:
+        await self.sandbox.create_pod(self.name, self.address, pod_hostname(self.manifest))
+        policy = str(self.spec.get("restartPolicy") or "Always")
+        deadline = self.spec.get("activeDeadlineSeconds")
+        sidecars: list[asyncio.Task[ContainerEnd]] = []
+        holder = await self._hold_processes()
+        alarm = None if deadline is None else asyncio.create_task(self._end_at_deadline(float(deadline)))
+        try:
+            succeeded = await self._initialise(policy, sidecars) and await self._run_containers(policy)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            await self._end_sidecars(sidecars)
+            if holder:
+                await self.sandbox.signal(holder, int(signal.SIGKILL))
+        self.phase = PodPhase.SUCCEEDED if succeeded and not self.reason else PodPhase.FAILED
+
+    async def _hold_processes(self) -> str:
+        """Start what holds the pid namespace that all containers share: it must outlive each of them."""
+        if self.make_holder is None or not self.spec.get("shareProcessNamespace"):
+            return ""
+        holder = self.make_holder()
+        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            await self.sandbox.start_container(holder, nothing, nothing)
+        finally:
+            os.close(nothing)
+        return holder.id
+
+    async def _end_at_deadline(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.reason = DEADLINE_EXCEEDED
+        self.tell(f"has run for its activeDeadlineSeconds ({seconds:g}) and is ended")
+        why = f"the pod ran longer than its activeDeadlineSeconds, {seconds:g}"
+        await self._end_containers(grace_of(self.spec), (DEADLINE_EXCEEDED, why))
+
+    async def _end_containers(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
+        """All but the sidecars: those are ended after the others, by the life of the pod itself."""
+        self._grace = grace
+        self._ending.set()
+        running = [*(each for each in self.init_containers if not each.is_sidecar), *self.containers]
+        await asyncio.gather(*(container.stop(grace, why) for container in running))
+
+    async def _initialise(self, policy: str, sidecars: list[asyncio.Task[ContainerEnd]]) -> bool:
+        """Init containers, one after the other; a sidecar (restartPolicy: Always) is started and goes on."""
+        for manifest in self.spec.get("initContainers") or []:
+            container = self.make_container(manifest)
+            self.init_containers.append(container)
+            if container.is_sidecar:
+                life = asyncio.create_task(container.run("Always"))
+                sidecars.append(life)
+                while not (container.started or self._ending.is_set() or life.done()):  # noqa: ASYNC110 - see which is first
+                    await asyncio.sleep(_GLANCE)
+                if life.done():
+                    # What keeps it from living at all keeps the pod from it, too.
+                    await life
+            else:
+                # A pod that always restarts its containers restarts init containers only when they fail.
+                end = await container.run("Never" if policy == "Never" else "OnFailure")
+                if end.exit_code != 0:
+                    return False
+            if self._ending.is_set():
+                return False
+        # Whoever was told to end while the pod was made has no container yet that could hear of it.
+        return not self._ending.is_set()
+
+    async def _run_containers(self, policy: str) -> bool:
+        """Whether all of them ended well."""
+        self.containers += [self.make_container(manifest) for manifest in self.spec.get("containers") or []]
+        lives = [asyncio.create_task(container.run(policy)) for container in self.containers]
+        self.phase = PodPhase.RUNNING
+        self.changed()
+        await asyncio.wait(lives, return_when=asyncio.FIRST_EXCEPTION)
+        for container, life in zip(self.containers, lives, strict=True):
+            if not life.done():
+                await container.stop(0)
+        await asyncio.wait(lives)
+        return all([life.result().exit_code == 0 for life in lives])  # noqa: C419 - every one that broke is asked
+
+    async def _end_sidecars(self, sidecars: Sequence[asyncio.Task[ContainerEnd]]) -> None:
+        """The last one first, as the later may need the earlier."""
+        grace = grace_of(self.spec) if self._grace is None else self._grace
+        for container in reversed([each for each in self.init_containers if each.is_sidecar]):
+            await container.stop(grace)
+        await asyncio.gather(*sidecars, return_exceptions=True)

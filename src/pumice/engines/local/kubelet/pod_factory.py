@@ -1,0 +1,117 @@
+"""The pods of a run, connected with all that they need, and with everyone who is told what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.clock import steady
+from pumice.engines.local.container_spec.builder import Outfitter
+from pumice.engines.local.container_spec.unsupported_fields import not_honoured
+from pumice.engines.local.events import PodMoved, Printed, Restarted, Teller
+from pumice.engines.local.isolation import AnySandbox
+from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
+from pumice.engines.local.kubelet.container_logs import LogLine, LogPump
+from pumice.engines.local.kubelet.pod import LocalPod, grace_of
+from pumice.engines.local.preflight import every_container, what_ends_restarts
+from pumice.engines.local.scheduling.pod_scheduler import Places
+from pumice.engines.local.state.run_directory import RunRecord
+from pumice.engines.local.verdict import Failures
+from pumice.model.job import Job, Manifest
+from pumice.model.snapshot import ContainerEnd
+
+_ENOUGH_RESTARTS: Final = 3
+
+
+now = steady(dt.datetime.now(dt.UTC))  # noqa: TID251 - the clock of the run
+
+
+@dataclass(slots=True, kw_only=True)
+class PodMaker:
+    job: Job
+    sandbox: AnySandbox
+    outfitter: Outfitter
+    places: Places
+    record: RunRecord
+    tell: Teller
+    touch: Callable[[], None]  # the engine should look again
+    failures: Failures = field(default_factory=Failures)
+    _phases: dict[str, str] = field(default_factory=dict)  # by uid
+    _hinted: set[tuple[str, str]] = field(default_factory=set)
+    _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
+
+    def make(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
+        for warning in not_honoured(manifest):
+            self.tell.warn(warning)
+
+        def make_container(container: Manifest) -> Container:
+            return Container(
+                manifest=container,
+                sandbox=self.sandbox,
+                make_spec=lambda attempt: self.outfitter.spec(manifest, uid, address, container, attempt),
+                open_logs=lambda attempt: self._open_logs(pod, place, str(container["name"]), attempt),
+                changed=lambda: self._changed(pod),
+                restarted=lambda end, count: self._restarted(pod, end, count),
+                now=now,
+                tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
+                grace=grace_of(manifest["spec"]),
+                gate=self._gate,
+            )
+
+        pod = LocalPod(
+            manifest=manifest,
+            uid=uid,
+            address=address,
+            sandbox=self.sandbox,
+            make_container=make_container,
+            changed=lambda: self._changed(pod),
+            now=now,
+            created_at=now(),
+            places=self.places,
+            make_holder=lambda: self.outfitter.holder(manifest),
+            tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
+            removed=lambda: self.outfitter.files.remove_pod(uid),
+        )
+        place = self.record.pod(pod.short_name, manifest)
+        self._changed(pod, {str(each["name"]): str(each.get("image") or "") for each in every_container(manifest)})
+        return pod
+
+    def _changed(self, pod: LocalPod, images: Mapping[str, str] | None = None) -> None:
+        observed = pod.observed()
+        self.failures.take(observed)
+        if self._phases.get(pod.uid) != observed.phase:
+            self._phases[pod.uid] = observed.phase
+            self.tell(PodMoved(observed, images or {}))
+        self.touch()
+
+    def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
+        observed = pod.observed()
+        self.tell(Restarted(observed, end, count, self._hint(observed.task, end, count)))
+
+    def _hint(self, task: str, end: ContainerEnd, count: int) -> str:
+        """What would put an end to restarts; for each task once."""
+        hint = ""
+        if end.exit_code == 0:
+            hint = (
+                "restartPolicy Always, the default, starts it again for ever; with Never or OnFailure the pod is done"
+            )
+        elif count == _ENOUGH_RESTARTS:
+            hint = what_ends_restarts(self.job, task)
+        if not hint or (task, hint) in self._hinted:
+            return ""
+        self._hinted.add((task, hint))
+        return hint
+
+    def _open_logs(self, pod: LocalPod, place: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
+        file = self.record.log(place, container, attempt)
+        return (
+            LogPump(pod.short_name, container, "stdout", file, self._printed),
+            LogPump(pod.short_name, container, "stderr", file, self._printed),
+        )
+
+    def _printed(self, lines: Sequence[LogLine]) -> None:
+        self.tell(Printed(lines))

@@ -1,0 +1,1 @@
+"""Pod addresses, outbound traffic and published ports."""

@@ -1,0 +1,1 @@
+"""Pods as plain processes, for machines that refuse namespaces (`--isolation process`)."""

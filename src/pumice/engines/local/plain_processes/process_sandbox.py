@@ -1,0 +1,280 @@
+"""The sandbox where namespaces are refused (`--isolation process`): plain processes that share this machine.
+
+It answers to the same calls as `sandbox.client.Sandbox`. Pods find each other on the loopback; nothing is kept apart,
+no limit is enforced, and all run as the user who runs the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pumice.engines.local.network.network_env import POD_INTERFACE, interface_env, loopback_interface
+from pumice.engines.local.plain_processes.files import LAST_WORDS, PROGRAMS, VARIABLE, PlacedFiles
+from pumice.engines.local.plain_processes.loopback_names import Translation
+from pumice.engines.local.plain_processes.reaper import Reaper, kill_all, kill_group
+from pumice.engines.local.plain_processes.ssh import keys_of, mpi_env, place_ssh
+from pumice.engines.local.sandbox import scratch
+from pumice.engines.local.sandbox.client import Ended
+from pumice.engines.local.sandbox.init.exec_command import explain, find
+from pumice.engines.local.sandbox.sandbox_errors import (
+    GONE,
+    IMAGE,
+    LIMITS,
+    NO_PROCESS,
+    WORKING_DIRECTORY,
+    ExhaustedError,
+    SandboxError,
+    StartError,
+)
+from pumice.engines.local.sandbox.specs import ContainerSpec
+
+Warn = Callable[[str], None]
+_SIGNAL_BASE = 128
+
+
+@dataclass(slots=True)
+class _Running:
+    process: asyncio.subprocess.Process
+    files: PlacedFiles
+    env: dict[str, str]
+    cwd: str
+    end: asyncio.Task[Ended]
+
+
+class ProcessSandbox:
+    """Made by `start`."""
+
+    def __init__(self, directory: Path, lock: int, warn: Warn) -> None:
+        self._directory = directory
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._reaper = Reaper(lock)
+        self._translation = Translation()
+        self._addresses: dict[str, str] = {}
+        self._containers: dict[str, _Running] = {}
+        self._closed = False
+
+    @classmethod
+    async def start(cls, name: str, place: Path, *, warn: Warn) -> Self:
+        directory, lock = await asyncio.to_thread(scratch.claim, place, name)
+        try:
+            return cls(directory, lock, warn)
+        except ExhaustedError:
+            scratch.remove(directory)
+            raise
+        finally:
+            os.close(lock)
+
+    @property
+    def pid(self) -> int:
+        return self._reaper.pid
+
+    @property
+    def all_users(self) -> bool:
+        return False
+
+    @property
+    def limits(self) -> frozenset[str]:
+        return frozenset()
+
+    async def create_pod(self, pod: str, address: str, hostname: str) -> None:
+        self._addresses[pod] = address
+        self._translation.learn(f"{address} {hostname}")
+
+    async def remove_pod(self, pod: str) -> None:
+        mine = [running for name, running in self._containers.items() if name.rpartition("/")[0] == pod]
+        await self._end(mine)
+        self._addresses.pop(pod, None)
+
+    async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None:
+        if self._closed:
+            raise SandboxError("the sandbox is closed")
+        if spec.pod not in self._addresses:
+            raise StartError(GONE, f"{spec.pod}: no such pod")
+        if spec.root.image is not None:
+            raise StartError(IMAGE, "an image needs namespaces; with --isolation process the host serves as image")
+        for file in spec.files:
+            if file.path == "/etc/hosts":
+                self._translation.learn(file.data.decode(errors="replace"))
+        files, env = await asyncio.to_thread(self._prepare, spec)
+        self._tell_placed(spec, files)
+        if spec.memory is not None:
+            self._warn_once("limits.memory is not enforced without namespaces")
+        if spec.root.read_only:
+            self._warn_once("readOnlyRootFilesystem is not honoured without namespaces")
+        argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
+        cwd = files.where(spec.cwd)
+        process = await self._spawn(argv, env, cwd, stdout, stderr)
+        _bind(process.pid, spec.cpus)
+        end = asyncio.create_task(self._watch(process, env))
+        self._containers[spec.id] = _Running(process, files, env, cwd, end)
+
+    def _prepare(self, spec: ContainerSpec) -> tuple[PlacedFiles, dict[str, str]]:
+        """Where the layer of the container is to be kept, that is where its files go."""
+        root = spec.root.upper or str(self._directory / spec.id.replace("/", "."))
+
+        def translate(text: str) -> str:
+            # A file that holds no more than the pod's own name says who it is, not where.
+            return text if text.strip() == spec.pod else self._translation.text(text)
+
+        files = PlacedFiles(Path(root), translate)
+        files.place(spec)
+        env = self._env(self._translation.env(spec.env, spec.pod), files)
+        if keys_of(spec):
+            env = {**mpi_env(loopback_interface()), **env}
+            place_ssh(files, spec, self._translation, self._addresses[spec.pod], env)
+        return files, env
+
+    async def signal(self, container: str, number: int) -> None:
+        running = self._containers.get(container)
+        if running is None or running.end.done():
+            return
+        if number == signal.SIGKILL:
+            kill_group(running.process.pid)
+        else:
+            running.process.send_signal(number)
+
+    async def ended(self, container: str) -> Ended:
+        return await asyncio.shield(self._containers[container].end)
+
+    async def exec(
+        self,
+        container: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        timeout: float | None = None,  # noqa: ASYNC109 - the command must be killed when the time is up
+    ) -> tuple[int, bytes]:
+        running = self._containers.get(container)
+        if running is None or running.end.done():
+            raise StartError(GONE, f"{container}: does not run")
+        words = [running.files.redirect(self._translation.text(word)) for word in argv]
+        translated = self._env(env, running.files)
+        variables = {**running.env, **{name: translated[name] for name in env}}
+        process = await self._spawn(words, variables, running.cwd, subprocess.PIPE, subprocess.STDOUT)
+        try:
+            async with asyncio.timeout(timeout):
+                output, _ = await process.communicate()
+        finally:
+            kill_group(process.pid)
+            self._reaper.remove(process.pid)
+        return _ended(await process.wait()).code, output
+
+    async def connect(self, pod: str, port: int) -> socket.socket:
+        if pod not in self._addresses:
+            raise StartError(GONE, f"{pod}: no such pod")
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            address = self._addresses[pod]
+            there = (self._translation.loopback(address), self._translation.known_port(address, port))
+            await asyncio.get_running_loop().sock_connect(connection, there)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def listen(self, address: str, port: int) -> socket.socket:
+        raise SandboxError(f"{address}:{port}: there is no network of the job to listen in")
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._end(list(self._containers.values()))
+        self._reaper.close()
+        await asyncio.to_thread(shutil.rmtree, self._directory, True)
+
+    async def _end(self, containers: list[_Running]) -> None:
+        for running in containers:
+            if not running.end.done():
+                kill_group(running.process.pid)
+        await asyncio.gather(*(running.end for running in containers))
+
+    async def _watch(self, process: asyncio.subprocess.Process, env: Mapping[str, str]) -> Ended:
+        """What a container's first process leaves behind ends with it, as in a pid namespace."""
+        code = await process.wait()
+        await asyncio.to_thread(kill_all, process.pid, _mark(env))
+        self._reaper.remove(process.pid)
+        return _ended(code)
+
+    async def _spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: Any, stderr: Any
+    ) -> asyncio.subprocess.Process:
+        directory = await asyncio.to_thread(self._working_directory, cwd, env[VARIABLE])
+        name = str(Path(directory, argv[0])) if "/" in argv[0] else argv[0]
+        command = find(name, env.get("PATH", os.defpath))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                executable=command,
+                env=dict(env),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                # System calls only, and no lock that a thread may hold.
+                preexec_fn=functools.partial(self._reaper.add_self, _mark(env)),
+            )
+        except BlockingIOError as error:
+            raise StartError(LIMITS, NO_PROCESS) from error
+        except OSError as error:
+            if error.filename == directory:
+                raise StartError(WORKING_DIRECTORY, str(error)) from error
+            raise explain(command, error) from error
+        return process
+
+    def _working_directory(self, wanted: str, root: str) -> str:
+        """The container may have removed it."""
+        return wanted if Path(wanted).is_dir() else root
+
+    def _env(self, env: Mapping[str, str], files: PlacedFiles) -> dict[str, str]:
+        translated = {name: files.redirect(value) for name, value in env.items()}
+        for name, value in interface_env(loopback_interface()).items():
+            if translated.get(name, POD_INTERFACE) == POD_INTERFACE:
+                translated[name] = value
+        if not os.access(translated.get("HOME", ""), os.W_OK):
+            translated["HOME"] = str(files.root)
+        path = f"{files.root}{PROGRAMS}:{translated.get('PATH', os.defpath)}"
+        return {**translated, "PATH": path, VARIABLE: str(files.root)}
+
+    def _tell_placed(self, spec: ContainerSpec, files: PlacedFiles) -> None:
+        for mount in spec.mounts:
+            # Every container has a place for last words, whether it knows of it or not.
+            if mount.target in files.targets and mount.target != LAST_WORDS:
+                self._warn_once(
+                    f"{mount.target} is not in place without namespaces: it lies at ${VARIABLE}{mount.target}, and "
+                    "commands and variables are made to say so"
+                )
+
+    def _warn_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._warn(warning)
+
+
+def _bind(pid: int, cpus: Sequence[int]) -> None:
+    """To whole processors, where the system can do that. A process that is gone already needs none."""
+    if cpus and sys.platform == "linux":
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, cpus)
+
+
+def _mark(env: Mapping[str, str]) -> str:
+    return f"{VARIABLE}={env[VARIABLE]}"
+
+
+def _ended(code: int) -> Ended:
+    return Ended(_SIGNAL_BASE - code, -code, oom=False) if code < 0 else Ended(code, 0, oom=False)

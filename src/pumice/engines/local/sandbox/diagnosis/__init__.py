@@ -1,0 +1,1 @@
+"""What the kernel of this machine permits, and the command that grants what it refuses."""

@@ -1,0 +1,189 @@
+"""What this machine has for pods: processors, memory that is available, GPUs.
+
+What a container or a session around us may use counts, not what the hardware has: affinity, the limits of our control
+groups and CUDA_VISIBLE_DEVICES are all respected.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.scheduling.fit import GPU
+from pumice.model.quantity import Format, Quantity
+from pumice.model.resources import Usage
+
+_NANO: Final = 10**9
+_ASKING: Final = 10  # seconds for nvidia-smi, which is slow where a driver has to wake up
+# Version 1 of control groups says "no limit" with a number near 2**63.
+_NO_LIMIT: Final = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    cpus: tuple[int, ...]
+    cpu_share: float  # how many processors we may keep busy, possibly a fraction
+    memory: int  # bytes that can be had now without swapping
+    gpus: tuple[str, ...] = ()
+    all_memory: int | None = None  # bytes, those in use included; None if it is not known
+
+    def free(self, reserved: Mapping[str, Quantity] | None = None) -> Usage:
+        """What there is for pods, less what other runs count on.
+
+        What those runs use already is missing in the available memory, so there it is not subtracted once more: all
+        memory less what is reserved is a second bound, and the lower one holds.
+        """
+        taken = reserved or {}
+        free = {
+            "cpu": Quantity(round(self.cpu_share * _NANO)),
+            GPU: Quantity(len(self.gpus) * _NANO),
+        }
+        left = {name: max(amount - taken.get(name, Quantity()), Quantity()) for name, amount in free.items()}
+        left["memory"] = _memory(self.memory)
+        if self.all_memory is not None:
+            bound = max(_memory(self.all_memory) - taken.get("memory", Quantity()), Quantity())
+            left["memory"] = min(left["memory"], bound)
+        return left
+
+
+def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Machine:
+    cpus = _affinity()
+    limits = list(_control_groups(root))
+    shares = [share for share in (_cpu_share(group) for group in limits) if share is not None]
+    spare = [memory for memory in (_memory_left(group) for group in limits) if memory is not None]
+    bounds = [limit for limit in (_memory_limit(group) for group in limits) if limit is not None]
+    meminfo = root / "proc/meminfo"
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = _figure(meminfo, "MemAvailable") or physical
+    everything = _figure(meminfo, "MemTotal") or physical
+    return Machine(
+        cpus=cpus,
+        cpu_share=min([len(cpus), *shares]),
+        memory=min([available, *spare]),
+        gpus=read_gpus(root, environ),
+        all_memory=min([everything, *bounds]),
+    )
+
+
+def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The GPUs that CUDA would show to a program started now, by the names that it takes."""
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and not visible.strip():
+        return ()
+    count = _gpu_count(root, environ)
+    if visible is None:
+        return tuple(str(number) for number in range(count))
+    return tuple(_visible(visible, count))
+
+
+def gpu_devices(root: Path = Path("/")) -> tuple[str, ...]:
+    """The device files that a program with a GPU needs."""
+    found = [*(root / "dev").glob("nvidia*"), *(root / "dev/nvidia-caps").glob("*"), *(root / "dev").glob("dxg")]
+    return tuple(sorted(f"/{path.relative_to(root)}" for path in found if not path.is_dir()))
+
+
+def _visible(text: str, count: int) -> Iterator[str]:
+    for word in map(str.strip, text.split(",")):
+        # CUDA stops at the first name that it does not know.
+        if not word.startswith(("GPU-", "MIG-")) and not (word.isdigit() and int(word) < count):
+            return
+        yield word
+
+
+def _gpu_count(root: Path, environ: Mapping[str, str]) -> int:
+    listed = list((root / "proc/driver/nvidia/gpus").glob("*/information"))
+    files = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", path.name)]
+    return len(listed) or len(files) or _asked_gpu_count(environ)
+
+
+def _asked_gpu_count(environ: Mapping[str, str]) -> int:
+    """Where the driver shows itself neither in /proc nor in /dev, as under WSL."""
+    program = shutil.which("nvidia-smi", path=environ.get("PATH"))
+    if program is None:
+        return 0
+    try:
+        answer = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=_ASKING, check=False)  # noqa: S603 - the user's own program, no shell
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+
+
+def _affinity() -> tuple[int, ...]:
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def _figure(meminfo: Path, name: str) -> int | None:
+    """In bytes; None where the kernel does not tell."""
+    try:
+        found = re.search(rf"^{name}:\s+([0-9]+) kB$", meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return None if found is None else int(found[1]) * 1024
+
+
+def _memory(size: int) -> Quantity:
+    return Quantity(size * _NANO, Format.BINARY_SI)
+
+
+def _control_groups(root: Path) -> Iterator[Path]:
+    """The directories of the control groups that we are in, from our own up to the outermost that is visible."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for name in controllers.split(",") if controllers else [""]:
+            top = root / "sys/fs/cgroup" / name
+            # Within a container the path may be one of the outside, which is not to be seen; the top then is ours.
+            inner = top / path.strip("/")
+            while inner != top:
+                yield inner
+                inner = inner.parent
+            yield top
+
+
+def _cpu_share(group: Path) -> float | None:
+    words = _words(group / "cpu.max") or [*_words(group / "cpu.cfs_quota_us"), *_words(group / "cpu.cfs_period_us")]
+    match words:
+        case [quota, period] if quota.isdigit() and period.isdigit() and int(period):
+            return int(quota) / int(period)
+    return None
+
+
+def _memory_limit(group: Path) -> int | None:
+    match _words(group / "memory.max") or _words(group / "memory.limit_in_bytes"):
+        case [most] if most.isdigit() and int(most) < _NO_LIMIT:
+            return int(most)
+    return None
+
+
+def _memory_left(group: Path) -> int | None:
+    """What the group may still take: its limit less its use, but files that are only cached do not count as used."""
+    limit = _memory_limit(group)
+    match _words(group / "memory.current") or _words(group / "memory.usage_in_bytes"):
+        case [now] if limit is not None and now.isdigit():
+            return max(0, limit - int(now) + _cached(group))
+    return None
+
+
+def _cached(group: Path) -> int:
+    words = _words(group / "memory.stat")
+    figures = dict(zip(words[::2], words[1::2], strict=False))
+    cached = figures.get("total_inactive_file") or figures.get("inactive_file") or "0"
+    return int(cached) if cached.isdigit() else 0
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""Files below `$XDG_STATE_HOME/pumice`: run directories and settings."""

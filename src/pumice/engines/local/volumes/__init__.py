@@ -1,0 +1,1 @@
+"""Volumes of pods as directories of this machine."""

@@ -1,0 +1,121 @@
+"""The files of volumes that are made of data: configMap, secret, downwardAPI and projected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from pumice.engines.local.container_spec.config_sources import Companions, known_keys
+from pumice.engines.local.container_spec.downward_api import field_value, resource_value
+from pumice.engines.local.container_spec.pod_facts import PodFacts
+from pumice.engines.local.pod_problems import Problem, fatal
+from pumice.model.job import Manifest
+
+KINDS: Final = ("configMap", "secret", "downwardAPI", "projected")
+_DEFAULT_MODE: Final = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    data: bytes
+    mode: int = _DEFAULT_MODE
+
+
+@dataclass
+class Contents:
+    """Collects the files of one volume."""
+
+    volume: str
+    manifest: Manifest
+    facts: PodFacts
+    companions: Companions
+    files: dict[str, Entry] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def read(self, kind: str, source: Mapping[str, Any]) -> None:
+        mode = _mode(source.get("defaultMode"), _DEFAULT_MODE)
+        if kind == "projected":
+            for projection in source.get("sources") or []:
+                for part, value in projection.items():
+                    self._read_part(part, value or {}, mode)
+        else:
+            self._read_part(kind, source, mode)
+
+    def _read_part(self, kind: str, source: Mapping[str, Any], mode: int) -> None:
+        if kind == "configMap":
+            name = str(source.get("name"))
+            self._read_keys(source, f"ConfigMap {name}", self.companions.config_map_files(name), mode)
+        elif kind == "secret":
+            # A volume says secretName, a projection says name.
+            name = str(source.get("secretName") or source.get("name"))
+            self._read_keys(source, f"Secret {name}", self.companions.secrets.get(name), mode)
+        elif kind == "downwardAPI":
+            self._read_downward(source, mode)
+        else:
+            place = f" ({source['path']})" if source.get("path") else ""
+            message = f"volume {self.volume}: {kind}{place} is left out: there is no API server to ask for it"
+            self.problems.append(Problem(message))
+
+    def _read_keys(
+        self, source: Mapping[str, Any], origin: str, entries: Mapping[str, bytes] | None, mode: int
+    ) -> None:
+        optional = bool(source.get("optional"))
+        if entries is None:
+            if not optional:
+                kind = origin.partition(" ")[0]
+                hint = f"put the {kind} into the job's file or give it with --with FILE, or set optional: true"
+                self.problems.append(fatal(f"volume {self.volume}: there is no {origin}", hint))
+            return
+        for key, path, own in _items(source, entries):
+            if key in entries:
+                self._add(path, Entry(entries[key], _mode(own, mode)))
+            elif not optional:
+                lack = f"volume {self.volume}: {origin} has no key {key}"
+                self.problems.append(fatal(lack, known_keys(key, entries)))
+
+    def _read_downward(self, source: Mapping[str, Any], mode: int) -> None:
+        for item in source.get("items") or []:
+            path, ref = str(item.get("path")), item.get("fieldRef")
+            if ref is not None:
+                what = str(ref.get("fieldPath"))
+                value = field_value(what, self.manifest, self.facts)
+            else:
+                resource: Mapping[str, Any] = item.get("resourceFieldRef") or {}
+                what = str(resource.get("resource"))
+                value = resource_value(resource, {}, self.manifest, self.facts)
+            if value is None:
+                self.problems.append(fatal(f"volume {self.volume}: {path}: {what}: a pod has no such field"))
+            else:
+                self._add(path, Entry(value.encode("utf-8", "surrogateescape"), _mode(item.get("mode"), mode)))
+
+    def _add(self, path: str, entry: Entry) -> None:
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith("/") or ".." in parts:
+            self.problems.append(fatal(f"volume {self.volume}: {path}: must be a path within the volume"))
+        else:
+            # A later source of a projected volume wins, as on a cluster.
+            self.files["/".join(parts)] = entry
+
+
+def is_shared(kind: str, source: Mapping[str, Any]) -> bool:
+    """Whether every pod of a job that has this source sees the same files."""
+    if kind == "projected":
+        return not any("downwardAPI" in projection for projection in source.get("sources") or [])
+    return kind != "downwardAPI"
+
+
+def _items(source: Mapping[str, Any], entries: Mapping[str, bytes]) -> Iterator[tuple[str, str, object]]:
+    """Key, path and mode of each file: those that are named, else all of them."""
+    items = source.get("items")
+    if items:
+        for item in items:
+            yield str(item.get("key")), str(item.get("path")), item.get("mode")
+    else:
+        for key in entries:
+            yield key, key, None
+
+
+def _mode(found: object, default: int) -> int:
+    return found & 0o777 if isinstance(found, int) else default

@@ -1,0 +1,160 @@
+"""The story of a simulated job: a line for each thing that happened, with the phase that the job was in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Final
+
+from pumice.engines.memory.cluster_state import World
+from pumice.engines.memory.engine import MemoryEngine
+from pumice.engines.memory.event_lines import Line
+from pumice.engines.memory.scenario import GONE
+from pumice.model.job import Job
+from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod
+from pumice.model.vocabulary import Event, Phase
+from pumice.reconcile.decision import JobEvent
+from pumice.reconcile.ledger import read_ledger
+
+# Events of the controller that the story tells in another way: as its phases, or as a step of the scenario.
+_TOLD_OTHERWISE: Final = frozenset((*Phase, "CommandIssued", "ExecuteAction"))
+# On entering these it is told how many pods end.
+_TELLING: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
+# What happened right now if a policy acted upon it; anything else happened some time ago, and the policy waited.
+_CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged"}
+_LATER: Final = {
+    Event.POD_PENDING: "is still pending",
+    Event.POD_FAILED: "has failed",
+    Event.POD_EVICTED: "is gone",
+    Event.TASK_COMPLETED: "was the last of its task to succeed",
+    Event.TASK_FAILED: "has containers that restart too often",
+    Event.UNKNOWN: "PodGroup is Unknown",
+    Event.JOB_UPDATED: "the spec has changed",
+}
+
+
+@dataclass(slots=True)
+class Story:
+    world: World
+    engine: MemoryEngine
+    key: JobKey
+    lines: list[Line] = field(default_factory=list)
+    _phase: str = ""
+    _retries: int = 0
+    _heard: int = 0
+    # By task, at this moment: in the pass that is under way, and in those before it.
+    _just_made: Counter[str] = field(default_factory=Counter)
+    _made: Counter[str] = field(default_factory=Counter)
+    _just_ending: Counter[str] = field(default_factory=Counter)
+    _ending: Counter[str] = field(default_factory=Counter)
+    _beginning: Line | None = None  # of a run: completed when it is known which pods it begins with
+
+    def tell(self, event: str, what: str, pod: str = "", action: str = "") -> Line:
+        line = Line(self.world.clock.elapsed, self._phase or Phase.PENDING, event, what, pod, action=action)
+        self.lines.append(line)
+        return line
+
+    def made(self, pod: ObservedPod) -> None:
+        self._just_made[pod.task] += 1
+
+    def ending(self, pod: ObservedPod) -> None:
+        self._just_ending[pod.task] += 1
+
+    def pod_ended(self, pod: ObservedPod, end: ContainerEnd) -> None:
+        if end.exit_code == 0:
+            self.tell("PodSucceeded", "succeeded", pod.short_name)
+            return
+        container = f"in {end.container}" if end.container != pod.task else ""
+        details = ", ".join(filter(None, (str(end.exit_code), end.reason, container)))
+        self.tell("PodFailed", f"failed ({details})", pod.short_name)
+
+    def listen(self) -> None:
+        """Take down what the controller said and did in its last pass."""
+        for _, event in self.engine.events[self._heard :]:
+            if event.policy:
+                self._acted(event)
+            elif event.reason not in _TOLD_OTHERWISE:
+                self.tell(event.reason, event.message)
+        self._heard = len(self.engine.events)
+        job = self.world.jobs.get(self.key)
+        if job is None:
+            if self._phase != GONE:
+                self.close_moment()
+                self._phase = GONE
+                self.tell("JobDeleted", "the job is removed, with all that it owned")
+        elif job.status.state.phase != self._phase:
+            self.close_moment()
+            self._phase = job.status.state.phase
+            line = self.tell("PhaseChanged", self._about(job))
+            self._beginning = line if self._phase == Phase.PENDING else None
+            self._retries = job.status.retry_count
+        # A pass writes its phase first, so what it did belongs to that phase.
+        self._made += self._just_made
+        if self._phase not in _TELLING:
+            self._ending += self._just_ending
+        self._just_made.clear()
+        self._just_ending.clear()
+
+    def close_moment(self) -> None:
+        """Nothing more happens in this phase at this moment: tell of the pods that were made or removed, together."""
+        if self._ending:
+            verb = "ends" if self._ending.total() == 1 else "end"
+            self.tell("PodsEnd", f"{_pods(self._ending.total())} {verb}: {_by_task(self._ending)}")
+        made = f"{_pods(self._made.total())} made: {_by_task(self._made)}" if self._made else ""
+        beginning, self._beginning = self._beginning, None
+        self._made.clear()
+        self._ending.clear()
+        if beginning is not None:
+            job = self.world.jobs.get(self.key)
+            version = f"version {job.status.version}: " if job is not None and job.status.version else ""
+            awaited = job.status.state.message if job is not None else ""
+            beginning.what = version + (made or awaited or "no pods yet")
+        elif made:
+            self.tell("PodsMade", made)
+
+    def _acted(self, event: JobEvent) -> None:
+        """A policy acted: told with what made it act if that was just now, else on its own."""
+        path, _, name = event.policy.rpartition(" ")
+        line = self._cause(event.pod, _CAUSES.get(Event(name), "Pod")) or self.tell(
+            name, _LATER[Event(name)], event.pod
+        )
+        line.event, line.policy, line.action = name, path, event.action
+
+    def _cause(self, pod: str, kind: str) -> Line | None:
+        now = self.world.clock.elapsed
+        moment = takewhile(lambda line: line.at == now, reversed(self.lines))
+        return next((one for one in moment if one.pod == pod and not one.policy and one.event.startswith(kind)), None)
+
+    def _about(self, job: Job) -> str:
+        """What is worth saying about a phase when it is entered."""
+        status = job.status
+        ending = "no pod has to end"
+        if status.terminating:
+            ending = f"{_pods(status.terminating)} end{'s' if status.terminating == 1 else ''}"
+        match status.state.phase:
+            case Phase.RUNNING:
+                return _counts(running=f"{status.running}/{job.total_replicas}", succeeded=status.succeeded)
+            case Phase.RESTARTING if status.retry_count == self._retries:
+                return f"{ending}; resumed, which costs no retry"
+            case Phase.RESTARTING:
+                budget = f"budget {read_ledger(status).spent} of {job.spec.max_retry} spent"
+                return f"{ending}; retry {status.retry_count}, {budget}"
+            case Phase.FAILED:
+                return f"{status.state.reason}: {status.state.message}"
+            case Phase.COMPLETED | Phase.ABORTED | Phase.TERMINATED:
+                return _counts(succeeded=status.succeeded, failed=status.failed) or "no pods are left"
+            case _:
+                return ending
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod{'' if number == 1 else 's'}"
+
+
+def _by_task(numbers: Counter[str]) -> str:
+    return ", ".join(f"{task} {number}" for task, number in numbers.items())
+
+
+def _counts(**numbers: object) -> str:
+    return ", ".join(f"{number} {word}" for word, number in numbers.items() if number)

@@ -1,0 +1,1 @@
+"""YAML: reading with line numbers and limits, and writing as kubectl prints it."""

@@ -1,0 +1,94 @@
+"""Values under construction: a list or mapping whose end has not been read yet, and what an alias to a value needs.
+
+A value keeps how many values it unfolds to and how deep it is, so that what an alias would add can be judged before it
+is added.
+"""
+
+from __future__ import annotations
+
+from pumice.yaml.marks import Mark, Marks
+
+
+class Marker:
+    """States of a mapping that cannot be mistaken for a key."""
+
+
+KEY_COMES = Marker()
+MERGE = Marker()
+DROPPED = Marker()
+
+
+class Node:
+    __slots__ = ("height", "marks", "open", "size", "value")
+
+    def __init__(self, value: object, marks: Marks = None, height: int = 0) -> None:
+        self.value = value
+        self.marks = marks
+        self.size = 1
+        self.height = height
+        self.open = False
+
+
+class Collection(Node):
+    __slots__ = ("column", "line")
+
+    def __init__(self, value: object, marks: Marks, place: tuple[int, int]) -> None:
+        super().__init__(value, marks, 1)
+        self.line, self.column = place
+        self.open = True
+
+    def grow(self, node: Node) -> None:
+        self.size += node.size
+        self.height = max(self.height, node.height + 1)
+
+    def close(self) -> None:
+        self.open = False
+
+
+class ListNode(Collection):
+    __slots__ = ("item_marks", "items")
+
+    def __init__(self, place: tuple[int, int]) -> None:
+        self.items: list[object] = []
+        self.item_marks: list[Mark] = []
+        super().__init__(self.items, self.item_marks, place)
+
+
+class MappingNode(Collection):
+    __slots__ = ("entries", "entry_marks", "key", "key_column", "key_line", "merged")
+
+    def __init__(self, place: tuple[int, int]) -> None:
+        self.entries: dict[str, object] = {}
+        self.entry_marks: dict[str, Mark] = {}
+        super().__init__(self.entries, self.entry_marks, place)
+        self.key: str | Marker = KEY_COMES
+        self.key_line = self.key_column = 0
+        self.merged: list[tuple[dict[str, object], dict[str, Mark]]] = []
+
+    def set_key(self, key: str | Marker, line: int, column: int) -> None:
+        self.key, self.key_line, self.key_column = key, line, column
+
+    def merge(self, node: Node) -> bool:
+        """Takes the value of a `<<` key, a mapping or a list of mappings; False if it is something else."""
+        pairs: list[tuple[object, Marks]] = [(node.value, node.marks)]
+        if isinstance(node.value, list) and isinstance(node.marks, list):
+            # Of several mappings in a list the first wins, so it is merged last.
+            pairs = [(item, mark[2]) for item, mark in zip(node.value, node.marks, strict=True)][::-1]
+        for value, marks in pairs:
+            if not isinstance(value, dict) or not isinstance(marks, dict):
+                return False
+            self.merged.append((value, marks))
+        return True
+
+    def close(self) -> None:
+        """Puts merged entries before the mapping's own, which win wherever the merge key stands."""
+        super().close()
+        if self.merged:
+            own, own_marks = self.entries.copy(), self.entry_marks.copy()
+            self.entries.clear()
+            self.entry_marks.clear()
+            for entries, marks in self.merged:
+                self.entries.update(entries)
+                self.entry_marks.update(marks)
+            self.entries.update(own)
+            self.entry_marks.update(own_marks)

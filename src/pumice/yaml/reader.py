@@ -1,0 +1,256 @@
+"""Turns YAML text into plain values, with the place of each, in bounded time and memory.
+
+The parser's events are taken one by one with an explicit stack, because PyYAML's own loaders recurse, lose the places
+of values, keep the last of two equal keys without a word and can run code for a tag. What can be judged without losing
+the thread (equal keys, tags, keys that are not text) is collected; broken syntax and broken limits end the file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final, NoReturn
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+)
+
+from pumice.model.problem import Problem
+from pumice.yaml.marks import MarkTree
+from pumice.yaml.nodes import DROPPED, KEY_COMES, MERGE, ListNode, MappingNode, Node
+from pumice.yaml.scalars import Scalar, resolve, resolve_tagged
+from pumice.yaml.syntax_errors import explain
+
+MAX_DEPTH: Final = 100
+# Counted with every alias written out, so that a small file cannot unfold into a huge one.
+MAX_VALUES: Final = 500_000
+MAX_PROBLEMS: Final = 100
+
+# The parser in C where PyYAML was built with it; the one in Python understands the same files, only slower.
+LOADER: Final[type] = getattr(yaml, "CLoader", yaml.Loader)
+
+_TAG: Final = "tag:yaml.org,2002:"
+_SCALAR_TAGS: Final = frozenset({"str", "int", "float", "bool", "null"})
+_ACCEPTED_TAGS: Final = "remove it; accepted are !!str, !!int, !!float, !!bool, !!null, !!map and !!seq"
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SHOWN_CHARACTERS: Final = 60
+
+
+class _StopReading(Exception):  # noqa: N818 - not an error of its own: the reason is among the problems already
+    pass
+
+
+def parse(text: str, file: str, loader: type = LOADER) -> tuple[list[tuple[object, MarkTree]], list[Problem]]:
+    """The values of all documents that are not empty, each with its marks, and everything wrong with the text."""
+    reader = _Reader(file)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            reader.take(event)
+    except _StopReading:
+        return reader.documents, reader.problems
+    except yaml.YAMLError as error:
+        reader.problems.append(explain(error, text, file))
+    except (ValueError, OverflowError):
+        # The parser in Python hands escapes outside Unicode to chr(); this is the place of the event before.
+        reader.problems.append(Problem(file, reader.line, reader.column, "an escape after this is no character"))
+    return reader.documents, reader.problems
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.documents: list[tuple[object, MarkTree]] = []
+        self.problems: list[Problem] = []
+        self.line = self.column = 1
+        self._anchors: dict[str, Node] = {}
+        self._open: list[ListNode | MappingNode] = []
+        self._values = 0
+
+    def take(self, event: yaml.Event) -> None:
+        if event.start_mark is not None:
+            self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
+        if isinstance(event, ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, CollectionStartEvent):
+            self._start(event)
+        elif isinstance(event, CollectionEndEvent):
+            self._end()
+        elif isinstance(event, AliasEvent):
+            self._alias(event.anchor or "")
+        elif isinstance(event, DocumentStartEvent):
+            self._anchors = {}
+
+    # What the parser sees.
+
+    def _scalar(self, event: ScalarEvent) -> None:
+        self._count(1)
+        top = self._mapping_before_key()
+        if top and event.value == "<<" and event.implicit[0]:
+            top.set_key(MERGE, self.line, self.column)
+            return
+        node = Node(self._scalar_value(event))
+        self._remember(event, node)
+        if top:
+            self._key(top, node.value, event.value)
+        else:
+            self._place(node, self.line, self.column)
+
+    def _start(self, event: CollectionStartEvent) -> None:
+        self._count(1)
+        if len(self._open) >= MAX_DEPTH:
+            self._stop(f"nested more than {MAX_DEPTH} levels deep")
+        is_mapping = isinstance(event, MappingStartEvent)
+        if event.tag not in (None, "!", _TAG + ("map" if is_mapping else "seq")):
+            self._refuse_tag(event.tag or "")
+        place = self.line, self.column
+        node = MappingNode(place) if is_mapping else ListNode(place)
+        self._remember(event, node)
+        self._open.append(node)
+
+    def _end(self) -> None:
+        node = self._open.pop()
+        node.close()
+        self._place(node, node.line, node.column)
+
+    def _alias(self, name: str) -> None:
+        node = self._anchors.get(name) or Node(None)
+        if name not in self._anchors:
+            self._problem(f"alias *{_shown(name)}: no anchor of this name stands before it in the document")
+        elif node.open:
+            self._problem(f"alias *{_shown(name)} stands inside the value that it repeats", "such a value has no end")
+            node = Node(None)
+        elif len(self._open) + node.height > MAX_DEPTH:
+            self._stop(f"nested more than {MAX_DEPTH} levels deep through alias *{_shown(name)}")
+        self._count(node.size)
+        top = self._mapping_before_key()
+        if top:
+            self._key(top, node.value, f"*{name}")
+        elif isinstance(node.value, list) and self._open and getattr(self._open[-1], "key", None) is MERGE:
+            # kubectl's reader takes a list of mappings here, but not an alias of such a list.
+            self._place(Node(None), self.line, self.column)
+        else:
+            self._place(node, self.line, self.column)
+
+    # What is built from it.
+
+    def _mapping_before_key(self) -> MappingNode | None:
+        top = self._open[-1] if self._open else None
+        return top if isinstance(top, MappingNode) and top.key is KEY_COMES else None
+
+    def _place(self, node: Node, line: int, column: int) -> None:
+        if not self._open:
+            if node.value is not None:
+                self.documents.append((node.value, MarkTree(line, column, node.marks)))
+            return
+        top = self._open[-1]
+        top.grow(node)
+        if isinstance(top, ListNode):
+            top.items.append(node.value)
+            top.item_marks.append((line, column, node.marks))
+        elif top.key is KEY_COMES:
+            self._problem("a list or a mapping cannot be a key", "keys must be text", (line, column))
+            top.set_key(DROPPED, line, column)
+        else:
+            self._place_entry(top, node)
+
+    def _place_entry(self, top: MappingNode, node: Node) -> None:
+        key, top.key = top.key, KEY_COMES
+        if isinstance(key, str):
+            top.entries[key] = node.value
+            top.entry_marks[key] = (top.key_line, top.key_column, node.marks)
+        elif key is MERGE:
+            self._merge(top, node)
+
+    def _merge(self, top: MappingNode, node: Node) -> None:
+        place, before = (top.key_line, top.key_column), len(top.merged)
+        if not top.merge(node):
+            self._problem("<< takes a mapping, an alias of one, or a list of these", "", place)
+            return
+        # The YAML specification lets the mapping's own key win, kubectl whatever stands last.
+        twice = next((key for entries, _ in top.merged[before:] for key in entries if key in top.entries), None)
+        if twice is not None:
+            self._problem(f"<< also has {_shown(twice)}, and readers differ on which one counts", "put << first", place)
+
+    def _key(self, top: MappingNode, key: object, text: str) -> None:
+        if isinstance(key, list | dict):
+            self._problem(f"{_shown(text)} is a list or a mapping, which cannot be a key", "keys must be text")
+            top.set_key(DROPPED, self.line, self.column)
+            return
+        if not isinstance(key, str):
+            self._refuse_key(key, text)
+            key = text
+        if key in top.entry_marks:
+            first = top.entry_marks[key][0]
+            message = f"key {_shown(key)} is given twice: on line {first} and again on line {self.line}"
+            self._problem(message, "remove one of the two")
+        top.set_key(key, self.line, self.column)
+
+    def _remember(self, event: NodeEvent, node: Node) -> None:
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+
+    # What is judged.
+
+    def _scalar_value(self, event: ScalarEvent) -> Scalar:
+        text = event.value
+        if not text.isascii() and _SURROGATE.search(text):
+            self._problem("half of a surrogate pair is no character", "write the character itself")
+            return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+        if event.tag is not None and event.tag != "!":
+            return self._tagged_value(event.tag, text)
+        if event.style or not event.implicit[0]:
+            return text
+        value = resolve(text)
+        if isinstance(value, float) and not math.isfinite(value):
+            self._problem(f"{text}: Kubernetes has no such number", "write a finite one, or quote it if text is meant")
+            return text
+        return value
+
+    def _tagged_value(self, tag: str, text: str) -> Scalar:
+        kind = tag.removeprefix(_TAG)
+        if kind == tag or kind not in _SCALAR_TAGS:
+            self._refuse_tag(tag)
+            return text
+        try:
+            return resolve_tagged(kind, text)
+        except ValueError:
+            self._problem(f"{_shown(text)}: not what its tag !!{kind} says", "correct the value, or remove the tag")
+            return text
+
+    def _refuse_tag(self, tag: str) -> None:
+        shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
+        self._problem(f"tag {_shown(shown)} is not accepted", _ACCEPTED_TAGS)
+
+    def _refuse_key(self, key: object, text: str) -> None:
+        if isinstance(key, bool):
+            meaning = f"means {str(key).lower()}"
+        else:
+            meaning = "means null" if key is None else "is a number"
+        subject = f"{_shown(text)} without quotes" if text else "an empty key"
+        self._problem(f"{subject} {meaning} in YAML, and a key must be text", f'quote it: "{_shown(text)}":')
+
+    def _count(self, values: int) -> None:
+        self._values += values
+        if self._values > MAX_VALUES:
+            self._stop(f"more than {MAX_VALUES:,} values, counted with every alias written out", "split the file")
+
+    def _problem(self, message: str, hint: str = "", place: tuple[int, int] | None = None) -> None:
+        line, column = place or (self.line, self.column)
+        self.problems.append(Problem(self.file, line, column, message, hint))
+        if len(self.problems) == MAX_PROBLEMS:
+            self._stop(f"{MAX_PROBLEMS} problems so far: reading stops here")
+
+    def _stop(self, message: str, hint: str = "") -> NoReturn:
+        self.problems.append(Problem(self.file, self.line, self.column, message, hint))
+        raise _StopReading
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."

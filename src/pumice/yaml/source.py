@@ -1,0 +1,127 @@
+"""Getting the text of a file that a user named, whatever it turns out to be.
+
+Nothing here raises for any path or content: what is wrong comes back as a problem with the place where it is. No more
+than `MAX_BYTES` are ever held, so that an endless device or a huge file costs neither time nor memory.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from typing import Final
+
+from pumice.model.problem import Problem
+
+STDIN: Final = "-"
+# Far above any Job that an API server would store (its limit is about 1.5 MiB an object), and quick to read.
+MAX_BYTES: Final = 4 * 1024 * 1024
+
+_LINE_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_NOT_ALLOWED: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# libyaml compares each of these lines with all before it; no file needs more than a few, as no tags of one's own count.
+_TAG_DIRECTIVE: Final = re.compile("(?:\\A|[\r\n\x85\u2028\u2029])(?=%TAG)")
+_MAX_TAG_DIRECTIVES: Final = 100
+# The longer marks come first: that of UTF-32 begins with that of UTF-16.
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8", "UTF-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
+    (codecs.BOM_UTF32_BE, "utf-32-be", "UTF-32"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
+)
+
+
+def read_text(file: str) -> str | Problem:
+    """The decoded text of a file (`-`: standard input) with only characters that YAML allows, or what is wrong."""
+    content = _read_bytes(file)
+    if isinstance(content, Problem):
+        return content
+    if len(content) > MAX_BYTES:
+        return _too_large(file, content)
+    text = _decode(file, content)
+    if isinstance(text, Problem):
+        return text
+    if odd := _NOT_ALLOWED.search(text):
+        return _forbidden_character(file, text, odd.start())
+    return _too_many_tags(file, text) or text
+
+
+def line_and_column(text: str, index: int) -> tuple[int, int]:
+    """Line and column, from 1, of the character at `index`."""
+    line, start = 1, 0
+    for found in _LINE_BREAK.finditer(text, 0, index):
+        line, start = line + 1, found.end()
+    return line, index - start + 1
+
+
+def _read_bytes(file: str) -> bytes | Problem:
+    try:
+        if file == STDIN:
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with open(file, "rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        return _unreadable(file, error)
+    except (ValueError, AttributeError):
+        # A name with a NUL byte in it, or a standard input that is closed.
+        reason = "standard input is closed" if file == STDIN else "not the name of a file"
+        return Problem(file, 0, 0, reason)
+
+
+def _unreadable(file: str, error: OSError) -> Problem:
+    match error:
+        case FileNotFoundError():
+            return Problem(file, 0, 0, "no such file", _missing_hint(file))
+        case IsADirectoryError():
+            return Problem(file, 0, 0, "is a directory, not a file", "name the YAML file in it")
+        case PermissionError():
+            return Problem(file, 0, 0, "may not be read by you", "check the permissions of the file and its directory")
+        case _:
+            return Problem(file, 0, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")
+
+
+def _missing_hint(file: str) -> str:
+    directory = os.path.dirname(file) or "."
+    return "check the spelling" if os.path.isdir(directory) else f"the directory {directory} does not exist either"
+
+
+def _too_large(file: str, content: bytes) -> Problem:
+    head = content[:MAX_BYTES].decode("utf-8", errors="replace")
+    message = f"larger than {MAX_BYTES // 1024 // 1024} MiB: reading stops here"
+    return Problem(file, *line_and_column(head, len(head)), message, "split the file")
+
+
+def _decode(file: str, content: bytes) -> str | Problem:
+    codec, name, skipped = "utf-8", "UTF-8", 0
+    for mark, mark_codec, mark_name in _BYTE_ORDER_MARKS:
+        if content.startswith(mark):
+            codec, name, skipped = mark_codec, mark_name, len(mark)
+            break
+    try:
+        return content[skipped:].decode(codec)
+    except UnicodeDecodeError as error:
+        head = content[skipped : skipped + error.start].decode(codec)
+        offset = skipped + error.start
+        message = f"byte 0x{content[offset]:02x} at offset {offset} is not {name}"
+        return Problem(file, *line_and_column(head, len(head)), message, "save the file as UTF-8")
+
+
+def _forbidden_character(file: str, text: str, index: int) -> Problem:
+    code = ord(text[index])
+    name = "a NUL byte" if code == 0 else f"the control character U+{code:04X}"
+    hint = 'remove it; inside double quotes it can be written as an escape, such as "\\x1b"'
+    if code == 0:
+        hint = "this is not a text file, or it was cut off or damaged"
+    return Problem(file, *line_and_column(text, index), f"{name} is not allowed in YAML", hint)
+
+
+def _too_many_tags(file: str, text: str) -> Problem | None:
+    for count, found in enumerate(_TAG_DIRECTIVE.finditer(text)):
+        if count == _MAX_TAG_DIRECTIVES:
+            message = f"more than {_MAX_TAG_DIRECTIVES} %TAG lines"
+            return Problem(
+                file, *line_and_column(text, found.end()), message, "remove them: such tags are not accepted"
+            )
+    return None

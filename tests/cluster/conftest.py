@@ -1,0 +1,118 @@
+"""A real cluster for the tests of this folder: one for each process that runs some of them, a namespace for each test.
+
+All tests of this folder run in one process, but for those that stop parts of the cluster: tests/together.py says which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from scripts import kubernetes_programs
+from tests.cluster.api import Api
+from tests.cluster.cluster import Cluster, make_cluster
+from tests.cluster.controllers import Controllers, install
+from tests.meta.tree import ROOT
+
+IN_CI = os.environ.get("CI") == "true"
+_RUNNING = pytest.StashKey[Cluster]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """What the servers said last, beside a test that failed."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's result, which the annotation of a wrapper cannot name
+    cluster = item.config.stash.get(_RUNNING, None)
+    if report.failed and cluster is not None:
+        for name, daemon in cluster.daemons.items():
+            report.sections.append((f"{name} ({'alive' if daemon.alive else 'ended'})", daemon.tail()))
+
+
+@pytest.fixture(scope="session")
+def kubernetes_programs_found() -> kubernetes_programs.Programs:
+    found = kubernetes_programs.find(os.environ, ROOT)
+    if found is None:
+        _give_up("the programs of Kubernetes are not built: make test does it")
+    if "etcd" in found.missing() or "kube-apiserver" in found.missing() or "kubectl" in found.missing():
+        _give_up(f"{found.origin} lacks {', '.join(found.missing())}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    kubernetes_programs_found: kubernetes_programs.Programs,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Cluster]:
+    """etcd, API server and, where they are to be had, the controllers; the scheduler is a fixture of its own."""
+    running = make_cluster(kubernetes_programs_found, tmp_path_factory.mktemp("cluster"))
+    request.config.stash[_RUNNING] = running
+    try:
+        running.start()
+        if "kube-controller-manager" not in kubernetes_programs_found.missing():
+            running.start_controllers()
+        yield running
+    finally:
+        running.stop()
+        del request.config.stash[_RUNNING]
+
+
+@pytest.fixture
+def garbage_collected(cluster: Cluster) -> Cluster:
+    """The cluster, if it collects garbage and finishes namespaces."""
+    if "kube-controller-manager" not in cluster.daemons:
+        _give_up(f"{cluster.programs.origin} lacks kube-controller-manager")
+    return cluster
+
+
+@pytest.fixture
+def scheduled(cluster: Cluster) -> Cluster:
+    """The cluster with a scheduler, started by the first test that wants one."""
+    if "kube-scheduler" in cluster.programs.missing():
+        _give_up(f"{cluster.programs.origin} lacks kube-scheduler")
+    if "kube-scheduler" not in cluster.daemons:
+        cluster.start_scheduler()
+    return cluster
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Api:
+    """As the administrator."""
+    return cluster.api()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for one test; what is in it is asked to go when the test is over."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:45].strip("-")
+    name = f"{words}-{os.urandom(3).hex()}"
+    cluster.make_namespace(name)
+    yield name
+    cluster.api().delete("Namespace", "", name)
+
+
+@pytest.fixture(scope="session")
+def pumice_cluster(cluster: Cluster) -> Cluster:
+    """The cluster with Pumice's definitions and permissions."""
+    install(cluster)
+    return cluster
+
+
+@pytest.fixture
+def controllers(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Controllers]:
+    """Starts controllers for a test."""
+    starter = Controllers(pumice_cluster, tmp_path)
+    yield starter
+    starter.stop()
+
+
+def _give_up(why: str) -> NoReturn:
+    if IN_CI:
+        pytest.fail(why)
+    pytest.skip(why)

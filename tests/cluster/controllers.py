@@ -1,0 +1,97 @@
+"""`pumice controller` as a process of its own, with exactly the permissions that `pumice install` grants."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.install.manifests import Wishes, manifests
+from pumice.runtime.kubernetes_types import kubernetes_types
+from tests.cluster.api import Object, eventually, path_of
+from tests.cluster.cluster import Cluster
+from tests.cluster.processes import Daemon
+from tests.meta.tree import ROOT
+
+MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+PERMISSIONS = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
+
+
+def installed(gang: str = "auto", *, webhook: bool = True) -> Iterator[Object]:
+    """What `pumice install` prints, without what only a cluster with nodes could run."""
+    kubernetes = kubernetes_types().types
+    for manifest in manifests(Wishes(image="pumice", gang=gang, webhook=webhook), kubernetes):
+        if manifest["kind"] in PERMISSIONS:
+            yield manifest
+    # Volcano's definitions are there too, so that each gang provider can be asked for.
+    for manifest in manifests(Wishes(image="pumice", gang="volcano", webhook=webhook), kubernetes):
+        if manifest["kind"] == "CustomResourceDefinition":
+            yield manifest
+
+
+def install(cluster: Cluster, gang: str = "auto") -> None:
+    documents = [msgspec.json.encode(manifest).decode() for manifest in installed(gang)]
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(documents))
+    api = cluster.api()
+    kinds = ("Job", "Command", "PodGroup")
+    eventually("they are served", lambda: all(api.ask("GET", path_of(kind)).status == 200 for kind in kinds))
+
+
+@dataclass(slots=True)
+class Controllers:
+    """Starts controllers, and ends those that are left when the test is over."""
+
+    cluster: Cluster
+    folder: Path
+    started: list[Daemon] = field(default_factory=list)
+
+    def start(self, namespace: str, *flags: str, server: str = "", gang: str = "none") -> Daemon:
+        """One that serves that namespace, or all if it is empty; by way of `server`, if given."""
+        token = self.cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
+        config = self.cluster.kubeconfig(names.CONTROLLER, token=token, server=server)
+        arguments = [f"--kubeconfig={config}", f"--gang={gang}"]
+        if namespace:
+            arguments.append(f"--namespace={namespace}")
+        if not any(flag.startswith("--lease") for flag in flags):
+            arguments.append("--no-leader-elect")
+        log = self.folder / f"controller-{len(self.started)}.log"
+        daemon = start_pumice(self.cluster, log, "controller", *arguments, *flags)
+        self.started.append(daemon)
+        return daemon
+
+    def stop(self) -> None:
+        for daemon in self.started:
+            daemon.stop()
+            del self.cluster.daemons[daemon.name]
+        broken = [daemon.tail() for daemon in self.started if "Traceback" in daemon.log.read_text()]
+        assert not broken, "\n".join(broken)
+
+
+def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str) -> Daemon:
+    """The program of this tree, with nothing of the environment of the tests; its log tells its name."""
+    daemon = Daemon(
+        log.stem,
+        [sys.executable, "-c", MAIN, command, "--log-format=text", *flags],
+        log,
+        cluster.reaper,
+        {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")},
+    )
+    cluster.daemons[daemon.name] = daemon
+    daemon.start()
+    return daemon
+
+
+def apply(cluster: Cluster, namespace: str, file: Path) -> Object:
+    """As a user does it; the Job as the server has it then."""
+    name = cluster.kubectl("apply", "-n", namespace, "-f", str(file), "-o", "name").strip()
+    return cluster.api().get("Job", namespace, name.rpartition("/")[2])
+
+
+def phase(cluster: Cluster, namespace: str, name: str) -> str:
+    found = cluster.api().find("Job", namespace, name)
+    return "" if found is None else str(found.get("status", {}).get("state", {}).get("phase", ""))

@@ -1,0 +1,41 @@
+"""Small Jobs for tests that look at one thing."""
+
+from __future__ import annotations
+
+from tests.cluster.api import Api, Object, eventually
+
+
+def a_job(name: str = "train", replicas: int = 2, **spec: object) -> Object:
+    container = {"name": "main", "image": "busybox", "command": ["sleep", "60"]}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"tasks": [{"name": "worker", "replicas": replicas, "template": template}], **spec},
+    }
+
+
+def status(api: Api, namespace: str, name: str = "train") -> Object:
+    found: Object = api.get("Job", namespace, name).get("status", {})
+    return found
+
+
+def state(api: Api, namespace: str, name: str = "train") -> Object:
+    found: Object = status(api, namespace, name).get("state", {})
+    return found
+
+
+def until_phase(api: Api, namespace: str, phase: str, name: str = "train") -> Object:
+    """The status, once the job is in that phase."""
+
+    def reached() -> Object:
+        found = status(api, namespace, name)
+        return found if found.get("state", {}).get("phase") == phase else {}
+
+    return eventually(f"{name} is {phase}", reached)
+
+
+def reasons(api: Api, namespace: str, name: str = "train") -> list[str]:
+    """Of the events of a job."""
+    return [event["reason"] for event in api.list("Event", namespace) if event["involvedObject"]["name"] == name]

@@ -1,0 +1,270 @@
+"""A kubelet that really runs pods: in the sandboxes of the local engine, on this machine.
+
+ConfigMaps, Secrets and claims are read from the API; Services and pods resolve through /etc/hosts, as in `pumice run`.
+What happens to the processes is written to the pods' status, and deleted pods get their grace period.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pumice.admission.admit import admit
+from pumice.engines.local.container_spec.builder import Outfitter
+from pumice.engines.local.isolation import AnySandbox, Isolation, only_user, open_sandbox
+from pumice.engines.local.kubelet.container import Container
+from pumice.engines.local.kubelet.container_logs import LogFile, LogLine, LogPump
+from pumice.engines.local.kubelet.pod import LocalPod
+from pumice.engines.local.network.addresses import Addresses
+from pumice.engines.local.preflight import claim_directories
+from pumice.engines.local.state.settings import Settings
+from pumice.model import keys
+from pumice.model.snapshot import ContainerEnd
+from pumice.runtime.key_pairs import make_key_pair
+from pumice.runtime.offline_context import offline_context
+from tests.cluster import statuses
+from tests.cluster.api import Object, path_of
+from tests.cluster.cluster import Cluster
+from tests.cluster.kubelet import Kubelet
+
+_READ = ("Service", "ConfigMap", "Secret", "PersistentVolumeClaim")
+_PAUSE = 0.1
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)  # noqa: TID251 - a kubelet reads the real time
+
+
+@dataclass(slots=True)
+class Run:
+    """A pod that has processes."""
+
+    local: LocalPod
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RunningKubelet(Kubelet):
+    """`said` is what the pods print; `warnings` what the local engine could not do for them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        settings: Settings,
+        *,
+        bind: bool = True,
+        longest_grace: float = 60.0,
+    ) -> None:
+        super().__init__(cluster, namespace, bind=bind)
+        self._longest_grace = longest_grace
+        self.said: list[LogLine] = []
+        self.warnings: list[str] = []
+        self._settings = settings
+        self._addresses = Addresses()
+        self._runs: dict[str, Run] = {}  # by uid
+        self._objects: list[Object] = []
+        self._leftovers: list[asyncio.Task[None]] = []
+        self._host_key = make_key_pair("ed25519")
+        self._sandbox: AnySandbox | None = None
+
+    def lines(self, pod: str) -> list[str]:
+        """What the containers of a pod (task and index) have printed."""
+        return [line.text for line in self.said if line.pod == pod and not line.unfinished]
+
+    def kill(self, name: str, number: int = 9) -> None:
+        """Send a signal to a pod's containers."""
+        self.ask(self._runs[self.named(name)["metadata"]["uid"]].local.kill(number))
+
+    async def main(self) -> None:
+        async with self._open_sandbox():
+            await super().main()
+
+    @asynccontextmanager
+    async def _open_sandbox(self) -> AsyncIterator[None]:
+        place = self._settings.state / "stage"
+        self._sandbox = await open_sandbox(self.namespace[:20], place, Isolation.AUTO, self.warnings.append)
+        try:
+            yield
+        finally:
+            await asyncio.gather(*self._leftovers)
+            await asyncio.gather(*(self._finish(run, 0.0) for run in self._runs.values() if not run.over.is_set()))
+            await self._sandbox.close()
+
+    async def live(self, pod: Object) -> None:
+        """Started when all it refers to is there; its status is written whenever something about it changes."""
+        await self._gone(pod["metadata"]["name"])
+        outfitter = await self._outfitter(pod)
+        run = Run(self._local(pod, outfitter))
+        self._runs[pod["metadata"]["uid"]] = run
+        run.local.begin()
+        try:
+            while not run.over.is_set():
+                await run.changed.wait()
+                run.changed.clear()
+                await self.write(pod, _status(pod, run.local))
+        except asyncio.CancelledError:
+            # Someone removed the pod without asking us: what runs of it goes too.
+            if not run.over.is_set():
+                self._leftovers.append(asyncio.create_task(self._finish(run, 0.0)))
+            raise
+
+    async def end(self, pod: Object) -> None:
+        run = self._runs.get(pod["metadata"]["uid"])
+        if run is None:
+            if life := self._lives.get(pod["metadata"]["uid"]):
+                life.cancel()
+            return
+        grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+        await self._finish(run, min(grace, self._longest_grace))
+        await self.write(pod, _status(pod, run.local))
+
+    async def _finish(self, run: Run, grace: float) -> None:
+        await run.local.end(grace)
+        await run.local.delete()
+        run.over.set()
+        run.changed.set()
+
+    async def _gone(self, name: str) -> None:
+        """Wait for the processes of an earlier pod of that name."""
+        for run in list(self._runs.values()):
+            if run.local.name == name:
+                await run.over.wait()
+
+    def _local(self, pod: Object, outfitter: Outfitter) -> LocalPod:
+        assert self._sandbox is not None
+        sandbox = self._sandbox
+        uid = pod["metadata"]["uid"]
+        address = outfitter.address_of(_short_name(pod))
+
+        def changed() -> None:
+            if uid in self._runs:
+                self._runs[uid].changed.set()
+
+        def make_container(container: Object) -> Container:
+            return Container(
+                manifest=container,
+                sandbox=sandbox,
+                make_spec=lambda attempt: outfitter.spec(pod, uid, address, container, attempt),
+                open_logs=lambda attempt: self._open_logs(pod, container["name"], attempt),
+                changed=changed,
+                restarted=lambda _end, _count: None,
+                now=now,
+            )
+
+        return LocalPod(pod, uid, address, sandbox, make_container, changed, now, now())
+
+    def _open_logs(self, pod: Object, container: str, attempt: int) -> tuple[LogPump, LogPump]:
+        name = _short_name(pod)
+        file = LogFile(self._settings.state / "logs" / f"{name}.{container}.{attempt}", self.warnings.append)
+        return (
+            LogPump(name, container, "stdout", file, self.said.extend),
+            LogPump(name, container, "stderr", file, self.said.extend),
+        )
+
+    async def _outfitter(self, pod: Object) -> Outfitter:
+        """From what the API server has now; a pod whose ConfigMap or Secret is missing waits, as on any node."""
+        while True:
+            self._objects = [each for kind in _READ for each in await self._list(kind)]
+            if _references(pod) <= {(each["kind"], each["metadata"]["name"]) for each in self._objects}:
+                break
+            await asyncio.sleep(_PAUSE)
+        owner = pod["metadata"]["labels"][keys.JOB_NAME]
+        document = await self.api.call("GET", path_of("Job", self.namespace, owner))
+        named = [each["metadata"]["name"] for each in self._objects if each["kind"] == "PersistentVolumeClaim"]
+        claims = {name: self._settings.state / "claims" / name for name in named}
+        claim_directories(claims.values())
+        assert self._sandbox is not None
+        objects = self._objects
+        return Outfitter(
+            job=admit({**document, "status": {}}, offline_context()).job,
+            settings=self._settings,
+            scratch=self._settings.state / "scratch" / pod["metadata"]["uid"],
+            documents=[],
+            objects=lambda: objects,
+            claims=claims,
+            address_of=lambda short: self._addresses.of(f"{owner}/{short}"),
+            image_of=lambda _name: None,
+            host_key=self._host_key,
+            warn=self.warnings.append,
+            all_users=self._sandbox.all_users,
+            only_user=only_user(self._sandbox),
+            kernel_limits=self._sandbox.limits,
+        )
+
+    async def _list(self, kind: str) -> list[Object]:
+        found = await self.api.persist("GET", path_of(kind, self.namespace))
+        return [{**each, "kind": kind} for each in found["items"]]
+
+
+def with_state(settings: Settings, state: Path) -> Settings:
+    """The same settings, with a place of the test's own for all that is written."""
+    work = state / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    return replace(settings, state=state, workdir=work)
+
+
+def _short_name(pod: Object) -> str:
+    annotations = pod["metadata"]["annotations"]
+    return f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}"
+
+
+def _references(pod: Object) -> set[tuple[str, str]]:
+    """The ConfigMaps and Secrets that a pod's volumes and variables name, but for optional ones."""
+    found = set()
+    sources = list(pod["spec"].get("volumes") or [])
+    for volume in list(sources):
+        sources += (volume.get("projected") or {}).get("sources") or []
+    for container in [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or [])]:
+        sources += container.get("envFrom") or []
+        sources += [each["valueFrom"] for each in container.get("env") or [] if each.get("valueFrom")]
+    for source in sources:
+        for key, kind in {
+            "configMap": "ConfigMap",
+            "configMapRef": "ConfigMap",
+            "configMapKeyRef": "ConfigMap",
+            "secret": "Secret",
+            "secretRef": "Secret",
+            "secretKeyRef": "Secret",
+        }.items():
+            named = source.get(key)
+            if named and not named.get("optional"):
+                found.add((kind, named.get("name") or named.get("secretName")))
+    return found
+
+
+def _status(pod: Object, local: LocalPod) -> Object:
+    observed = local.observed()
+    containers = _container_statuses(pod["spec"]["containers"], local.containers, "ContainerCreating")
+    inits = _container_statuses(pod["spec"].get("initContainers") or [], local.init_containers, "PodInitializing")
+    status = statuses.status(pod, str(observed.phase), containers, address=local.address, reason=observed.reason)
+    return {**status, "initContainerStatuses": inits} if inits else status
+
+
+def _container_statuses(manifests: list[Object], containers: list[Container], waiting: str) -> list[Object]:
+    known = {container.name: container for container in containers}
+    return [_container_status(manifest, known.get(manifest["name"]), waiting) for manifest in manifests]
+
+
+def _container_status(manifest: Object, container: Container | None, waiting: str) -> Object:
+    if container is None or not (container.running or container.ends):
+        return statuses.container_status(manifest, {"waiting": {"reason": waiting}})
+    last = container.ends[-1] if container.ends else None
+    if container.running:
+        state = statuses.running()
+    elif container.waiting_for or last is None:
+        state = {"waiting": {"reason": container.waiting_for or waiting}}
+    else:
+        state = _ended(last)
+    status = statuses.container_status(manifest, state, ready=container.ready, restarts=container.restarts)
+    if last is not None and (container.running or container.waiting_for):
+        status["lastState"] = _ended(last)
+    return status
+
+
+def _ended(end: ContainerEnd) -> Object:
+    return statuses.terminated(end.exit_code, reason=end.reason, signal=end.signal)

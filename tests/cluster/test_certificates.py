@@ -1,0 +1,130 @@
+"""Certificates of the webhook change while a real API server goes on asking: never a refusal for it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime as dt
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from cryptography import x509
+
+from pumice.engines.kubernetes.auth.access import find_access
+from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.webhook import webhook_process
+from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE
+from tests.cluster.api import PATIENCE, Object, eventually
+from tests.cluster.background import Background
+from tests.cluster.cluster import Cluster, free_port
+from tests.cluster.jobs import a_job
+from tests.cluster.webhooks import GROUP, KINDS, authorities, install_webhook, tried, until_asked
+
+BAD = a_job(plugins={"nosuch": []})
+DAY = dt.timedelta(days=1)
+# Longer than an API server takes to read a changed configuration, also on a busy machine.
+SETTLING = 3.0
+
+
+@dataclass(slots=True)
+class Clock:
+    """The real time, or a while before: an API server knows only the real one."""
+
+    behind: dt.timedelta = field(default_factory=dt.timedelta)
+
+    def __call__(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC) - self.behind  # noqa: TID251 - see above
+
+
+class Webhook(Background):
+    """In this process, so that it takes its time from the test."""
+
+    def __init__(self, cluster: Cluster, port: int, clock: Clock) -> None:
+        super().__init__()
+        token = cluster.service_account_token(names.NAMESPACE, names.WEBHOOK)
+        self._settings = webhook_process.Settings(
+            access=find_access(str(cluster.kubeconfig(names.WEBHOOK, token=token))),
+            host="127.0.0.1",
+            port=port,
+            service=names.WEBHOOK,
+            settling=SETTLING,
+            interval=0.2,
+        )
+        self._clock = clock
+
+    async def main(self) -> None:
+        self.begun()
+        try:
+            await webhook_process.run(self._settings, self._clock, asyncio.Event())
+        finally:
+            # Closing TLS waits for the other side to agree; a process of its own would have ended here.
+            await asyncio.sleep(1)
+
+
+@pytest.fixture
+def port(pumice_cluster: Cluster) -> Iterator[int]:
+    port = free_port()
+    install_webhook(pumice_cluster, port)
+    yield port
+    api = pumice_cluster.api()
+    for kind in KINDS:
+        api.ask("DELETE", f"{GROUP}/{kind}/{names.CONFIGURATION}")
+    api.delete("Secret", names.NAMESPACE, names.certificates(names.WEBHOOK))
+    api.delete("Service", names.NAMESPACE, names.WEBHOOK)
+
+
+def secret(cluster: Cluster) -> Object:
+    found: Object = cluster.api().get("Secret", names.NAMESPACE, names.certificates(names.WEBHOOK)).get("data") or {}
+    return found
+
+
+def shown(port: int) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", port))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_certificate_is_renewed(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
+    clock.behind = CERTIFICATE_LIFE * 2 / 3 + DAY
+    with Webhook(pumice_cluster, port, clock):
+        until_asked(pumice_cluster, namespace, BAD)
+        before = secret(pumice_cluster)
+        clock.behind = dt.timedelta()
+        asked_until_another_is_shown(pumice_cluster, namespace, port)
+        after = secret(pumice_cluster)
+        assert after["ca.crt"] == before["ca.crt"]
+        assert shown(port) == base64.b64decode(after["tls.crt"]).decode()
+
+
+def test_an_authority_is_replaced(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
+    clock.behind = AUTHORITY_LIFE * 2 / 3 + DAY
+    with Webhook(pumice_cluster, port, clock):
+        eventually("a first certificate, which would have ended by now", lambda: secret(pumice_cluster))
+        clock.behind = 10 * DAY
+        # Another one by the same authority, which is not old enough ten days ago.
+        until_asked(pumice_cluster, namespace, BAD)
+        before = secret(pumice_cluster)
+        clock.behind = dt.timedelta()
+        asked_until_another_is_shown(pumice_cluster, namespace, port)
+        after = secret(pumice_cluster)
+        new, old = x509.load_pem_x509_certificates(base64.b64decode(after["ca.crt"]))
+        assert [old] == x509.load_pem_x509_certificates(base64.b64decode(before["ca.crt"]))
+        assert new != old
+        assert authorities(pumice_cluster, names.CONFIGURATION) == {after["ca.crt"]}
+        assert shown(port) == base64.b64decode(after["tls.crt"]).decode()
+
+
+def asked_until_another_is_shown(cluster: Cluster, namespace: str, port: int) -> None:
+    """Without a single answer that is not the webhook's, and for a while after."""
+    before, left = shown(port), 20
+    deadline = time.monotonic() + PATIENCE
+    while left:
+        assert tried(cluster, namespace, BAD).status == 422
+        left -= shown(port) != before
+        assert time.monotonic() < deadline, "the old certificate is still shown"

@@ -1,0 +1,237 @@
+"""Gangs with the schedulers' own objects: Kubernetes' native groups with kube-scheduler, Volcano's by their phase."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pumice.model.job import Manifest
+from tests.cluster.api import Api, Object, eventually
+from tests.cluster.cluster import Cluster
+from tests.cluster.controllers import Controllers, phase
+from tests.cluster.jobs import state
+from tests.cluster.played_kubelet import PlayedKubelet
+
+NODE = "node-of-gangs"
+HEARTBEAT = 5.0
+QUANTITY = {"x-kubernetes-int-or-string": True}
+
+
+def a_job(name: str, tasks: dict[str, int], **spec: object) -> Manifest:
+    def task(word: str, replicas: int) -> Manifest:
+        container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+        return {"name": word, "replicas": replicas, "template": {"spec": _pod_spec(container, word, spec)}}
+
+    fields = {key: value for key, value in spec.items() if key != "priorities"}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"tasks": [task(word, replicas) for word, replicas in tasks.items()], **fields},
+    }
+
+
+def _pod_spec(container: Manifest, task: str, spec: dict[str, object]) -> Manifest:
+    priorities = spec.get("priorities")
+    own = {"priorityClassName": priorities[task]} if isinstance(priorities, dict) and task in priorities else {}
+    return {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "nodeSelector": {"kubernetes.io/hostname": NODE},
+        **own,
+    }
+
+
+def bound(api: Api, namespace: str) -> list[str]:
+    """Pods that take up room on the node."""
+    pods = [pod for pod in api.list("Pod", namespace) if pod["status"]["phase"] != "Succeeded"]
+    return [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")]
+
+
+@pytest.fixture
+def node(scheduled: Cluster) -> Iterator[None]:
+    """Room for four pods. A node that shows no sign of life for a while would be given up by the controllers."""
+    scheduled.make_node(NODE, cpu="4")
+    api, over = scheduled.api(), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(HEARTBEAT):
+            now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251 - the controllers' clock
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+            api.patch("Node", "", NODE, {"status": {"conditions": [ready]}}, "status")
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+    api.delete("Node", "", NODE)
+
+
+def test_two_gangs_that_do_not_fit_together_never_deadlock(
+    controllers: Controllers, api: Api, namespace: str, node: None
+) -> None:
+    """Each has three pods, the node has room for four: one runs whole, the other not at all, then it is its turn."""
+    cluster = controllers.cluster
+    controllers.start(namespace, gang="native")
+    partly: list[tuple[str, ...]] = []
+
+    def runs(name: str) -> bool:
+        here = [pod for pod in bound(api, namespace) if pod.startswith(name)]
+        others = [pod for pod in bound(api, namespace) if not pod.startswith(name)]
+        if here and others:
+            partly.append(tuple(here + others))
+        return phase(cluster, namespace, name) == "Running"
+
+    with PlayedKubelet(cluster, namespace, bind=False) as kubelet:
+        for name in ("first", "second"):
+            api.create("Job", namespace, a_job(name, {"worker": 3}))
+        leader = eventually("one of them runs", lambda: next((one for one in ("first", "second") if runs(one)), ""))
+        other = "second" if leader == "first" else "first"
+        eventually("the other has its pods", lambda: len(api.list("Pod", namespace)) == 6)
+        assert sorted(bound(api, namespace)) == [f"{leader}-worker-{index}" for index in range(3)]
+        assert phase(cluster, namespace, other) == "Pending"
+        eventually("it says why", lambda: state(api, namespace, other).get("reason") == "Unschedulable")
+        assert "minCount (3) cannot be satisfied" in state(api, namespace, other)["message"]
+        for index in range(3):
+            kubelet.finish(f"{leader}-worker-{index}")
+        eventually("the first is done", lambda: phase(cluster, namespace, leader) == "Completed")
+        eventually("now the other runs", lambda: runs(other))
+    assert partly == []
+    assert {pod["spec"]["schedulerName"] for pod in api.list("Pod", namespace)} == {"default-scheduler"}
+
+
+def test_tasks_of_different_priorities_are_groups_of_their_own(
+    controllers: Controllers, api: Api, namespace: str, scheduled: Cluster
+) -> None:
+    classes = {"high": f"high-{namespace}"[:60], "low": f"low-{namespace}"[:60]}
+    for value, name in enumerate(classes.values()):
+        made = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)
+    controllers.start(namespace, gang="native")
+    job = a_job("mixed", {"master": 1, "worker": 2}, priorities={"master": classes["high"], "worker": classes["low"]})
+    uid = api.create("Job", namespace, job)["metadata"]["uid"]
+    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == 3)
+    groups = {one["metadata"]["name"]: one["spec"] for one in api.list("NativePodGroup", namespace)}
+    assert {name: spec["schedulingPolicy"]["gang"]["minCount"] for name, spec in groups.items()} == {
+        f"mixed-{uid}-0": 1,
+        f"mixed-{uid}-1": 2,
+    }
+    members = {pod["metadata"]["name"]: _group(pod) for pod in api.list("Pod", namespace)}
+    assert members == {
+        "mixed-master-0": f"mixed-{uid}-0",
+        "mixed-worker-0": f"mixed-{uid}-1",
+        "mixed-worker-1": f"mixed-{uid}-1",
+    }
+    for name in classes.values():
+        api.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
+
+
+def test_a_gang_that_begins_with_nobody_grows(controllers: Controllers, api: Api, namespace: str) -> None:
+    controllers.start(namespace, gang="native")
+    job = a_job("empty", {"worker": 0, "tester": 1}, minAvailable=0)
+    uid = api.create("Job", namespace, job)["metadata"]["uid"]
+    eventually("its pod is there", lambda: len(api.list("Pod", namespace)) == 1)
+    job["spec"]["tasks"][0]["replicas"] = 2
+    api.patch("Job", namespace, "empty", {"spec": {"tasks": job["spec"]["tasks"], "minAvailable": 3}})
+    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == 3)
+
+    def minimum() -> int:
+        return int(api.get("NativePodGroup", namespace, f"empty-{uid}")["spec"]["schedulingPolicy"]["gang"]["minCount"])
+
+    eventually("the gang has grown", lambda: minimum() == 3)
+    # There is no node to run on, and nothing else is the matter.
+    assert state(api, namespace, "empty").get("reason", "") in ("", "Unschedulable")
+
+
+def _group(pod: Object) -> str:
+    return str(pod["spec"]["schedulingGroup"]["podGroupName"])
+
+
+def test_with_volcano_pods_wait_for_the_phase_of_the_group(controllers: Controllers, api: Api, namespace: str) -> None:
+    cluster = controllers.cluster
+    controllers.start(namespace, gang="volcano")
+    uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
+    name = f"train-{uid}"
+    group = eventually("the group is made", lambda: api.find("PodGroup", namespace, name) or {})
+    assert group["spec"]["minMember"] == 2
+    assert group["metadata"]["ownerReferences"][0]["uid"] == uid
+    pending = {
+        "type": "Unschedulable",
+        "status": "True",
+        "message": "no room",
+        "lastTransitionTime": "2030-01-01T00:00:00Z",
+    }
+    api.patch("PodGroup", namespace, name, {"status": {"phase": "Pending", "conditions": [pending]}})
+    eventually("it is told why", lambda: _state(api, namespace, "train").get("message") == "no room")
+    assert api.list("Pod", namespace) == []
+    api.patch("PodGroup", namespace, name, {"status": {"phase": "Inqueue", "conditions": None}})
+    pods = eventually("pods are made", lambda: api.list("Pod", namespace))
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
+    assert {pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] for pod in pods} == {name}
+    assert phase(cluster, namespace, "train") == "Pending"
+
+
+def _state(api: Api, namespace: str, name: str) -> Object:
+    state: Object = api.get("Job", namespace, name).get("status", {}).get("state", {})
+    return state
+
+
+def test_a_group_that_somebody_edits_or_removes_is_put_right(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    controllers.start(namespace, gang="native")
+    uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
+    name = f"train-{uid}"
+    first = eventually("the group is made", lambda: api.find("NativePodGroup", namespace, name) or {})
+    api.patch("NativePodGroup", namespace, name, {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
+
+    def minimum() -> int:
+        found = api.get("NativePodGroup", namespace, name)
+        return int(found["spec"]["schedulingPolicy"]["gang"]["minCount"])
+
+    eventually("it is put right", lambda: minimum() == 2)
+    assert api.get("NativePodGroup", namespace, name)["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+def test_with_coscheduling_one_group_and_a_label_say_who_belongs_together(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    """The definition is as the plugin brings it, as far as Pumice writes to it; the plugin itself is not here."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups"
+    fields = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": QUANTITY}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"}
+    spec = {"group": "scheduling.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
+    note = {"api-approved.kubernetes.io": "unapproved, a test"}
+    api.call("POST", path, {**made, "metadata": {"name": "podgroups.scheduling.x-k8s.io", "annotations": note}})
+    try:
+        eventually("it is served", lambda: api.ask("GET", groups).status == 200)
+        controllers.start(namespace, gang="coscheduling")
+        uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
+        pods = eventually("its pods are made", lambda: _all_of(api, namespace, 2))
+        [group] = api.call("GET", groups)["items"]
+        assert group["metadata"]["name"] == f"train-{uid}"
+        assert group["spec"] == {"minMember": 2, "minResources": {"cpu": "2"}}
+        assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {f"train-{uid}"}
+        assert {pod["spec"]["schedulerName"] for pod in pods} == {"scheduler-plugins-scheduler"}
+        api.call("PATCH", f"{groups}/train-{uid}", {"spec": {"minMember": 1}}, "application/merge-patch+json")
+        eventually("it is put right", lambda: api.call("GET", groups)["items"][0]["spec"]["minMember"] == 2)
+    finally:
+        api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
+
+
+def _all_of(api: Api, namespace: str, count: int) -> list[Object]:
+    pods = api.list("Pod", namespace)
+    return pods if len(pods) == count else []

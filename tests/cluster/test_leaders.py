@@ -1,0 +1,141 @@
+"""Several controllers, one Lease: one works, another takes over, at once when it is handed over."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.api import Api, eventually
+from tests.cluster.cluster import Cluster
+from tests.cluster.controllers import Controllers
+from tests.cluster.jobs import a_job, until_phase
+from tests.cluster.played_kubelet import PlayedKubelet
+from tests.cluster.processes import Daemon
+
+ELECT = "--lease-namespace=pumice-system"
+
+
+def leads(daemon: Daemon) -> bool:
+    return "leading" in daemon.log.read_text()
+
+
+def test_the_lease_is_handed_over_at_once(controllers: Controllers, api: Api, namespace: str) -> None:
+    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+        first = controllers.start(namespace, ELECT)
+        eventually("the first leads", lambda: leads(first))
+        second = controllers.start(namespace, ELECT)
+        eventually("the second waits", lambda: "waiting" in second.log.read_text())
+        api.create("Job", namespace, a_job())
+        until_phase(api, namespace, "Running")
+        assert not leads(second)
+        began = time.monotonic()
+        first.stop()
+        eventually("the second leads", lambda: leads(second))
+        # Not by waiting for the Lease to run out, which takes 15 seconds.
+        assert time.monotonic() - began < 12
+        for index in range(2):
+            kubelet.finish(f"train-worker-{index}")
+        until_phase(api, namespace, "Completed")
+        assert kubelet.created == 2
+
+
+def test_a_leader_that_is_killed_is_replaced(controllers: Controllers, api: Api, namespace: str) -> None:
+    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+        first = controllers.start(namespace, ELECT)
+        second = controllers.start(namespace, ELECT)
+        eventually("one leads", lambda: leads(first) or leads(second))
+        leader, other = (first, second) if leads(first) else (second, first)
+        api.create("Job", namespace, a_job())
+        until_phase(api, namespace, "Running")
+        leader.kill()
+        for index in range(2):
+            kubelet.finish(f"train-worker-{index}")
+        eventually("the other leads", lambda: leads(other))
+        until_phase(api, namespace, "Completed")
+        assert kubelet.created == 2
+
+
+@pytest.fixture
+def other_namespace(cluster: Cluster) -> Iterator[str]:
+    name = f"other-{os.urandom(3).hex()}"
+    cluster.make_namespace(name)
+    yield name
+    cluster.api().delete("Namespace", "", name)
+
+
+def leads_in(daemon: Daemon, namespace: str) -> bool:
+    return f"leading namespace {namespace}\n" in daemon.log.read_text()
+
+
+def test_of_controllers_whose_namespaces_overlap_one_serves_each(
+    controllers: Controllers, api: Api, namespace: str, other_namespace: str
+) -> None:
+    with PlayedKubelet(controllers.cluster, namespace), PlayedKubelet(controllers.cluster, other_namespace):
+        first = controllers.start(namespace, ELECT)
+        eventually("it leads", lambda: leads_in(first, namespace))
+        second = controllers.start(namespace, ELECT, f"--namespace={other_namespace}")
+        eventually("the other serves what is left", lambda: leads_in(second, other_namespace))
+        eventually("and waits for the rest", lambda: f"pumice-controller-{namespace}" in second.log.read_text())
+        for place in (namespace, other_namespace):
+            api.create("Job", place, a_job(replicas=1))
+            until_phase(api, place, "Running")
+        assert not leads_in(second, namespace)
+        first.stop()
+        eventually("it takes over", lambda: leads_in(second, namespace))
+        api.create("Job", namespace, a_job("next", replicas=1))
+        until_phase(api, namespace, "Running", "next")
+
+
+def test_who_serves_one_namespace_stands_aside_for_who_serves_all(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
+    with PlayedKubelet(controllers.cluster, namespace):
+        one = controllers.start(namespace, ELECT)
+        eventually("it leads", lambda: leads_in(one, namespace))
+        everywhere = controllers.start("", ELECT)
+        eventually("the other leads", lambda: leads(everywhere))
+        eventually("it stands aside", lambda: "pumice-controller was taken by" in one.log.read_text())
+        api.create("Job", namespace, a_job(replicas=1))
+        until_phase(api, namespace, "Running")
+        everywhere.stop()
+        eventually("it leads again", lambda: one.log.read_text().count("leading namespace") == 2)
+        api.create("Job", namespace, a_job("next", replicas=1))
+        until_phase(api, namespace, "Running", "next")
+        # Other tests begin where nobody serves everything.
+        api.delete("Lease", "pumice-system", "pumice-controller")
+
+
+def test_health_and_metrics_are_served_on_loopback(controllers: Controllers, api: Api, namespace: str) -> None:
+    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+        controller = controllers.start(namespace, "--listen=127.0.0.1:0", "--log-format=json")
+
+        def address() -> str:
+            found = re.search(r"127\.0\.0\.1:\d+", controller.log.read_text())
+            return found[0] if found else ""
+
+        place = eventually("it says where it listens", address)
+
+        def page(path: str) -> str:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{place}{path}") as answer:
+                text: str = answer.read().decode()
+                return text
+
+        api.create("Job", namespace, a_job(replicas=1))
+        until_phase(api, namespace, "Running")
+        assert (page("/healthz"), page("/readyz")) == ("ok\n", "ok\n")
+        metrics = page("/metrics")
+        assert 'pumice_jobs{phase="Running"} 1.0' in metrics
+        assert "pumice_leader 1.0" in metrics
+        assert "volcano_controller_job_to_pod_creation_latency_milliseconds_count 1.0" in metrics
+        assert "train" not in metrics
+        kubelet.finish("train-worker-0")
+        until_phase(api, namespace, "Completed")
+        assert 'volcano_job_completed_phase_count{queue_name="default"} 1.0' in page("/metrics")
+        lines = [json.loads(line) for line in controller.log.read_text().splitlines()]
+        assert all({"time", "level", "message"} <= line.keys() for line in lines)

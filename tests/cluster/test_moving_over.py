@@ -1,0 +1,123 @@
+"""A job that Volcano's controller began and ours takes over: nothing is restarted, and it ends as it would have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.api import Api, Object, eventually, path_of
+from tests.cluster.controllers import Controllers
+from tests.cluster.jobs import a_job, status, until_phase
+from tests.cluster.played_kubelet import PlayedKubelet
+
+VERSION, RETRIES = "3", "1"
+CLAIM = "train-pvc-0123456789ab"
+
+
+def owned(job: Object, kind: str, name: str, **parts: object) -> Object:
+    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: job["metadata"][key] for key in ("name", "uid")}
+    reference = {**owner, "controller": True, "blockOwnerDeletion": True}
+    return {"kind": kind, "metadata": {"name": name, "ownerReferences": [reference]}, **parts}
+
+
+def pod(job: Object, index: int) -> Object:
+    """As Volcano's controller makes it."""
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    made = owned(job, "Pod", f"{name}-worker-{index}")
+    common = {"volcano.sh/task-index": str(index), "volcano.sh/task-spec": "worker", "volcano.sh/job-name": name}
+    made["metadata"]["labels"] = {**common, "volcano.sh/job-namespace": job["metadata"]["namespace"]}
+    made["metadata"]["annotations"] = {
+        **common,
+        "scheduling.k8s.io/group-name": f"{name}-{uid}",
+        "volcano.sh/queue-name": "default",
+        "volcano.sh/job-version": VERSION,
+        "volcano.sh/job-retry-count": RETRIES,
+        "volcano.sh/template-uid": f"{name}-worker",
+    }
+    made["spec"] = {**job["spec"]["tasks"][0]["template"]["spec"], "schedulerName": "volcano"}
+    return made
+
+
+def begun_by_volcano(api: Api, namespace: str) -> Object:
+    """A running job with all that belongs to it."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    job = a_job(
+        plugins={"svc": []},
+        policies=[{"event": "PodFailed", "action": "RestartJob"}, {"event": "JobUpdated", "action": "RestartJob"}],
+        # Volcano writes the name of the claim that it made into the spec.
+        volumes=[{"mountPath": "/data", "volumeClaim": claim, "volumeClaimName": CLAIM}],
+        minAvailable=2,
+    )
+    job = api.create("Job", namespace, job)
+    name, uid = "train", job["metadata"]["uid"]
+    api.create("PersistentVolumeClaim", namespace, owned(job, "PersistentVolumeClaim", CLAIM, spec=claim))
+    api.create("ConfigMap", namespace, owned(job, "ConfigMap", f"{name}-svc", data={"worker.host": "as it was"}))
+    service = {"clusterIP": "None", "selector": {"volcano.sh/job-name": name}, "ports": [{"port": 1}]}
+    api.create("Service", namespace, owned(job, "Service", name, spec=service))
+    policy = {"podSelector": {"matchLabels": {"volcano.sh/job-name": name}}, "policyTypes": ["Ingress"]}
+    api.create("NetworkPolicy", namespace, owned(job, "NetworkPolicy", name, spec=policy))
+    group = owned(job, "PodGroup", f"{name}-{uid}", spec={"minMember": 2, "queue": "default"})
+    group |= {"apiVersion": "scheduling.volcano.sh/v1beta1", "status": {"phase": "Running"}}
+    api.create("PodGroup", namespace, group)
+    for index in range(2):
+        api.create("Pod", namespace, pod(job, index))
+    volcano = {
+        "state": {"phase": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        "minAvailable": 2,
+        "running": 2,
+        "version": int(VERSION),
+        "retryCount": int(RETRIES),
+        "controlledResources": {"plugin-svc": "svc", f"volume-pvc-{CLAIM}": CLAIM},
+    }
+    return api.patch("Job", namespace, name, {"status": volcano}, "status")
+
+
+def uids(api: Api, kind: str, namespace: str) -> dict[str, str]:
+    return {each["metadata"]["name"]: each["metadata"]["uid"] for each in api.list(kind, namespace)}
+
+
+@pytest.mark.parametrize("gang", ["volcano", "none"])
+def test_a_running_job_goes_on(controllers: Controllers, api: Api, namespace: str, gang: str) -> None:
+    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+        begun_by_volcano(api, namespace)
+        eventually(
+            "its pods run",
+            lambda: [each.get("status", {}).get("phase") for each in api.list("Pod", namespace)] == ["Running"] * 2,
+        )
+        before = uids(api, "Pod", namespace)
+        controllers.start(namespace, gang=gang)
+        eventually("it is looked after", lambda: "taken over" if _is_ours(api, namespace) else "")
+        assert uids(api, "Pod", namespace) == before
+        assert set(uids(api, "PersistentVolumeClaim", namespace)) == {CLAIM}
+        found = status(api, namespace)
+        assert (found["state"]["phase"], found["version"], found["retryCount"]) == ("Running", 3, 1)
+        assert found["controlledResources"]["plugin-svc"] == "svc"
+        for index in range(2):
+            kubelet.finish(f"train-worker-{index}")
+        found = until_phase(api, namespace, "Completed")
+        assert found["succeeded"] == 2
+        assert uids(api, "Pod", namespace) == before
+
+
+def _is_ours(api: Api, namespace: str) -> bool:
+    """Our controller has written down what it must remember, and put right what is different with us."""
+    kept = status(api, namespace).get("controlledResources", {})
+    hosts = api.get("ConfigMap", namespace, "train-svc")["data"].get("worker.host", "")
+    return any(key.startswith("pumice/") for key in kept) and "train-worker-1.train" in hosts
+
+
+def test_a_suspended_job_is_resumed_by_a_command(controllers: Controllers, api: Api, namespace: str) -> None:
+    with PlayedKubelet(controllers.cluster, namespace):
+        job = api.create("Job", namespace, a_job(minAvailable=2))
+        api.patch("Job", namespace, "train", {"status": {"state": {"phase": "Aborted"}, "version": 1}}, "status")
+        controllers.start(namespace)
+        target = {key: job[key] for key in ("apiVersion", "kind")} | {
+            key: job["metadata"][key] for key in ("name", "uid")
+        }
+        command = {"metadata": {"generateName": "train-resumejob-"}, "action": "ResumeJob", "target": target}
+        api.call(
+            "POST",
+            path_of("Command", namespace),
+            {**command, "kind": "Command", "apiVersion": "bus.volcano.sh/v1alpha1"},
+        )
+        until_phase(api, namespace, "Running")
+        assert len(api.list("Pod", namespace)) == 2

@@ -1,0 +1,330 @@
+"""The webhook, asked by a real API server: denials, defaults, registration and its end, certificates."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.kubernetes.install import names
+from tests.cluster.api import Api, Object, RefusedError, eventually
+from tests.cluster.cluster import Cluster, free_port
+from tests.cluster.controllers import install
+from tests.cluster.jobs import a_job
+from tests.cluster.volcano import volcano_definition
+from tests.cluster.webhooks import (
+    Webhooks,
+    authorities,
+    configurations,
+    install_webhook,
+    port_of,
+    tried,
+    until_asked,
+)
+
+OUTSIDE = names.OUTSIDE_CONFIGURATION
+SECRET = names.certificates(names.WEBHOOK)
+
+
+def bad_job() -> Object:
+    """Wrong in four ways, of which a schema sees one."""
+    job = a_job(minAvailable=9, plugins={"nosuch": [], "svc": ["--nosuch"]})
+    job["spec"]["tasks"][0]["policies"] = [{"event": "PodFaild", "action": "RestartJob"}]
+    return job
+
+
+FAULTS = {"spec.minAvailable", "spec.plugins.nosuch", "spec.plugins.svc[0]", "spec.tasks[0].policies[0].event"}
+
+
+@pytest.fixture
+def webhooks(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Webhooks]:
+    starter = Webhooks(pumice_cluster, tmp_path)
+    yield starter
+    starter.stop()
+
+
+@pytest.fixture(scope="class")
+def asked(pumice_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose API server asks a webhook, one for all tests of a class."""
+    starter = Webhooks(pumice_cluster, tmp_path_factory.mktemp("webhook"))
+    starter.outside()
+    until_asked(pumice_cluster, "default", bad_job())
+    yield pumice_cluster
+    starter.stop()
+
+
+class TestReviews:
+    def test_a_bad_job_is_denied_with_all_findings(self, asked: Cluster, namespace: str) -> None:
+        with pytest.raises(RefusedError) as refused:
+            asked.api().create("Job", namespace, bad_job())
+        assert refused.value.status == 422
+        details = refused.value.body["details"]
+        assert {cause["field"] for cause in details["causes"]} == FAULTS
+        message = refused.value.body["message"]
+        assert all(place in message for place in FAULTS)
+        assert "did you mean PodFailed?" in message
+        assert asked.api().find("Job", namespace, "train") is None
+
+    def test_a_job_gets_its_defaults(self, asked: Cluster, namespace: str) -> None:
+        job = a_job(plugins={"pytorch": ["--master=worker", "--worker=worker"]})
+        del job["spec"]["tasks"][0]["name"]
+        job["spec"]["plugins"] = {"tensorflow": ["--worker=default0"], "env": None}
+        made = asked.api().create("Job", namespace, job)["spec"]
+        assert (made["queue"], made["schedulerName"], made["maxRetry"]) == ("default", "volcano", 3)
+        assert made["minAvailable"] == 2
+        task = made["tasks"][0]
+        assert (task["name"], task["minAvailable"], task["maxRetry"]) == ("default0", 2, 3)
+        assert set(made["plugins"]) == {"tensorflow", "env", "svc"}
+
+    def test_amounts_with_a_fraction_are_taken(self, asked: Cluster, namespace: str) -> None:
+        job = a_job()
+        container = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+        container["resources"] = {"limits": {"cpu": 0.5}}
+        made = asked.api().create("Job", namespace, job)
+        container = made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+        assert container["resources"] == {"limits": {"cpu": "0.5"}}
+
+    def test_updates_are_compared_with_what_was(self, asked: Cluster, namespace: str) -> None:
+        api = asked.api()
+        job = api.create("Job", namespace, a_job())
+        job["spec"]["tasks"][0]["replicas"] = 3
+        job = api.replace("Job", namespace, job)
+        job["spec"]["queue"] = "other"
+        job["spec"]["minAvailable"] = 9
+        with pytest.raises(RefusedError) as refused:
+            api.replace("Job", namespace, job)
+        fields = {cause["field"] for cause in refused.value.body["details"]["causes"]}
+        assert fields == {"spec.queue", "spec.minAvailable"}
+        api.patch("Job", namespace, "train", {"metadata": {"labels": {"a": "b"}}})
+        api.delete("Job", namespace, "train")
+
+    def test_warnings_reach_the_user(self, asked: Cluster, namespace: str) -> None:
+        job = a_job(policies=[{"event": "PodPending", "action": "AbortJob"}])
+        done = run_kubectl(asked, "-n", namespace, "create", "-f", "-", stdin=json.dumps(job))
+        assert "Warning: spec.policies[0]: never acts: PodPending needs a timeout" in done.stderr
+
+    @pytest.mark.parametrize(
+        "job",
+        [
+            pytest.param({**a_job(), "metadata": {"name": "a" * 300}}, id="a long name"),
+            pytest.param({**a_job(), "metadata": {"name": "train", "labels": {"a": "\u202e" * 100}}}, id="odd labels"),
+            pytest.param({**a_job(), "metadata": {"name": "b", "annotations": {"a": "x" * 200_000}}}, id="annotations"),
+            pytest.param(a_job(plugins={"svc": ["--" + "x" * 1_000_000]}), id="a plugin argument of a megabyte"),
+            pytest.param(a_job(plugins={f"p{i}": [] for i in range(5_000)}), id="many plugins"),
+            pytest.param(
+                a_job(tasks=[a_job()["spec"]["tasks"][0] | {"name": f"t{i}"} for i in range(500)]), id="tasks"
+            ),
+            pytest.param(a_job(replicas=2_000_000_000), id="two thousand million pods"),
+        ],
+    )
+    def test_a_hostile_job_harms_nobody(self, asked: Cluster, namespace: str, job: Object) -> None:
+        answer = tried(asked, namespace, job)
+        assert answer.status in (201, 400, 413, 422), answer
+        assert len(json.dumps(answer.body)) < 3_000_000
+        assert tried(asked, namespace, a_job()).status == 201
+        assert tried(asked, namespace, bad_job()).status == 422
+
+
+def test_kubectl_shows_all_findings_as_a_list(asked: Cluster, namespace: str) -> None:
+    with pytest.raises(AssertionError) as refused:
+        asked.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(bad_job()))
+    text = str(refused.value)
+    assert 'The Job "train" is invalid' in text
+    assert text.count("\n* ") == len(FAULTS)
+
+
+def test_it_comes_and_goes_with_the_process(webhooks: Webhooks, namespace: str) -> None:
+    cluster, bad = webhooks.cluster, bad_job()
+    assert tried(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
+    daemon = webhooks.outside()
+    until_asked(cluster, namespace, bad)
+    hooks = [hook for each in configurations(cluster, OUTSIDE) for hook in each["webhooks"]]
+    assert {hook["failurePolicy"] for hook in hooks} == {"Ignore"}
+    assert {hook["clientConfig"]["url"].rpartition("/jobs")[0] for hook in hooks} == {
+        f"https://127.0.0.1:{port_of(daemon)}"
+    }
+    daemon.stop()
+    assert daemon.process is not None
+    assert daemon.process.returncode == 0
+    assert configurations(cluster, OUTSIDE) == []
+
+
+class TestRegistration:
+    def test_what_a_killed_one_left_is_replaced(self, webhooks: Webhooks, namespace: str) -> None:
+        cluster = webhooks.cluster
+        first = webhooks.outside()
+        until_asked(cluster, namespace, bad_job())
+        first.kill()
+        stale = authorities(cluster, OUTSIDE)
+        assert len(stale) == 1
+        # Nobody answers, and the cluster goes on.
+        assert tried(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
+        second = webhooks.outside()
+        until_asked(cluster, namespace, bad_job())
+        assert authorities(cluster, OUTSIDE).isdisjoint(stale)
+        second.stop()
+        assert configurations(cluster, OUTSIDE) == []
+
+    def test_one_that_was_replaced_does_not_take_out_its_successor(self, webhooks: Webhooks, namespace: str) -> None:
+        first, second = webhooks.outside(), webhooks.outside()
+        first.stop()
+        assert len(configurations(webhooks.cluster, OUTSIDE)) == 2
+        assert "somebody else's now" in first.log.read_text()
+        until_asked(webhooks.cluster, namespace, bad_job())
+        second.stop()
+        assert configurations(webhooks.cluster, OUTSIDE) == []
+
+    @pytest.mark.parametrize(
+        ("flags", "message"),
+        [
+            pytest.param(["--listen=127.0.0.1:{taken}"], "address already in use", id="a port that is taken"),
+            pytest.param(["--listen=0.0.0.0:0"], "an address that the API server can reach", id="any address"),
+            pytest.param(["--service=a"], "take one of them", id="inside and outside"),
+        ],
+    )
+    def test_it_says_why_it_cannot_start(self, webhooks: Webhooks, flags: list[str], message: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            words = [flag.format(taken=taken.getsockname()[1]) for flag in flags]
+            daemon = webhooks.begin(f"--kubeconfig={webhooks.cluster.kubeconfig()}", "--register", *words)
+            assert daemon.process is not None
+            assert daemon.process.wait(60) == 2
+        assert message in daemon.log.read_text()
+        assert configurations(webhooks.cluster, OUTSIDE) == []
+
+    def test_one_who_may_not_register_is_told(self, webhooks: Webhooks) -> None:
+        daemon = webhooks.begin(f"--kubeconfig={webhooks.cluster.kubeconfig('plain')}", "--register")
+        assert daemon.process is not None
+        assert daemon.process.wait(60) == 2
+        assert "could not register" in daemon.log.read_text()
+        assert "forbidden" in daemon.log.read_text()
+
+
+class TestInstalled:
+    """Behind a Service, with the ServiceAccount's permissions and nothing else; an unreachable one refuses."""
+
+    @pytest.fixture
+    def port(self, webhooks: Webhooks) -> Iterator[int]:
+        port = free_port()
+        install_webhook(webhooks.cluster, port)
+        yield port
+        webhooks.cluster.api().delete("Secret", names.NAMESPACE, SECRET)
+        webhooks.cluster.api().delete("Service", names.NAMESPACE, names.WEBHOOK)
+
+    def test_jobs_are_refused_until_it_answers_and_when_it_is_gone(
+        self, webhooks: Webhooks, namespace: str, port: int
+    ) -> None:
+        cluster = webhooks.cluster
+        eventually("the door is closed", lambda: tried(cluster, namespace, a_job()).status == 500)
+        daemon = webhooks.installed(f"--listen=127.0.0.1:{port}")
+        until_asked(cluster, namespace, bad_job())
+        assert tried(cluster, namespace, a_job()).status == 201
+        # In its own namespace nobody waits for it.
+        assert tried(cluster, names.NAMESPACE, a_job()).status == 201
+        assert "cannot" not in daemon.log.read_text()
+        daemon.stop()
+        assert daemon.process is not None
+        assert daemon.process.returncode == 0
+        assert tried(cluster, namespace, a_job()).status == 500
+
+    def test_replicas_share_one_certificate(self, webhooks: Webhooks, port: int) -> None:
+        ports = (port, free_port())
+        daemons = [webhooks.begin(*self._flags(webhooks, each)) for each in ports]
+        for daemon in daemons:
+            daemon.wait_ready(lambda daemon=daemon: "showing a" in daemon.log.read_text())  # type: ignore[misc]  # a lambda bound to each
+        secret = webhooks.cluster.api().get("Secret", names.NAMESPACE, SECRET)
+        assert set(secret["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
+        assert authorities(webhooks.cluster, names.CONFIGURATION) == {secret["data"]["ca.crt"]}
+        shown = {ssl.get_server_certificate(("127.0.0.1", each)) for each in ports}
+        assert shown == {base64.b64decode(secret["data"]["tls.crt"]).decode()}
+
+    def _flags(self, webhooks: Webhooks, port: int) -> list[str]:
+        token = webhooks.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK)
+        config = webhooks.cluster.kubeconfig(names.WEBHOOK, token=token)
+        place = [f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}"]
+        return [f"--kubeconfig={config}", *place, f"--listen=127.0.0.1:{port}"]
+
+    def test_applying_the_manifests_again_does_not_undo_its_certificate(
+        self, webhooks: Webhooks, namespace: str, port: int
+    ) -> None:
+        webhooks.installed(f"--listen=127.0.0.1:{port}")
+        until_asked(webhooks.cluster, namespace, bad_job())
+        before = authorities(webhooks.cluster, names.CONFIGURATION)
+        install_webhook(webhooks.cluster, port)
+        assert authorities(webhooks.cluster, names.CONFIGURATION) == before
+        assert tried(webhooks.cluster, namespace, bad_job()).status == 422
+
+    @pytest.mark.usefixtures("port")
+    def test_what_its_account_may_not_do(self, webhooks: Webhooks, namespace: str) -> None:
+        api = webhooks.cluster.api(webhooks.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK))
+        for method, path in (
+            ("GET", "/api/v1/secrets"),
+            ("GET", f"/api/v1/namespaces/{names.NAMESPACE}/secrets"),
+            ("DELETE", f"/api/v1/namespaces/{names.NAMESPACE}/secrets/{SECRET}"),
+            ("GET", f"/api/v1/namespaces/{namespace}/pods"),
+            ("GET", f"/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs"),
+            ("GET", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"),
+            ("DELETE", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/pumice"),
+            ("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/commands.bus.volcano.sh"),
+        ):
+            assert api.ask(method, path).status == 403, (method, path)
+
+
+def test_readiness_and_health(webhooks: Webhooks, api: Api) -> None:
+    daemon = webhooks.outside()
+    context = ssl.create_default_context(cadata=base64.b64decode(authorities(webhooks.cluster, OUTSIDE).pop()).decode())
+    caller = Api(f"https://127.0.0.1:{port_of(daemon)}", "", context)
+    try:
+        assert [caller.ask("GET", path).status for path in ("/healthz", "/readyz", "/nosuch")] == [200, 200, 404]
+    finally:
+        caller.close()
+
+
+def test_fields_that_volcanos_definition_drops_are_warned_of(webhooks: Webhooks, namespace: str) -> None:
+    cluster = webhooks.cluster
+    theirs = json.dumps(volcano_definition(names.JOBS_CRD))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=theirs)
+    try:
+        daemon = webhooks.outside()
+        assert "it drops spec.activeDeadlineSeconds, spec.suspend" in daemon.log.read_text()
+        until_asked(cluster, namespace, bad_job())
+        # The server drops the field before it asks anybody; the copy that kubectl keeps tells of it.
+        arguments = ("-n", namespace, "apply", "--validate=false", "-f", "-")
+        done = run_kubectl(cluster, *arguments, stdin=json.dumps(a_job(suspend=True)))
+    finally:
+        install(cluster)
+    assert "Warning: spec.suspend: this cluster's definition of a Job drops it" in done.stderr
+    assert "activeDeadlineSeconds" not in done.stderr
+
+
+def run_kubectl(cluster: Cluster, *arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
+    """With what it says on standard error, too."""
+    command = [str(cluster.programs.path("kubectl")), f"--kubeconfig={cluster.folder / 'admin.config'}", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=True)
+
+
+def test_the_queue_of_a_job_must_be_there_and_open(webhooks: Webhooks, namespace: str) -> None:
+    """Where Volcano's scheduler is: as soon as there is one queue."""
+    cluster, path = webhooks.cluster, "/apis/scheduling.volcano.sh/v1beta1/queues"
+    api = cluster.api()
+    for name, state in (("default", "Open"), ("closed", "Closed")):
+        queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
+        api.call("POST", path, queue)
+        status = {"status": {"state": state}}
+        api.call("PATCH", f"{path}/{name}/status", status, "application/merge-patch+json")
+    try:
+        webhooks.outside("--gang=volcano")
+        until_asked(cluster, namespace, bad_job())
+        eventually("the queues are known", lambda: tried(cluster, namespace, a_job(queue="nosuch")).status == 422)
+        answer = tried(cluster, namespace, a_job(queue="closed"))
+        assert answer.status == 422
+        assert "spec.queue: closed: the queue is Closed" in answer.body["message"]
+        assert tried(cluster, namespace, a_job()).status == 201
+    finally:
+        for name in ("default", "closed"):
+            api.call("DELETE", f"{path}/{name}")

@@ -1,0 +1,66 @@
+"""What job-init prepares for all containers: above all for an ordinary user, to whom an image belongs to others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.sandbox.rootfs.job_filesystem import Ground
+from pumice.engines.local.sandbox.specs import File, RootFs
+from tests.local.sandbox.boxes import Box, in_box
+
+MERGED = Path("/bin").is_symlink()
+
+
+def _ground(place: Path, *, all_users: bool) -> Ground:
+    skeletons = place / "skeletons"
+    skeletons.mkdir()
+    return Ground(
+        place=str(place),
+        files=str(place),
+        skeleton=None,
+        skeletons=str(skeletons),
+        etc="/etc",
+        mount_points=(),
+        all_users=all_users,
+    )
+
+
+def _image(place: Path) -> Path:
+    (place / "etc" / "app").mkdir(parents=True)
+    (place / "etc" / "app" / "conf").write_text("x")
+    (place / "data").mkdir(mode=0o1777)
+    return place
+
+
+@pytest.mark.parametrize("all_users", [True, False], ids=["all-users", "one-user"])
+def test_an_image_of_ones_own_needs_no_skeleton(tmp_path: Path, all_users: bool) -> None:
+    ground = _ground(tmp_path, all_users=all_users)
+    assert ground.skeleton_of(str(_image(tmp_path / "image"))) is None
+
+
+def test_an_image_of_somebody_else_is_overlaid_with_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = _image(tmp_path / "image")
+    stranger = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    ground = _ground(tmp_path, all_users=False)
+    made = ground.skeleton_of(str(image))
+    assert made is not None
+    assert sorted(str(path.relative_to(made)) for path in Path(made).rglob("*")) == ["data", "etc", "etc/app"]
+    assert ground.skeleton_of(str(image)) == made
+
+
+@in_box
+async def test_everyone_can_run_an_image_that_belongs_to_root(made: Box) -> None:
+    """/usr, with /bin and /lib in it, is a whole image where /bin is a link to /usr/bin."""
+    if not MERGED:
+        pytest.skip("/bin is no link to /usr/bin here")
+    await made.pod("a")
+    script = "cat /etc/hosts; echo new > /share/of-a-pod && cat /share/of-a-pod; pwd"
+    files = (File("/etc/hosts", b"me\n"),)
+    code, text = await made.shell("a", script, root=RootFs(image="/usr"), cwd="/to/be/made", files=files)
+    assert (code, text) == (0, "me\nnew\n/to/be/made\n")

@@ -1,0 +1,223 @@
+"""Sandboxes of both kinds with their ways in and out."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from pumice.engines.local import isolation
+from pumice.engines.local.isolation import Isolation, Network, open_sandbox, published, way_out
+from pumice.engines.local.network.outbound import WayOut, open_outbound
+from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
+from pumice.engines.local.preflight import RefusedError
+from pumice.engines.local.sandbox import protocol
+from pumice.engines.local.sandbox.client import Sandbox
+from pumice.engines.local.sandbox.diagnosis.kernel_support import Surroundings, judge
+from pumice.engines.local.sandbox.init import job_init
+from pumice.engines.local.sandbox.sandbox_errors import SandboxError
+from tests.local.sandbox import refusals
+from tests.local.sandbox.boxes import need_namespaces, run
+from tests.meta.tree import ROOT
+
+HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
+
+
+@pytest.mark.parametrize(
+    ("isolation", "network", "kind", "proxied", "warnings"),
+    [
+        pytest.param(Isolation.AUTO, Network.OUTBOUND, Sandbox, True, 1, id="namespaces, outbound"),
+        pytest.param(Isolation.NAMESPACES, Network.JOB, Sandbox, False, 0, id="namespaces, job"),
+        pytest.param(Isolation.PROCESS, Network.OUTBOUND, ProcessSandbox, False, 0, id="process, outbound"),
+        pytest.param(Isolation.PROCESS, Network.JOB, ProcessSandbox, False, 1, id="process, job"),
+    ],
+)
+def test_ways(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    isolation: Isolation,
+    network: Network,
+    kind: type,
+    proxied: bool,
+    warnings: int,
+) -> None:
+    need_namespaces()
+    # Whatever programs for it are installed: those have their own test.
+    monkeypatch.setattr(isolation, "open_outbound", functools.partial(open_outbound, kinds=()))
+
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", isolation, told.append)
+        assert type(sandbox) is kind
+        async with way_out(sandbox, network, HOSTS, told.append, told.append) as way:
+            assert ("https_proxy" in way.env) is proxied
+            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(way.env["no_proxy"].split(","))
+        await sandbox.close()
+        assert len(told) == warnings
+
+    run(story())
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["killed", "closed"])
+def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when somebody kills the program that leads out."""
+    told: list[str] = []
+
+    async def story() -> None:
+        ended, closed = asyncio.Event(), asyncio.Event()
+
+        async def over() -> None:
+            await ended.wait()
+
+        async def close() -> None:
+            closed.set()
+            ended.set()
+
+        async def opened(*_: object) -> WayOut:
+            return WayOut(close, over=over)
+
+        monkeypatch.setattr(isolation, "open_outbound", opened)
+        sandbox = cast(Sandbox, object())
+        async with way_out(sandbox, Network.OUTBOUND, HOSTS, told.append, told.append):
+            if ends:
+                ended.set()
+            await asyncio.sleep(0.01)
+        assert closed.is_set()
+        await asyncio.sleep(0.01)
+
+    run(story())
+    assert told == ["what led the pods out has ended: from now on they reach each other only"] * ends
+
+
+async def _refuse(_name: str, _place: Path) -> Sandbox:
+    raise SandboxError("namespaces are refused")
+
+
+def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default the job runs all the same, and the user is told what it lacks."""
+    monkeypatch.setattr(Sandbox, "start", _refuse)
+
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        await sandbox.close()
+        assert type(sandbox) is ProcessSandbox
+        assert told[0].startswith("this machine refuses what pods are made of: namespaces are refused")
+        with pytest.raises(RefusedError, match="refuses"):
+            await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, told.append)
+
+    run(story())
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain processes would be no way out then."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+    async def story() -> None:
+        told: list[str] = []
+        with pytest.raises(RefusedError, match="job: cannot be started: no further process is allowed: see ulimit -u"):
+            await open_sandbox("job", tmp_path / "stage", isolation, told.append)
+        assert told == []
+
+    run(story())
+    assert [path.name for path in (tmp_path / "stage").iterdir()] == ["lock"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [pytest.param(errno.EAGAIN, "exhausted", id="no process"), pytest.param(errno.EPERM, "refused", id="no right")],
+)
+def test_what_the_keeper_says_before_it_ends(number: int, kind: str) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        job_init.refuse(theirs, OSError(number, os.strerror(number)))
+        received = protocol.receive(ours)
+    assert received is not None
+    assert list(received[0]) == [kind]
+
+
+def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "_ON_LINUX", False)
+    monkeypatch.setattr(isolation, "probe", lambda: judge({}, Surroundings(linux=False)))
+
+    async def story() -> None:
+        told: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        await sandbox.close()
+        assert type(sandbox) is ProcessSandbox
+        assert "this is not Linux\n  Linux: namespaces exist on Linux only\n" in told[0]
+
+    run(story())
+
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: trial}
+spec:
+  tasks:
+  - {name: only, replicas: 1, template: {spec: {restartPolicy: Never, containers: [
+      {name: c, image: none, command: [sh, -c, echo it ran]}]}}}
+"""
+# What the guide shows is what is said.
+GUIDE = (ROOT / "docs/guides/isolation-and-network.md").read_text(encoding="utf-8")
+NO_NAMESPACES = GUIDE.partition("```text\n")[2].partition("```")[0]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "isolation", "code", "out", "err"),
+    [
+        pytest.param(refusals.NONE_ALLOWED, "namespaces", 2, "", NO_NAMESPACES, id="none allowed"),
+        pytest.param(refusals.NONE_ALLOWED, "auto", 0, "it ran", NO_NAMESPACES, id="none allowed, auto"),
+        pytest.param(refusals.NONE_ALLOWED, "process", 0, "it ran", "", id="none allowed, process"),
+        pytest.param(refusals.FILTERED, "namespaces", 2, "", "(EPERM)", id="filter"),
+        pytest.param(refusals.FILTERED, "auto", 0, "it ran", "hint: docker run --security-opt", id="filter, auto"),
+        pytest.param(refusals.NO_PROC, "namespaces", 2, "", "hint: sudo mount -t proc proc /proc", id="no proc"),
+        pytest.param(refusals.NO_PROC, "auto", 0, "it ran", "/proc: nothing is mounted there", id="no proc, auto"),
+        pytest.param(refusals.COVERED_PROC, "auto", 0, "it ran", "pods see all processes", id="covered proc"),
+    ],
+)
+def test_pumice_run_where_something_is_refused(
+    tmp_path: Path, *, refusal: refusals.Refusal, isolation: str, code: int, out: str, err: str
+) -> None:
+    """For real; what is missing and the command that grants it are told, and the job runs if it may."""
+    need_namespaces()
+    (tmp_path / "job.yaml").write_text(JOB)
+    main = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    flags = ("--network=job", "--timeout=50s", f"--isolation={isolation}")
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = (sys.executable, "-c", main, "run", *flags, str(tmp_path / "job.yaml"))
+    done = refusals.run_refused(refusal, *command, environ=environ)
+    assert done.returncode == code, done.stderr
+    assert out in done.stdout
+    assert err in done.stderr
+    assert ("the pods run as plain processes" in done.stderr) == (
+        isolation == "auto" and refusal is not refusals.COVERED_PROC
+    )
+
+
+def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
+    async def story() -> None:
+        told: list[tuple[str, int, str]] = []
+        sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=lambda _message: None)
+        async with published(sandbox, [("job-a-0", 34567)], lambda *words: told.append(words)):
+            assert told[0][:2] == ("job-a-0", 34567)
+            assert told[0][2].startswith("127.0.0.1:")
+            assert not told[0][2].endswith(":34567")
+        await sandbox.close()
+
+    run(story())

@@ -1,0 +1,215 @@
+"""A job is led out for real, from a machine of its own: a network with a server and a name server in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.network import tunnel_programs
+from pumice.engines.local.network.tunnel_programs import device_fault, nameservers
+from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
+from tests.meta.tree import ROOT
+
+# 192.0.2.77 plays the world outside. Its name server answers every question with that address.
+MACHINE = """
+import asyncio, os, socket, struct, sys, threading
+from pathlib import Path
+from pumice.engines.local.sandbox.net.netlink import Netlink
+from pumice.engines.local.network.outbound import open_outbound
+from pumice.engines.local.network.tunnel_programs import KINDS
+from tests.local.sandbox.boxes import box, python_mounts, run
+from pumice.engines.local.sandbox.specs import File
+
+HERE = "192.0.2.77"
+
+def make_network():
+    netlink, own = Netlink(), os.open("/proc/self/ns/net", os.O_RDONLY)
+    netlink.link_up(1)
+    netlink.veth("host0", 50, b"\\x02\\x51\\0\\0\\0\\1", ("peer0", own, b"\\x02\\x51\\0\\0\\0\\2"))
+    netlink.link_up(socket.if_nametoindex("peer0"))
+    netlink.address(50, HERE, 24)
+    netlink.default_route(50, "192.0.2.1")
+
+def serve_names():
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind((HERE, 53))
+    while True:
+        question, asker = server.recvfrom(512)
+        end = question.index(0, 12) + 5
+        kind = question[end - 4:end - 2]
+        found = kind == b"\\0\\1"
+        head = question[:2] + struct.pack("!HHHHH", 0x8180, 1, found, 0, 0) + question[12:end]
+        answer = b"\\xc0\\x0c\\0\\1\\0\\1" + struct.pack("!IH", 60, 4) + socket.inet_aton(HERE)
+        server.sendto(head + (answer if found else b""), asker)
+
+def serve():
+    listener = socket.create_server(("0.0.0.0", 8080))
+    while True:
+        connection, (peer, _) = listener.accept()
+        connection.sendall(f"hello {peer}".encode())
+        connection.close()
+
+CLIENT = '''
+import socket, sys
+for name in sys.argv[1:]:
+    try:
+        with socket.create_connection((name, 8080), timeout=3) as connection:
+            print(name, connection.makefile().read())
+    except OSError as error:
+        print(name, "is not reached")
+'''
+
+def below(pid):
+    return Path("/proc", pid, "task", pid, "children").read_text().split()
+
+async def story():
+    async with box(Path(sys.argv[1])) as made:
+        way = await open_outbound(made.sandbox, [], [kind for kind in KINDS if kind.program == sys.argv[2]])
+        print("note", way.note.partition("pods")[0], flush=True)
+        if sys.argv[3] == "wait":
+            helper = below(str(os.getpid()))[-1]
+            (first,) = below(helper)
+            print(helper, first, *below(first), flush=True)
+            await asyncio.sleep(1000)
+        files = (File("/etc/resolv.conf", "".join(f"nameserver {n}\\n" for n in way.nameservers).encode()),)
+        for pod in ("a", "b"):
+            await made.pod(pod)
+            names = ("outside.test", "192.0.2.77", "198.51.100.2", "127.0.0.1")
+            argv = (sys.executable, "-I", "-c", CLIENT, *names)
+            print((await made.run(made.spec(pod, *argv, files=files, mounts=python_mounts())))[1], end="", flush=True)
+        await way.close()
+
+def run_job():
+    os.chdir(os.path.dirname(sys.argv[1]))
+    sys.argv = ["pumice", "run", "--timeout=60s", "job.yaml"]
+    from pumice.cli.main import main
+    sys.exit(main())
+
+make_network()
+for server in (serve_names, serve):
+    threading.Thread(target=server, daemon=True).start()
+run_job() if sys.argv[3] == "job" else run(story())
+"""
+PROGRAMS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("pasta", "slirp4netns")]
+PATIENCE = 20
+
+
+@pytest.fixture
+def _tunnels() -> None:
+    need_namespaces()
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        pytest.skip("/dev/net/tun is not for this user: chmod 666 /dev/net/tun")
+
+
+def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
+    place.chmod(0o755)
+    (place / "resolv.conf").write_text("nameserver 192.0.2.77\n")
+    setup = 'mount --bind "$1/resolv.conf" /etc/resolv.conf; shift; exec "$@"'
+    engine = (sys.executable, "-c", MACHINE, str(place / "stage"), program, purpose)
+    return subprocess.Popen(
+        ["unshare", "-nm" if AS_ROOT else "-Urnm", "sh", "-ec", setup, "sh", str(place), *engine],
+        env={
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "VIRTUAL_ENV": sys.prefix,
+            "HOME": str(place),
+            "XDG_STATE_HOME": str(place / "state"),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.usefixtures("_tunnels")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_pod_gets_out_by_name_and_address_but_not_to_the_loopback(tmp_path: Path, program: str) -> None:
+    engine = _start(tmp_path, program, "reach")
+    said, _ = engine.communicate(timeout=100)
+    reached = ["outside.test hello 192.0.2.77", "192.0.2.77 hello 192.0.2.77"]
+    refused = ["198.51.100.2 is not reached", "127.0.0.1 is not reached"]
+    assert said.splitlines() == ["note ", *2 * (reached + refused)]
+
+
+JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: trial}
+spec:
+  tasks:
+  - {name: only, replicas: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: none, command: [
+      python3, -c, "import socket; print(socket.create_connection(('outside.test', 8080)).makefile().read())"]}]}}}
+"""
+
+
+@pytest.mark.usefixtures("_tunnels")
+@pytest.mark.needs("pasta")
+def test_pods_of_a_run_get_out_by_name_without_a_proxy(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    engine = _start(tmp_path, "any", "job")
+    said, _ = engine.communicate(timeout=100)
+    assert engine.returncode == 0
+    assert sorted(said.splitlines()) == [f"only-{index}  hello 192.0.2.77" for index in range(2)]
+
+
+@pytest.mark.usefixtures("_tunnels")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_is_left_of_it_after_kill_9(tmp_path: Path, program: str) -> None:
+    engine = _start(tmp_path, program, "wait")
+    assert engine.stdout is not None
+    assert engine.stdout.readline() == "note \n"
+    pids = engine.stdout.readline().split()
+    assert len(pids) >= 3
+    names = [_name(pid) for pid in pids]
+    assert any(name.startswith(("passt", "pasta", "slirp")) for name in names), names
+    engine.send_signal(signal.SIGKILL)
+    engine.communicate()
+    end = time.monotonic() + PATIENCE
+    while (left := [pid for pid in pids if Path("/proc", pid).exists()]) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert left == []
+
+
+def _name(pid: str) -> str:
+    """The process that saw to it that all is ready may be gone by now."""
+    try:
+        return Path("/proc", pid, "comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("mode", "fault"),
+    [
+        pytest.param(None, "there is no DEVICE\n  hint: sudo modprobe tun", id="missing"),
+        pytest.param(0o000, "DEVICE is closed to this user\n  hint: sudo chmod 666 DEVICE", id="closed"),
+        pytest.param(0o666, "", id="open"),
+    ],
+)
+def test_the_device(tmp_path: Path, mode: int | None, fault: str) -> None:
+    device = tmp_path / "tun"
+    if mode is not None:
+        device.touch()
+        device.chmod(mode)
+    if mode == 0 and AS_ROOT:
+        pytest.skip("nothing is closed to root")
+    assert device_fault(device) == fault.replace("DEVICE", str(device))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("# none\nnameserver 127.0.0.53\n", (tunnel_programs._NAMES,), id="one"),
+        pytest.param("nameserver fd00::1\nnameserver\n", (), id="only of the other kind"),
+        pytest.param(None, (), id="no file"),
+    ],
+)
+def test_nameservers(tmp_path: Path, text: str | None, expected: tuple[str, ...]) -> None:
+    if text is not None:
+        (tmp_path / "resolv.conf").write_text(text)
+    assert nameservers(tmp_path / "resolv.conf") == expected

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from pumice.admission.updates import check_update
+from pumice.model.codec import decode
+from pumice.model.job import Job, Manifest
+from pumice.runtime.kubernetes_types import kubernetes_types
+from tests.unit.admission.findings import POD, Told, error, told
+
+FIXED = "cannot be changed once the job exists"
+HINT = "only minAvailable, priorityClassName, suspend, tasks[*].replicas, tasks[*].minAvailable can"
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+OLD: Manifest = {
+    "minAvailable": 3,
+    "queue": "default",
+    "plugins": {"svc": ["--disable-network-policy=false"]},
+    "policies": [{"event": "PodFailed", "action": "RestartJob"}],
+    "volumes": [{"mountPath": "/a", "volumeClaim": CLAIM}, {"mountPath": "/b", "volumeClaimName": "b"}],
+    "tasks": [
+        {"name": "master", "replicas": 1, "minAvailable": 1, "template": POD},
+        {"name": "worker", "replicas": 4, "minAvailable": 2, "template": POD},
+    ],
+}
+
+
+def job_of(spec: Manifest) -> Job:
+    document = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "a"}, "spec": spec}
+    return decode(document, kubernetes_types().types).job
+
+
+def changed(path: tuple[str | int, ...], value: Any) -> Manifest:
+    spec: Manifest = json.loads(json.dumps(OLD))
+    target: Any = spec
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    return spec
+
+
+def found(new: Manifest, old: Manifest = OLD) -> list[Told]:
+    return told(check_update(job_of(old), job_of(new)))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("minAvailable",), 1, id="minAvailable"),
+        pytest.param(("priorityClassName",), "high", id="priorityClassName"),
+        pytest.param(("suspend",), True, id="suspend"),
+        pytest.param(("suspend",), False, id="resume"),
+        pytest.param(("tasks", 1, "replicas"), 9, id="replicas"),
+        pytest.param(("tasks", 1, "minAvailable"), 3, id="minAvailable of a task"),
+        pytest.param(("tasks", 1, "minAvailable"), None, id="no minAvailable of a task"),
+        pytest.param(("volumes", 0, "volumeClaimName"), "a-pvc-0123456789ab", id="name of a made claim"),
+    ],
+)
+def test_what_may_change(path: tuple[str | int, ...], value: object) -> None:
+    assert found(changed(path, value)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        pytest.param(("queue",), "other", "spec.queue", id="queue"),
+        pytest.param(("maxRetry",), 5, "spec.maxRetry", id="maxRetry added"),
+        pytest.param(("queue",), None, "spec.queue", id="queue taken away"),
+        pytest.param(("schedulerName",), "x", "spec.schedulerName", id="schedulerName"),
+        pytest.param(("ttlSecondsAfterFinished",), 5, "spec.ttlSecondsAfterFinished", id="ttl"),
+        pytest.param(("minSuccess",), 1, "spec.minSuccess", id="minSuccess"),
+        pytest.param(("activeDeadlineSeconds",), 5, "spec.activeDeadlineSeconds", id="deadline"),
+        pytest.param(("networkTopology",), {"mode": "soft"}, "spec.networkTopology", id="topology"),
+        pytest.param(("plugins", "env"), [], "spec.plugins.env", id="plugin added"),
+        pytest.param(("plugins",), {}, "spec.plugins", id="plugins taken away"),
+        pytest.param(("plugins", "svc", 0), "--x", "spec.plugins.svc[0]", id="argument of a plugin"),
+        pytest.param(("plugins", "svc"), [], "spec.plugins.svc", id="number of arguments"),
+        pytest.param(("policies", 0, "action"), "AbortJob", "spec.policies[0].action", id="policy"),
+        pytest.param(("volumes", 1, "volumeClaimName"), "c", "spec.volumes[1].volumeClaimName", id="claim that exists"),
+        pytest.param(
+            ("volumes", 0, "volumeClaim", "accessModes", 0),
+            "ReadWriteMany",
+            "spec.volumes[0].volumeClaim.accessModes[0]",
+            id="claim to be made",
+        ),
+        pytest.param(("tasks", 1, "name"), "w", "spec.tasks[1].name", id="name of a task"),
+        pytest.param(("tasks", 1, "maxRetry"), 5, "spec.tasks[1].maxRetry", id="maxRetry of a task"),
+        pytest.param(
+            ("tasks", 1, "template", "spec", "containers", 0, "image"),
+            "other",
+            "spec.tasks[1].template.spec.containers[0].image",
+            id="image",
+        ),
+        pytest.param(
+            ("tasks", 0, "template", "metadata"),
+            {"labels": {"a": "b"}},
+            "spec.tasks[0].template.metadata",
+            id="labels of pods",
+        ),
+    ],
+)
+def test_what_may_not_change_is_told_by_its_exact_place(
+    path: tuple[str | int, ...], value: object, expected: str
+) -> None:
+    assert found(changed(path, value)) == [error(expected, FIXED, hint=HINT)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        pytest.param("1000m", 1, True, id="written otherwise"),
+        pytest.param("1Gi", "1024Mi", True, id="another unit"),
+        pytest.param("1", "2", False, id="another amount"),
+        pytest.param("1", "much", False, id="no amount"),
+    ],
+)
+def test_an_amount_may_be_written_otherwise(old: object, new: object, is_same: bool) -> None:
+    resources = ("tasks", 1, "template", "spec", "containers", 0, "resources")
+    before, after = (changed(resources, {"limits": {"cpu": cpu}}) for cpu in (old, new))
+    findings = list(check_update(job_of(before), job_of(after)))
+    at = "spec.tasks[1].template.spec.containers[0].resources.limits.cpu"
+    assert [str(finding.path) for finding in findings] == ([] if is_same else [at])
+
+
+def test_every_difference_is_told() -> None:
+    new = changed(("queue",), "other")
+    new["tasks"][0]["template"]["spec"] = {**POD["spec"], "restartPolicy": "Always", "hostname": "x"}
+    at = "spec.tasks[0].template.spec"
+    assert sorted(finding.path for finding in found(new)) == ["spec.queue", f"{at}.hostname", f"{at}.restartPolicy"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "now"),
+    [pytest.param(OLD["tasks"][:1], 1, id="fewer"), pytest.param([*OLD["tasks"], {"name": "x"}], 3, id="more")],
+)
+def test_tasks_stay(tasks: list[Manifest], now: int) -> None:
+    assert found({**OLD, "minAvailable": 1, "tasks": tasks, "queue": "other"}) == [
+        error(
+            "spec.tasks",
+            f"tasks cannot be added or removed: there were 2, now {now}",
+            hint="make a new job, or set replicas to 0",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        pytest.param(("tasks", 1, "replicas"), -1, "spec.tasks[1].replicas", id="negative replicas"),
+        pytest.param(("tasks", 1, "minAvailable"), -1, "spec.tasks[1].minAvailable", id="negative minAvailable"),
+        pytest.param(("tasks", 1, "minAvailable"), 5, "spec.tasks[1].minAvailable", id="more than replicas"),
+        pytest.param(("minAvailable",), 6, "spec.minAvailable", id="more than all replicas"),
+        pytest.param(("minAvailable",), -1, "spec.minAvailable", id="negative minAvailable of the job"),
+    ],
+)
+def test_new_numbers_are_checked(path: tuple[str | int, ...], value: object, expected: str) -> None:
+    assert [finding.path for finding in found(changed(path, value))] == [expected]
+
+
+def test_partitions_must_still_add_up() -> None:
+    old = changed(("tasks", 1, "partitionPolicy"), {"totalPartitions": 2, "partitionSize": 2})
+    new = copy.deepcopy(old)
+    new["tasks"][1]["replicas"] = 5
+    assert [finding.path for finding in found(new, old)] == ["spec.tasks[1].partitionPolicy"]
+
+
+def test_topology_is_checked_and_fixed() -> None:
+    new = changed(("networkTopology",), {"highestTierAllowed": 1, "highestTierName": "rack"})
+    assert [finding.path for finding in found(new)] == ["spec.networkTopology", "spec.networkTopology"]
+
+
+def test_a_job_that_breaks_a_rule_of_today_may_still_change_its_labels() -> None:
+    bad = {**OLD, "minAvailable": 99, "tasks": []}
+    assert found(bad, copy.deepcopy(bad)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("metadata",), {}, id="empty metadata"),
+        pytest.param(("metadata",), {"creationTimestamp": None}, id="what Go writes for empty metadata"),
+        pytest.param(("spec", "volumes"), [], id="empty list"),
+        pytest.param(("spec", "hostname"), None, id="null"),
+        pytest.param(("spec", "containers", 0, "resources"), {}, id="empty resources"),
+    ],
+)
+def test_a_template_may_say_nothing_in_more_words(path: tuple[str | int, ...], value: object) -> None:
+    assert found(changed(("tasks", 0, "template", *path), value)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("spec", "securityContext"), {}, id="an empty mapping may mean something"),
+        pytest.param(("spec", "hostNetwork"), False, id="a value"),
+    ],
+)
+def test_what_a_template_says_anew_is_told(path: tuple[str | int, ...], value: object) -> None:
+    expected = f"spec.tasks[0].template.{'.'.join(map(str, path))}"
+    assert [finding.path for finding in found(changed(("tasks", 0, "template", *path), value))] == [expected]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from pumice.cli.cluster.controller import namespaces, switched_on
+from tests.unit.cli.running import UNREACHABLE, Terminal
+
+pytestmark = pytest.mark.usefixtures("logs_as_before")
+
+
+def complaint(terminal: Terminal, *words: str) -> str:
+    config = terminal.folder / "config"
+    config.write_text(UNREACHABLE)
+    code, out, err = terminal.run("controller", f"--kubeconfig={config}", *words)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["--listen=8081"], "--listen: 8081: must be HOST:PORT", id="no host"),
+        pytest.param(["--workers=0"], "--workers: 0: must be a number, 1 or more", id="nobody to work"),
+        pytest.param(["--parallel-writes=many"], "--parallel-writes: many: must be", id="no number"),
+        pytest.param(["--gang=all"], "argument --gang: all: must be one of auto, volcano,", id="no such provider"),
+        pytest.param(["--namespace=Team A"], "--namespace: Team A: ", id="no name of a namespace"),
+        pytest.param(["--kubeconfig=nosuch"], "nosuch", id="no kubeconfig"),
+        pytest.param(["--context=nosuch"], "nosuch", id="no context"),
+    ],
+)
+def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
+    assert message in complaint(terminal, *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        pytest.param("GANG", "all", "argument --gang: all: must be one of auto, volcano,", id="gang"),
+        pytest.param("LOG_LEVEL", "loud", "argument --log-level: loud: must be one of debug,", id="log level"),
+        pytest.param("LOG_FORMAT", "xml", "argument --log-format: xml: must be one of text, json", id="log format"),
+        pytest.param("WORKERS", "-1", "--workers: -1: must be", id="workers"),
+        pytest.param("NAMESPACE", "a, B", "--namespace: B: ", id="namespace"),
+        pytest.param("NO_LEADER_ELECT", "perhaps", "--no-leader-elect: perhaps: ", id="a switch"),
+    ],
+)
+def test_bad_input_from_the_environment(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(f"PUMICE_{name}", value)
+    assert message in complaint(terminal)
+
+
+def test_an_address_that_was_asked_for_and_is_taken(terminal: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        assert f"--listen: {place}: " in complaint(terminal, f"--listen={place}")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param([""], (), id="all"),
+        pytest.param(["a", "b", "a"], ("a", "b"), id="each once"),
+        pytest.param(["a, b,", "c"], ("a", "b", "c"), id="by comma"),
+    ],
+)
+def test_which_namespaces(given: list[str], expected: tuple[str, ...]) -> None:
+    assert namespaces(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"), [("", False), ("0", False), ("False", False), ("1", True), ("TRUE", True)]
+)
+def test_a_switch_of_the_environment(monkeypatch: pytest.MonkeyPatch, word: str, expected: bool) -> None:
+    monkeypatch.setenv("PUMICE_NO_LEADER_ELECT", word)
+    assert switched_on("no-leader-elect") is expected

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+import pwd
+from pathlib import Path
+
+import pytest
+
+from pumice.cli.main import main
+from tests.unit.engines.local.images.archives import E, device, docker_files, layer, tar_of, write_file
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    files = docker_files([layer(E("a", b"x" * 2000), device("dev/x"))], Cmd=["/a"])
+    return write_file(tmp_path / "box.tar", tar_of(files))
+
+
+def test_add_list_and_remove(tmp_path: Path, archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "add", f"box:1={archive}"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("box:1: sha256:")
+    assert out.endswith(", 4 KiB\n")
+    assert err == (
+        f"{archive}: unpacking layer 1 of 1\n{archive}: warning: device files are left out; a pod has its own /dev\n"
+    )
+    (tmp_path / "root").mkdir()
+    assert main(["image", "add", f"dir={tmp_path}/root"]) == 0
+    assert capsys.readouterr().out == f"dir: the directory {tmp_path}/root\n"
+
+    assert main(["image", "list"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["NAME", "DIGEST", "SIZE", "MADE", "OF"]
+    assert lines[1][0] == "box:1"
+    assert lines[1][2:] == ["4", "KiB", str(archive)]
+    assert lines[2] == ["dir", "-", "-", f"{tmp_path}/root"]
+
+    assert main(["image", "rm", "box:1", "dir"]) == 0
+    assert capsys.readouterr().out == "box:1: removed\ndir: removed\n"
+    assert main(["image", "list"]) == 0
+    assert capsys.readouterr() == ("", "no images; `pumice image add NAME=PATH` makes one known\n")
+
+
+def test_json(archive: Path, state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "add", "--json", f"box={archive}"]) == 0
+    added = json.loads(capsys.readouterr().out)
+    assert main(["image", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert added == listed
+    assert listed["name"] == "docker.io/library/box:latest"
+    assert listed["root"] == f"{state}/pumice/images/{listed['digest'].removeprefix('sha256:')}/rootfs"
+    assert (listed["source"], listed["size"]) == (str(archive), 4096)
+    assert listed["config"]["cmd"] == ["/a"]
+    assert main(["image", "rm", "--json", "box"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": "box"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["list", "x"], "pumice image list: takes no operand", id="list"),
+        pytest.param(["add"], "pumice image add: wants NAME=PATH", id="add nothing"),
+        pytest.param(["rm"], "pumice image rm: wants NAME", id="rm nothing"),
+        pytest.param(["add", "x"], "x: must be NAME=PATH", id="no path"),
+        pytest.param(["add", "=x"], "=x: must be NAME=PATH", id="no name"),
+        pytest.param(["add", "x="], "x=: must be NAME=PATH", id="empty path"),
+        pytest.param(["add", "x=/nowhere/y.tar"], "/nowhere/y.tar: no such file or directory", id="no file"),
+        pytest.param(["add", "X=/"], "X: is not the name of an image", id="bad name"),
+        pytest.param(["rm", "x"], "x: there is no such image\n  hint: `pumice image list`", id="unknown"),
+    ],
+)
+def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+def test_one_failure_does_not_stop_the_others(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "add", "a=/nowhere", f"b={archive}"]) == 2
+    assert capsys.readouterr().out.startswith("b: sha256:")
+
+
+def test_nowhere_to_keep_images(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert main(["image", "list"]) == 2
+    assert "hint: set XDG_STATE_HOME" in capsys.readouterr().err
+
+
+def test_home_of_a_user_whom_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "add", "box=~nobody-knows/box.tar"]) == 2
+    assert "~nobody-knows/box.tar: no such file" in capsys.readouterr().err

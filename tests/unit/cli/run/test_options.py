@@ -1,0 +1,241 @@
+"""The flags of `pumice run`, and the pumice.toml beside the job file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pumice.cli.run import options
+from pumice.cli.run.options import read_options, typed_again
+from pumice.engines.local.container_spec.active_python import active_python
+from pumice.engines.local.options import Kill, Publish, RunOptions, SettingsError
+from pumice.engines.local.state.settings import ExtraMount, state_directory
+
+# Nobody can look for it, as nobody but root can in a directory that is closed.
+LONG = "x" * 300
+
+
+def _parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    options.add_arguments(parser)
+    return parser.parse_args(["job.yaml", *words])
+
+
+def _read(*words: str) -> RunOptions:
+    return read_options(_parsed(*words))
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "image", "a:b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+
+
+def test_good_flags(tmp_path: Path) -> None:
+    options = _read(
+        *("--scale", "w=0", "--kill", "w-0@1m30s", "--publish", "w-1:80", "--timeout", "10m", "--env", "A=b=c"),
+        *("--entrypoint", "i=sh -c 'a b'", "--image", "i=image", "--mount", "data:ro", "--mount", "a:b", "--keep"),
+    )
+    assert options.scale == {"w": 0}
+    assert options.kills == (Kill("w-0", 90.0),)
+    assert options.publish == (Publish("w-1", 80),)
+    assert options.timeout == 600
+    settings = options.settings
+    assert settings.env == {"A": "b=c"}
+    assert settings.entrypoints == {"i": ("sh", "-c", "a b")}
+    assert settings.images == {"i": tmp_path / "image"}
+    assert settings.mounts == (ExtraMount(tmp_path / "data", read_only=True), ExtraMount(tmp_path / "a:b"))
+    assert settings.keep
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["--scale", "w"], "--scale: w: must be TASK=N", id="scale without a number"),
+        pytest.param(["--scale", "w=-1"], "--scale: w=-1: N must be a number, 0 or more", id="scale below 0"),
+        pytest.param(["--scale", "w=two"], "--scale: w=two: N must be a number, 0 or more", id="scale in words"),
+        pytest.param(["--scale", "w=٣"], "--scale: w=٣: N must be a number, 0 or more", id="digits of others"),
+        pytest.param(["--scale", "=1"], "--scale: =1: must be TASK=N", id="scale without a task"),
+        pytest.param(["--kill", "w-0"], "--kill: w-0: must be TASK-INDEX@TIME, such as worker-0@30s", id="kill"),
+        pytest.param(["--kill", "w-0@x"], "--kill: w-0: x: must be a duration such as 10s", id="kill at no time"),
+        pytest.param(["--kill", "w-0@-1s"], "--kill: w-0: -1s: must be 0 or more", id="kill before the start"),
+        pytest.param(["--publish", "w-0"], "--publish: w-0: must be TASK-INDEX:PORT", id="publish without a port"),
+        pytest.param(["--publish", "w-0:0"], "with a port from 1 to 65535", id="port 0"),
+        pytest.param(["--publish", "w-0:65536"], "with a port from 1 to 65535", id="port too large"),
+        pytest.param(["--timeout", "10"], "--timeout: 10: must be a duration such as 10s", id="timeout without a unit"),
+        pytest.param(["--timeout", ""], "--timeout: : must be a duration such as 10s", id="timeout of nothing"),
+        pytest.param(["--image", "i="], "--image: i=: must be NAME=PATH", id="image of nothing"),
+        pytest.param(["--timeout", "0s"], "--timeout: 0s: must be more than 0", id="no time at all"),
+        pytest.param(["--env", "A"], "--env: A: must be NAME=VALUE", id="variable without a value"),
+        pytest.param(["--env", "é=c"], "--env: é=c: the name ", id="bad name of a variable"),
+        pytest.param(["--mount", "gone"], "--mount: gone: no such file or directory: ", id="mount that is not there"),
+        pytest.param(["--mount", "data:rx"], "--mount: data:rx: must be PATH or PATH:ro", id="bad mode"),
+        pytest.param(["--mount", ":ro"], "--mount: :ro: no such file or directory", id="mount of nothing"),
+        pytest.param(["--image", "i"], "--image: i: must be NAME=PATH", id="image without a path"),
+        pytest.param(["--image", "i=gone"], "gone: no such file or directory\n  hint: PATH is a directory", id="image"),
+        pytest.param(["--image", f"i={LONG}"], f"{LONG}: file name too long", id="image that cannot be looked for"),
+        pytest.param(["--mount", LONG], f"{LONG}: file name too long", id="mount that cannot be looked for"),
+        pytest.param(["--entrypoint", "i"], '--entrypoint: i: must be IMAGE="COMMAND"', id="entrypoint of nothing"),
+        pytest.param(["--entrypoint", "i="], "--entrypoint: i: must be a command", id="empty entrypoint"),
+        pytest.param(["--entrypoint", "i='a"], "--entrypoint: i: 'a: no closing quotation", id="open quotation"),
+    ],
+)
+def test_bad_flags_are_told_with_what_is_accepted(words: list[str], told: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        _read(*words)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("\nx = [,", "pumice.toml:2:6: invalid value", id="no toml"),
+        pytest.param("x = [", "pumice.toml: invalid value at the end of the file", id="cut short"),
+        pytest.param("x = " + "[" * 10_000, "pumice.toml: a number is too long, or a list too deep", id="too deep"),
+        pytest.param("x = " + "1" * 10_000, "pumice.toml: a number is too long", id="too long a number"),
+        pytest.param("x = 1\n\0", "pumice.toml:2:1: a NUL byte is not allowed", id="no text"),
+        pytest.param("[image]\n", "image: unknown\n  hint: did you mean images? there are [images], ", id="mistyped"),
+        pytest.param("images = 3", "images: must be a table, found a number\n  hint: write [images]", id="no table"),
+        pytest.param(
+            "[images]\ni = true",
+            "images: i: must be the path of a directory or an archive, found a boolean",
+            id="image",
+        ),
+        pytest.param(
+            '[images]\ni = ""', "images: i: must be the path of a directory or an archive, found nothing", id="no path"
+        ),
+        pytest.param(
+            "[entrypoints]\ni = []",
+            'entrypoints: i: must be a text, such as "python ./train.py", found a list',
+            id="entrypoint",
+        ),
+        pytest.param(
+            "imags = 1\n[images]\na = 1\nb = 2\n[programs]\nc = 3",
+            "there are [images], [entrypoints], [programs], [files], [mounts]\n"
+            "pumice.toml: images: a: must be the path of a directory or an archive, found a number\n"
+            "pumice.toml: images: b: must be the path of a directory or an archive, found a number\n"
+            "pumice.toml: programs: c: must be a list of files",
+            id="all at once",
+        ),
+        pytest.param('[entrypoints]\ni = "\'"', "entrypoints: i: ': no closing quotation", id="quotation"),
+        pytest.param('[programs]\ni = "tool"', "programs: i: must be a list of files", id="programs"),
+        pytest.param('[programs]\ni = ["gone"]', "programs: i: gone: no such file", id="missing program"),
+        pytest.param('[files]\ni = ["x"]', "files: i: must be {", id="files"),
+        pytest.param('[files.i]\nx = "tool"', "files: i: x: must be a path from the root, such as /x", id="file"),
+        pytest.param('[files.i]\n"/x" = "gone"', "files: i: gone: no such file", id="missing file"),
+        pytest.param('[mounts]\npaths = "data"', "mounts: must be paths = [", id="mounts"),
+        pytest.param('[mounts]\nplaces = ["data"]', "mounts: must be paths = [", id="mounts of another name"),
+        pytest.param(
+            f'[programs]\ni = ["{LONG}"]', f"{LONG}: file name too long", id="program that cannot be looked for"
+        ),
+        pytest.param(
+            '[mounts]\npaths = ["gone"]', "pumice.toml: mounts: paths: gone: no such file", id="missing mount"
+        ),
+    ],
+)
+def test_bad_toml(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "pumice.toml").write_text(text)
+    with pytest.raises(SettingsError) as error:
+        _read()
+    assert told in str(error.value)
+
+
+def test_flags_win_over_toml_whose_paths_are_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "pumice.toml").write_text(
+        '[images]\ni = "image"\nj = "image"\n[entrypoints]\ni = "./tool -x"\nj = "b"\n'
+        '[programs]\ni = ["tool"]\n[files.i]\n"/x" = "tool"\n[mounts]\npaths = ["data:ro"]\n'
+    )
+    settings = _read("--image", "j=data", "--entrypoint", "j=c").settings
+    assert settings.images == {"i": tmp_path / "image", "j": tmp_path / "data"}
+    assert settings.entrypoints == {"i": (str(tmp_path / "tool"), "-x"), "j": ("c",)}
+    assert settings.programs == {"i": (tmp_path / "tool",)}
+    assert settings.files == {"i": {"/x": tmp_path / "tool"}}
+    assert settings.mounts == (ExtraMount(tmp_path / "data", read_only=True),)
+
+
+def test_the_directory_of_a_job_elsewhere_is_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path / "data")
+    args = _parsed()
+    args.file = "../job.yaml"
+    assert read_options(args).settings.mounts == (ExtraMount(tmp_path, read_only=True),)
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "passing").mkdir()
+    monkeypatch.chdir(tmp_path / "passing")
+    (tmp_path / "passing").rmdir()
+    with pytest.raises(SettingsError, match="the working directory is gone"):
+        _read()
+
+
+def test_nowhere_to_keep_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    with pytest.raises(SettingsError, match="set XDG_STATE_HOME"):
+        _read()
+    monkeypatch.setenv("XDG_STATE_HOME", "/s")
+    assert _read().settings.state == Path("/s/pumice")
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        pytest.param({"HOME": "/h"}, "/h/.local/state/pumice", id="home"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/pumice", id="given"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "s"}, "/h/.local/state/pumice", id="relative, so not given"),
+        pytest.param({}, "/own/.local/state/pumice", id="no home in the environment"),
+        pytest.param({"HOME": ""}, "/own/.local/state/pumice", id="empty home"),
+        pytest.param({"HOME": "h"}, "/own/.local/state/pumice", id="relative home"),
+    ],
+)
+def test_state_directory(environ: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda _number: SimpleNamespace(pw_dir="/own"))
+    assert state_directory(environ) == Path(place)
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        pytest.param([], "pumice run job.yaml --keep", id="plain"),
+        pytest.param(
+            ["--with", "a b", "--scale", "w=1", "--network", "job", "--isolation", "process", "--timeout", "1s"],
+            "pumice run job.yaml --with 'a b' --scale w=1 --network job --isolation process --keep",
+            id="flags",
+        ),
+    ],
+)
+def test_typed_again(words: list[str], typed: str) -> None:
+    assert typed_again(_parsed(*words), "--keep") == typed
+
+
+def _python(place: Path, prefix: Path) -> Path:
+    place.parent.mkdir(parents=True)
+    place.write_text(f"#!/bin/sh\nprintf '%s\\n' {prefix} {prefix} {place}\n")
+    place.chmod(0o755)
+    return place
+
+
+def test_the_python_of_an_active_environment_wins(tmp_path: Path) -> None:
+    on_path = _python(tmp_path / "data/bin/python3", tmp_path / "data")
+    active = _python(tmp_path / "image/bin/python3", tmp_path / "image")
+    environ = {"PATH": f"{on_path.parent}{os.pathsep}{os.environ['PATH']}"}
+    assert active_python(environ).bin == str(on_path.parent)
+    assert active_python({**environ, "VIRTUAL_ENV": str(tmp_path / "image")}).bin == str(active.parent)
+    assert active_python({**environ, "VIRTUAL_ENV": str(tmp_path / "image")}).directories == (tmp_path / "image",)
+    assert active_python({**environ, "VIRTUAL_ENV": str(tmp_path / "gone")}).bin == str(on_path.parent)
+
+
+def test_no_python_or_a_broken_one(tmp_path: Path) -> None:
+    assert active_python({"PATH": str(tmp_path)}) == active_python({"PATH": str(tmp_path / "gone")})
+    broken = tmp_path / "data" / "python3"
+    broken.write_bytes(b"\0\1\2")
+    broken.chmod(0o755)
+    assert active_python({"PATH": str(broken.parent)}).directories == ()

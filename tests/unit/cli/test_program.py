@@ -1,0 +1,68 @@
+"""Ctrl-C while the program is being loaded, or is about to end: it ends, and shows nothing of itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+MODULE, FUNCTION = SCRIPTS["pumice"].split(":")
+
+# As the script that an installer makes of it, with somebody who presses Ctrl-C at the worst moment.
+PROGRAM = f"""
+import atexit, os, signal, sys
+MOMENT = sys.argv.pop(1)
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Impatient:
+    def find_spec(self, name, *_):
+        if name == MOMENT:
+            press()
+
+sys.meta_path.insert(0, Impatient())
+if MOMENT == "at the end":
+    atexit.register(press)
+from {MODULE} import {FUNCTION}
+sys.exit({FUNCTION}())
+"""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("pumice.cli.main", id="first"),
+        pytest.param("argparse", id="early"),
+        pytest.param("pumice.cli.offline.schema", id="command"),
+        pytest.param("msgspec", id="library"),
+        pytest.param("at the end", id="end"),
+    ],
+)
+def test_interrupt_shows_nothing(moment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, moment, "schema"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_other_mistakes_are_shown() -> None:
+    """What nobody has thought of must not be hidden with it."""
+    program = f"from {MODULE} import {FUNCTION}; {FUNCTION}(); undefined"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "schema"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("NameError: name 'undefined' is not defined\n")
+
+
+def test_nothing_is_loaded_before_it() -> None:
+    """Whatever is loaded before, Python itself needs."""
+    script = f"import sys; had = set(sys.modules); import {MODULE}; print(*sorted(set(sys.modules) - had))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == sorted(["__future__", "pumice", "pumice.cli", MODULE])

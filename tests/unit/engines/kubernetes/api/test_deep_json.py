@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from pumice.engines.kubernetes.api.deep_json import elements, members
+from pumice.engines.kubernetes.api.resources import PODS
+from pumice.engines.kubernetes.cache.decode_pods import SeenObject, decode_object
+from pumice.engines.kubernetes.cache.informer import Informer
+from tests.unit.engines.kubernetes.played_api import Script, client_of, hasty, line, play, streaming
+
+# An API server refuses what is deeper than 10,000 levels.
+DEEP = b'{"a":[' * 4_900 + b"1" + b"]}" * 4_900
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(b'{"a":1,"b":[2,3]}', {"a": b"1", "b": b"[2,3]"}, id="plain"),
+        pytest.param(b' { "a" : { "b" : 1 } , "c" : "x" } \n', {"a": b'{ "b" : 1 }', "c": b'"x"'}, id="spaced"),
+        pytest.param(rb'{"}":"{[\",:","\u0061":null}', {"}": rb'"{[\",:"', "a": b"null"}, id="marks in strings"),
+        pytest.param(b'{"a":' + DEEP + b',"b":2}', {"a": DEEP, "b": b"2"}, id="deep"),
+        pytest.param(b"{}", {}, id="empty"),
+        pytest.param(b"[1]", {}, id="no object"),
+        pytest.param(b"", {}, id="nothing"),
+    ],
+)
+def test_members(text: bytes, expected: dict[str, bytes]) -> None:
+    assert {name: bytes(value).strip() for name, value in members(text).items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(b'[1, {"a":[2,3]},"x,]" ]', [b"1", b'{"a":[2,3]}', b'"x,]"'], id="plain"),
+        pytest.param(b"[" + DEEP + b"," + DEEP + b"]", [DEEP, DEEP], id="deep"),
+        pytest.param(b"[ ]", [], id="empty"),
+        pytest.param(b"null", [], id="no array"),
+    ],
+)
+def test_elements(text: bytes, expected: list[bytes]) -> None:
+    assert [bytes(element) for element in elements(text)] == expected
+
+
+def test_a_deep_object_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in a list nor in a watch; it is named in the log, even if its metadata are as deep as the rest."""
+
+    def item(name: str, version: int, spec: bytes) -> bytes:
+        managed = b'"managedFields":[{"fieldsV1":%b}]' % spec
+        identity = b'"name":"%b","namespace":"n","uid":"u-%b"' % (name.encode(), name.encode())
+        return b'{"metadata":{%b,%b,"resourceVersion":"%d"},"spec":%b}' % (managed, identity, version, spec)
+
+    async def listed(_request: web.BaseRequest) -> web.StreamResponse:
+        items = b",".join([item("a", 1, b"{}"), item("deep", 2, DEEP), item("b", 3, b"{}")])
+        return web.Response(body=b'{"metadata":{"resourceVersion":"3"},"items":[%b]}' % items)
+
+    deep = b'{"type":"ADDED","object":%b}\n' % item("later", 4, DEEP)
+    watched = streaming([deep, line("ADDED", "c", 5), deep.replace(b"ADDED", b"DELETED")])
+    names: list[str] = []
+
+    def changed(_before: SeenObject | None, after: SeenObject | None) -> None:
+        names.append(after.name if after is not None else "-")
+
+    def decode(raw: msgspec.Raw) -> SeenObject:
+        msgspec.json.decode(raw)
+        return decode_object(raw)
+
+    async def story() -> None:
+        script = Script(listed, watched, streaming([], hold=True))
+        async with client_of(script) as client:
+            informer = Informer(client, PODS, decode=decode, changed=changed)
+            informer._backoff = hasty()
+            running = asyncio.ensure_future(informer.run())
+            while len(script.asked) < 3 and not running.done():  # noqa: ASYNC110 - whichever comes first
+                await asyncio.sleep(0.002)
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    with caplog.at_level(logging.WARNING):
+        play(story())
+    assert names == ["a", "b", "c"]
+    told = [message for record in caplog.records if (message := record.getMessage()).startswith("cannot read")]
+    assert [message.partition(": ")[0] for message in told] == ["cannot read pods n/deep", "cannot read pods n/later"]

@@ -1,0 +1,352 @@
+"""Connections: kept, given up, closed by the other side, and made through a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import dataclasses
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+from aiohttp import web
+
+from pumice.engines.kubernetes.api import transport as transport_module
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
+from pumice.engines.kubernetes.api.resources import PODS
+from pumice.engines.kubernetes.auth.credentials import Fixed, bearer
+from pumice.engines.kubernetes.auth.tls import trusting
+from tests.cluster.pki import make_pki
+from tests.unit.engines.kubernetes.auth.test_tls import server_side
+from tests.unit.engines.kubernetes.played_api import access_to, client_of, good, line, play, serving, streaming
+
+NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS knows no other time
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def talking(talk: Talk) -> AsyncIterator[Client]:
+    """A client of a server that says exactly these bytes."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        finally:
+            writer.close()
+
+    async with (
+        await asyncio.start_server(handler, "127.0.0.1", 0) as server,
+        Client(access_to(server.sockets[0].getsockname()[1]), timeout=10.0) as client,
+    ):
+        yield client
+
+
+async def _asked(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def test_a_read_that_met_a_closing_door_is_asked_again() -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await _asked(reader)
+        writer.write(ANSWER)
+        # The second request is taken, and the connection goes without a word.
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await _asked(reader)
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            for _ in range(3):
+                assert await client.get(PODS, "n", "p") == b"{}"
+
+    play(story())
+    assert connections == 3
+
+
+def test_a_write_that_met_a_closing_door_may_have_been_carried_out() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _asked(reader)
+        writer.write(ANSWER)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await _asked(reader)
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            await client.get(PODS, "n", "p")
+            with pytest.raises(UnreachableError):
+                await client.delete(PODS, "n", "p")
+            await client.delete(PODS, "n", "p")
+
+    play(story())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", id="said so"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n{}", id="no length"),
+    ],
+)
+def test_the_server_ends_the_connection_with_its_answer(answer: bytes) -> None:
+    connections = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await _asked(reader)
+        writer.write(answer)
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            for _ in range(3):
+                assert await client.create(PODS, "n", b"{}") == b"{}"
+
+    play(story())
+    assert connections == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [pytest.param(b"SSH-2.0-x\r\n\r\n\r\n", id="another protocol"), pytest.param(b"", id="nothing")],
+)
+def test_who_does_not_speak_http(said: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _asked(reader)
+        writer.write(said)
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match="cannot be reached"):
+        play(story())
+
+
+def test_a_gateway_that_wants_people_to_log_in() -> None:
+    async def page(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="<!doctype html><title>Log in</title>", content_type="text/html")
+
+    async def story() -> None:
+        async with client_of(page) as client:
+            with pytest.raises(UnreachableError, match="answered with a page for people"):
+                await client.discover()
+
+    play(story())
+
+
+def test_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = set()
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        connections.add(request.transport.get_extra_info("peername"))
+        return await good(request)
+
+    async def story() -> None:
+        async with client_of(handler) as client:
+            await client.get(PODS, "n", "p")
+            await client.get(PODS, "n", "p")
+            assert len(connections) == 1
+            monkeypatch.setattr(transport_module, "_IDLE", 0.0)
+            await client.get(PODS, "n", "p")
+            assert len(connections) == 2
+            assert len(client._transport._connections) <= 1
+
+    play(story())
+
+
+def test_connections_of_a_burst_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(0.05)
+        return await good(request)
+
+    async def story() -> None:
+        async with client_of(slow) as client:
+            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(10)))
+            transport = client._transport
+            assert len(transport._idle) == 10
+            for connection in list(transport._idle)[:9]:
+                connection.idle_since -= 100.0
+            await client.get(PODS, "n", "p")
+            assert len(transport._idle) == 1
+            await asyncio.sleep(0.01)
+            assert len(transport._connections) == 1
+
+    play(story())
+
+
+def test_a_connection_that_broke_while_nobody_was_reading() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _asked(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + line("ADDED", "a", 1))
+        await writer.drain()
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            changes = client.watch(PODS, "n", resource_version="0")
+            await anext(changes)
+            [connection] = client._transport._connections
+            await connection.closed
+            with pytest.raises(UnreachableError, match="in the middle of the answer"):
+                await anext(changes)
+
+    play(story())
+
+
+def test_a_refusal_of_a_watch_that_is_cut_off() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _asked(reader)
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{")
+        await writer.drain()
+
+    async def story() -> None:
+        async with talking(talk) as client:
+            await anext(client.watch(PODS, "n", resource_version="0"))
+
+    with pytest.raises(UnreachableError):
+        play(story())
+
+
+def test_closing_ends_what_is_on_its_way() -> None:
+    async def story() -> None:
+        async with client_of(streaming([line("ADDED", "a", 1)], hold=True)) as client:
+            seen = asyncio.Event()
+
+            async def watch() -> None:
+                async for _ in client.watch(PODS, "n", resource_version="0"):
+                    seen.set()
+
+            watching = asyncio.ensure_future(watch())
+            await seen.wait()
+            await client.close()
+            with pytest.raises(UnreachableError):
+                await watching
+            assert client._transport._connections == set()
+
+    play(story())
+
+
+def test_a_stream_that_is_not_read_makes_the_server_wait() -> None:
+    written = 0
+
+    async def flooding(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal written
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for number in range(400):
+            await response.write(line("ADDED", f"p{number}", number, data="x" * 100_000))
+            written = number
+        return response
+
+    async def story() -> int:
+        async with client_of(flooding) as client:
+            changes = client.watch(PODS, "n", resource_version="0")
+            await anext(changes)
+            before = -1
+            while written != before:
+                before = written
+                await asyncio.sleep(0.2)
+            # Far from all of the 40 megabytes: what the two sides' buffers hold.
+            assert written < 350
+            rest = 1
+            async for _ in changes:
+                rest += 1
+            return rest
+
+    assert play(story()) == 400
+
+
+def test_a_token_with_a_line_break_is_not_sent() -> None:
+    async def story() -> None:
+        async with client_of(good, credentials=Fixed(bearer("a\r\nX-Evil: 1"))) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match="the credentials cannot be sent: the value of Authorization"):
+        play(story())
+
+
+@contextlib.asynccontextmanager
+async def proxy(said: list[bytes], answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> AsyncIterator[int]:
+    """A proxy that tunnels to whatever port is asked for, and keeps what it was asked."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said.append(await _asked(reader))
+        writer.write(answer)
+        if b" 200 " in answer:
+            port = int(said[-1].split(b" ")[1].rpartition(b":")[2])
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+        writer.close()
+
+    async with await asyncio.start_server(handler, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+    pki, said = make_pki(tmp_path, NOW), list[bytes]()
+    tls = trusting(Path(pki.path("ca.crt")).read_bytes())
+
+    async def story() -> int:
+        async with serving(good, server_side(pki)) as port, proxy(said) as proxy_port:
+            access = dataclasses.replace(access_to(port, tls=tls), proxy=f"http://me:s%20t@127.0.0.1:{proxy_port}")
+            async with asyncio.timeout(60), Client(access) as client:
+                for _ in range(3):
+                    assert b"Pod" in await client.get(PODS, "n", "p")
+            return port
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        port = runner.run(story())
+    secret = base64.b64encode(b"me:s t")
+    assert said == [
+        b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nProxy-Authorization: Basic %b\r\n\r\n"
+        % (port, port, secret)
+    ]
+
+
+def test_a_proxy_that_refuses(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as port:
+            access = dataclasses.replace(access_to(1, tls=trusting(None)), proxy=f"http://127.0.0.1:{port}")
+            async with Client(access) as client:
+                await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match=r"the proxy 127.0.0.1:\d+ answered 407"):
+        play(story())
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+def test_on_the_loop_of_the_controller(secure: bool, tmp_path: Path) -> None:
+    pki = make_pki(tmp_path, NOW)
+    tls = trusting(Path(pki.path("ca.crt")).read_bytes()) if secure else None
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await streaming([line("ADDED", "a", 1, data="x" * 3_000_000)] * 3)(request)
+        return await good(request)
+
+    async def story() -> None:
+        async with serving(handler, server_side(pki) if secure else None) as port, asyncio.timeout(60):
+            async with Client(access_to(port, tls=tls), parallel_writes=8) as client:
+                await asyncio.gather(*(client.create(PODS, "n", b"{}") for _ in range(50)))
+                assert len([0 async for _ in client.watch(PODS, "n", resource_version="0")]) == 3
+            with pytest.raises(ApiError):
+                async with Client(access_to(1, tls=tls)) as client:
+                    await client.get(PODS, "n", "p")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
+from pumice.engines.kubernetes.api.resources import PODS
+from pumice.engines.kubernetes.auth import credentials as credentials_module
+from pumice.engines.kubernetes.auth.credentials import Credentials, Fixed, TokenFile, bearer
+from tests.unit.engines.kubernetes.played_api import Handler, client_of, good, play, refusing
+
+
+class Guard:
+    """Lets in who has the right token; keeps what was shown to it."""
+
+    def __init__(self, right: str) -> None:
+        self.right = right
+        self.shown: list[str | None] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.shown.append(request.headers.get("Authorization"))
+        letting: Handler = good if self.shown[-1] == f"Bearer {self.right}" else refusing(401, "Unauthorized")
+        return await letting(request)
+
+
+def test_a_fixed_token_is_sent_and_a_refusal_is_final() -> None:
+    guard = Guard("a")
+
+    async def story() -> None:
+        async with client_of(guard, credentials=Fixed(bearer("a", {"Impersonate-User": "jane"}))) as client:
+            await client.get(PODS, "n", "p")
+            guard.right = "b"
+            with pytest.raises(ApiError) as caught:
+                await client.get(PODS, "n", "p", attempts=None)
+            assert caught.value.status == 401
+
+    play(story())
+    assert guard.shown == ["Bearer a"] * 2
+
+
+def test_without_a_token_nothing_is_shown() -> None:
+    guard = Guard("a")
+
+    async def story() -> None:
+        async with client_of(guard) as client:
+            with pytest.raises(ApiError):
+                await client.get(PODS, "n", "p")
+
+    play(story())
+    assert guard.shown == [None]
+
+
+def test_a_token_file_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
+    guard, file = Guard("a"), tmp_path / "token"
+    file.write_text("a\n")
+
+    async def story() -> None:
+        async with client_of(guard, credentials=TokenFile(file)) as client:
+            await client.get(PODS, "n", "p")
+            guard.right = "b"
+            file.write_text("b\n")
+            await client.get(PODS, "n", "p")
+            await client.get(PODS, "n", "p")
+
+    play(story())
+    assert guard.shown == ["Bearer a", "Bearer a", "Bearer b", "Bearer b"]
+
+
+def test_a_watch_shows_the_new_token_too(tmp_path: Path) -> None:
+    guard, file = Guard("b"), tmp_path / "token"
+    file.write_text("a")
+
+    async def story() -> None:
+        async with client_of(guard, credentials=TokenFile(file)) as client:
+            with pytest.raises(ApiError) as caught:
+                await anext(client.watch(PODS, "n", resource_version="0"))
+            assert caught.value.status == 401
+            file.write_text("b")
+            # What the guard lets in is answered by a pod without a line break, which is no event.
+            assert [change async for change in client.watch(PODS, "n", resource_version="0")] == []
+
+    play(story())
+    assert guard.shown == ["Bearer a", "Bearer a", "Bearer b"]
+
+
+def test_a_token_file_is_read_again_when_it_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, file = Guard("a"), tmp_path / "token"
+    file.write_text("a")
+
+    async def story() -> None:
+        async with client_of(guard, credentials=TokenFile(file)) as client:
+            await client.get(PODS, "n", "p")
+            guard.right = "b"
+            # As the kubelet does it: another file takes the name.
+            (tmp_path / "new").write_text("b")
+            (tmp_path / "new").replace(file)
+            monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
+            await client.get(PODS, "n", "p")
+
+    play(story())
+    assert guard.shown == ["Bearer a", "Bearer b"]
+
+
+def test_a_refused_token_that_has_not_changed_is_not_sent_again(tmp_path: Path) -> None:
+    guard, file = Guard("b"), tmp_path / "token"
+    file.write_text("a")
+
+    async def story() -> None:
+        async with client_of(guard, credentials=TokenFile(file)) as client:
+            with pytest.raises(ApiError):
+                await client.get(PODS, "n", "p")
+
+    play(story())
+    assert guard.shown == ["Bearer a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(None, "cannot read the token file .*token: .*No such file", id="absent"),
+        pytest.param(b" \n", "the token file .*token is empty", id="empty"),
+        pytest.param(b"\xff", "cannot read the token file", id="no text"),
+    ],
+)
+def test_a_token_file_that_cannot_be_used(content: bytes | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+
+    async def story() -> None:
+        async with client_of(good, credentials=TokenFile(file)) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match=message):
+        play(story())
+
+
+def test_what_was_read_before_serves_while_the_file_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, file = Guard("a"), tmp_path / "token"
+    file.write_text("a")
+    monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
+
+    async def story() -> None:
+        async with client_of(guard, credentials=TokenFile(file)) as client:
+            await client.get(PODS, "n", "p")
+            file.unlink()
+            await client.get(PODS, "n", "p")
+            file.write_text("")
+            await client.get(PODS, "n", "p")
+
+    play(story())
+    assert guard.shown == ["Bearer a"] * 3
+
+
+def test_headers_keep_their_identity_while_nothing_changes(tmp_path: Path) -> None:
+    """The transport prepares headers once for each object that it is given."""
+    file = tmp_path / "token"
+    file.write_text("a")
+    known: Credentials = TokenFile(file)
+
+    async def twice() -> tuple[Mapping[str, str], Mapping[str, str]]:
+        return await known.renew(), await known.renew()
+
+    first, second = play(twice())
+    assert first is second
+    assert known.current() is first

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime as dt
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import UnreachableError
+from pumice.engines.kubernetes.api.resources import PODS
+from pumice.engines.kubernetes.auth import exec_plugin
+from pumice.engines.kubernetes.auth.access import Access, find_access
+from tests.cluster.pki import make_pki
+from tests.unit.engines.kubernetes.auth.test_credentials import Guard
+from tests.unit.engines.kubernetes.auth.test_tls import Door, server_side
+from tests.unit.engines.kubernetes.kubeconfigs import config, plugin, write
+from tests.unit.engines.kubernetes.played_api import good, play, serving
+
+VERSION = "client.authentication.k8s.io/v1"
+NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - when a token expires is said in the world's time
+
+
+class Program:
+    """A plugin that counts its runs and answers what is written beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.command = folder / "program"
+        self.command.write_text(
+            f"#!{sys.executable}\n"
+            "import os, sys, pathlib\n"
+            f"here = pathlib.Path({str(folder)!r})\n"
+            "with open(here / 'runs', 'a') as runs: runs.write('x')\n"
+            "(here / 'told').write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
+            "(here / 'called').write_text(' '.join(sys.argv[1:]) + ' ' + os.environ.get('PLUGIN_WORD', ''))\n"
+            "sys.stdout.write((here / 'answer').read_text())\n"
+        )
+        self.command.chmod(0o755)
+
+    @property
+    def runs(self) -> int:
+        runs = self.folder / "runs"
+        return len(runs.read_text()) if runs.exists() else 0
+
+    @property
+    def told(self) -> Any:
+        return json.loads((self.folder / "told").read_text())
+
+    def answers(self, token: str | None = None, *, expires: dt.datetime | None = None, **more: str) -> None:
+        status: dict[str, str] = dict(more)
+        if token is not None:
+            status["token"] = token
+        if expires is not None:
+            status["expirationTimestamp"] = expires.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.says(json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status}))
+
+    def says(self, text: str) -> None:
+        (self.folder / "answer").write_text(text)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def _access(program: Program, port: int, cluster: dict[str, Any] | None = None, **more: Any) -> Access:
+    content = config(
+        {"server": f"http://127.0.0.1:{port}"} | (cluster or {}), plugin(**{"command": str(program.command)} | more)
+    )
+    return find_access(write(program.folder / "config", content))
+
+
+def test_the_program_runs_once_for_many_requests_and_again_when_refused(program: Program) -> None:
+    guard = Guard("a")
+    program.answers("a", expires=NOW + dt.timedelta(hours=1))
+
+    async def story() -> None:
+        async with serving(guard) as port, Client(_access(program, port)) as client:
+            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(20)))
+            assert program.runs == 1
+            guard.right = "b"
+            program.answers("b")
+            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(20)))
+            assert program.runs == 2
+
+    play(story())
+    assert set(guard.shown[:20]) == {"Bearer a"}
+    assert guard.shown[-1] == "Bearer b"
+
+
+def test_a_late_refusal_of_an_old_token_does_not_touch_the_new_one(program: Program) -> None:
+    async def story() -> None:
+        credentials = _access(program, 1).credentials
+        program.answers("a")
+        old = await credentials.renew()
+        assert credentials.refused(old)
+        program.answers("b")
+        new = await credentials.renew()
+        assert credentials.refused(old)
+        assert credentials.current() is new
+        assert new == {"Authorization": "Bearer b"}
+
+    play(story())
+
+
+def test_it_runs_again_shortly_before_the_token_expires(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = Guard("a")
+    program.answers("a", expires=NOW + dt.timedelta(hours=1))
+    expires = int(NOW.timestamp()) + 3600
+
+    async def story() -> None:
+        async with serving(guard) as port, Client(_access(program, port)) as client:
+            for clock, runs in ((expires - 3600.0, 1), (expires - 12.0, 1), (expires - 9.0, 2)):
+                monkeypatch.setattr(exec_plugin, "_wall_clock", lambda clock=clock: clock)
+                await client.get(PODS, "n", "p")
+                assert program.runs == runs
+
+    play(story())
+
+
+def test_what_the_program_is_told(program: Program, tmp_path: Path) -> None:
+    program.answers("a")
+    pki = make_pki(tmp_path / "pki", NOW)
+    authority = Path(pki.path("ca.crt")).read_bytes()
+    cluster = {
+        "certificate-authority": "pki/ca.crt",
+        "tls-server-name": "kubernetes",
+        "extensions": [
+            {"name": "other", "extension": 1},
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
+        ],
+    }
+
+    async def story() -> int:
+        async with serving(good) as port:
+            more = {
+                "provideClusterInfo": True,
+                "args": ["get", "token"],
+                "env": [{"name": "PLUGIN_WORD", "value": "w"}],
+            }
+            async with Client(_access(program, port, cluster, **more)) as client:
+                await client.get(PODS, "n", "p")
+            return port
+
+    port = play(story())
+    assert program.told == {
+        "apiVersion": VERSION,
+        "kind": "ExecCredential",
+        "spec": {
+            "interactive": False,
+            "cluster": {
+                "server": f"http://127.0.0.1:{port}",
+                "tls-server-name": "kubernetes",
+                "certificate-authority-data": base64.b64encode(authority).decode(),
+                "config": {"audience": "x"},
+            },
+        },
+    }
+    assert (tmp_path / "called").read_text() == "get token w"
+
+
+def test_a_relative_command_counts_from_the_kubeconfig(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program.answers("a")
+    monkeypatch.chdir("/")
+
+    async def story() -> None:
+        async with serving(Guard("a")) as port, Client(_access(program, port, command="./program")) as client:
+            await client.get(PODS, "n", "p")
+
+    play(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        pytest.param("", "wrote no ExecCredential to stdout", id="nothing"),
+        pytest.param("s3cr3t", "wrote no ExecCredential to stdout", id="no JSON"),
+        pytest.param(
+            {"apiVersion": VERSION + "beta1", "kind": "ExecCredential", "status": {"token": "s3cr3t"}},
+            f"wrote ExecCredential of {VERSION}beta1; the kubeconfig announces ExecCredential of {VERSION}",
+            id="other version",
+        ),
+        pytest.param({"apiVersion": VERSION, "kind": "Pod"}, "wrote Pod of", id="other kind"),
+        pytest.param(
+            {"apiVersion": VERSION, "kind": "ExecCredential"},
+            "wrote neither a token nor a client certificate",
+            id="no status",
+        ),
+        pytest.param(
+            {"apiVersion": VERSION, "kind": "ExecCredential", "status": {"clientKeyData": "s3cr3t"}},
+            "wrote only one of clientCertificateData and clientKeyData",
+            id="half a pair",
+        ),
+        pytest.param(
+            {
+                "apiVersion": VERSION,
+                "kind": "ExecCredential",
+                "status": {"token": "s3cr3t", "expirationTimestamp": "tomorrow"},
+            },
+            "wrote no ExecCredential to stdout",
+            id="no time",
+        ),
+    ],
+)
+def test_an_answer_that_cannot_be_used(answer: Any, message: str, program: Program) -> None:
+    program.says(answer if isinstance(answer, str) else json.dumps(answer))
+
+    async def story() -> None:
+        async with Client(_access(program, 1)) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match=message) as caught:
+        play(story())
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        pytest.param(
+            {"command": "no-such-plugin", "installHint": "Install it from there.\n"},
+            "the credential plugin 'no-such-plugin' of the kubeconfig was not found; Install it from there.$",
+            id="not installed",
+        ),
+        pytest.param({"command": "no-such-plugin"}, "was not found$", id="not installed, no hint"),
+        pytest.param(
+            {"command": "/bin/sh", "args": ["-c", "echo log in first >&2; exit 3"]},
+            "the credential plugin '/bin/sh' failed with code 3: log in first$",
+            id="failed",
+        ),
+        pytest.param({"command": "/bin/sh", "args": ["-c", "exit 4"]}, "failed with code 4$", id="failed in silence"),
+        pytest.param({"interactiveMode": "Always"}, "wants a terminal .* and there is none", id="no terminal"),
+    ],
+)
+def test_a_program_that_cannot_be_run(more: dict[str, Any], message: str, program: Program) -> None:
+    async def story() -> None:
+        async with Client(_access(program, 1, **more)) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match=message):
+        play(story())
+
+
+def test_a_program_without_an_interpreter(program: Program) -> None:
+    program.command.write_text("no line that names one\n")
+
+    async def story() -> None:
+        async with Client(_access(program, 1)) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match=r"the credential plugin '.*' cannot be run: exec format error$"):
+        play(story())
+
+
+def test_a_program_that_hangs_is_ended(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exec_plugin, "_PATIENCE", 0.3)
+
+    async def story() -> None:
+        # `exec`, so that there is no child left to hold the pipe.
+        async with Client(_access(program, 1, command="/bin/sh", args=["-c", "exec sleep 60"])) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match="did not answer in time"):
+        play(story())
+
+
+def test_who_gives_up_waiting_does_not_take_the_program_away(program: Program) -> None:
+    program.answers("a")
+
+    async def story() -> None:
+        async with serving(Guard("a")) as port, Client(_access(program, port)) as client:
+            impatient = asyncio.ensure_future(client.get(PODS, "n", "p"))
+            patient = asyncio.ensure_future(client.get(PODS, "n", "p"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            impatient.cancel()
+            await patient
+            assert program.runs == 1
+
+    play(story())
+
+
+def test_a_failed_program_is_tried_again(program: Program) -> None:
+    program.says("")
+
+    async def story() -> None:
+        async with serving(Guard("a")) as port, Client(_access(program, port)) as client:
+            asked = asyncio.ensure_future(client.get(PODS, "n", "p", attempts=None))
+            while program.runs < 2:  # noqa: ASYNC110 - another process counts
+                await asyncio.sleep(0.01)
+            program.answers("a")
+            await asked
+
+    play(story())
+
+
+def test_a_certificate_from_the_program_and_its_successor(program: Program, tmp_path: Path) -> None:
+    pki, door = make_pki(tmp_path / "pki", NOW), Door()
+
+    def answer(name: str) -> None:
+        certificate, key = pki.client_certificate(name, "people", NOW)
+        program.answers(
+            clientCertificateData=certificate.decode(), clientKeyData=key.decode(), expires=NOW - dt.timedelta(hours=1)
+        )
+
+    async def story() -> None:
+        async with serving(door, server_side(pki, wants_certificate=True)) as port:
+            cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": "pki/ca.crt"}
+            async with Client(_access(program, port, cluster)) as client:
+                for name in ("first", "second"):
+                    answer(name)
+                    await client.get(PODS, "n", "p")
+
+    play(story())
+    assert door.names == ["first", "second"]
+
+
+def test_a_certificate_that_cannot_be_used(program: Program) -> None:
+    program.answers(clientCertificateData="no", clientKeyData="no")
+
+    async def story() -> None:
+        async with Client(_access(program, 1, {"server": "https://127.0.0.1:1"})) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(UnreachableError, match="gave a certificate that cannot be used"):
+        play(story())

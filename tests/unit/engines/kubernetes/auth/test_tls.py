@@ -1,0 +1,163 @@
+"""Real TLS on loopback: whom the client trusts, whom it shows itself to be, and how a certificate is replaced."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import UnreachableError
+from pumice.engines.kubernetes.api.resources import PODS
+from pumice.engines.kubernetes.auth import rotating_certificate
+from pumice.engines.kubernetes.auth.access import Access, find_access
+from tests.cluster.pki import Pki, make_pki
+from tests.unit.engines.kubernetes.kubeconfigs import config, write
+from tests.unit.engines.kubernetes.played_api import good, play, serving
+
+NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS knows no other time
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki"), NOW)
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("stranger"), NOW)
+
+
+def server_side(pki: Pki, *, wants_certificate: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki.path("server.crt"), pki.path("server.key"))
+    if wants_certificate:
+        context.load_verify_locations(pki.path("ca.crt"))
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def access_by(tmp_path: Path, port: int, cluster: dict[str, Any], user: dict[str, Any] | None = None) -> Access:
+    host = cluster.pop("host", "127.0.0.1")
+    return find_access(write(tmp_path / "config", config({"server": f"https://{host}:{port}"} | cluster, user)))
+
+
+class Door:
+    """Keeps the common name of whoever comes in."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        shown = request.transport.get_extra_info("peercert") or {}
+        self.names += [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
+        return await good(request)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param({"certificate-authority": "CA"}, id="authority"),
+        pytest.param({"insecure-skip-tls-verify": True}, id="unverified"),
+        pytest.param({"certificate-authority": "CA", "tls-server-name": "kubernetes.default.svc"}, id="other name"),
+        pytest.param({"certificate-authority": "CA", "host": "localhost"}, id="by name"),
+    ],
+)
+def test_a_server_that_is_trusted(cluster: dict[str, Any], tmp_path: Path, pki: Pki) -> None:
+    cluster = {name: pki.path("ca.crt") if value == "CA" else value for name, value in cluster.items()}
+
+    async def story() -> bytes:
+        async with serving(good, server_side(pki)) as port, Client(access_by(tmp_path, port, cluster)) as client:
+            return await client.get(PODS, "n", "p")
+
+    assert b"Pod" in play(story())
+
+
+@pytest.mark.parametrize(
+    ("cluster", "authority"),
+    [
+        pytest.param({}, "stranger", id="signed by another"),
+        pytest.param({"tls-server-name": "elsewhere.example"}, "own", id="other name"),
+    ],
+)
+def test_a_server_that_is_not_trusted(
+    cluster: dict[str, Any], authority: str, tmp_path: Path, pki: Pki, stranger: Pki
+) -> None:
+    trusted = {"own": pki, "stranger": stranger}[authority]
+
+    async def story() -> None:
+        trust = {"certificate-authority": trusted.path("ca.crt")} | cluster
+        async with serving(good, server_side(pki)) as port, Client(access_by(tmp_path, port, trust)) as client:
+            await client.get(PODS, "n", "p")
+
+    with pytest.raises(
+        UnreachableError, match=r"the certificate of https://127\S+ is not trusted .*check certificate-au"
+    ):
+        play(story())
+
+
+def test_the_client_shows_its_certificate(tmp_path: Path, pki: Pki) -> None:
+    door = Door()
+    certificate, key = pki.client_certificate("jane", "people", NOW)
+    user = {
+        "client-certificate": write(tmp_path / "c", certificate.decode()),
+        "client-key": write(tmp_path / "k", key.decode()),
+    }
+
+    async def story() -> None:
+        async with serving(door, server_side(pki, wants_certificate=True)) as port:
+            trust = {"certificate-authority": pki.path("ca.crt")}
+            async with Client(access_by(tmp_path, port, trust, user)) as client:
+                await client.get(PODS, "n", "p")
+
+    play(story())
+    assert door.names == ["jane"]
+
+
+def test_a_renewed_certificate_is_shown_on_new_connections(
+    tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = Door()
+    monkeypatch.setattr(rotating_certificate, "_INTERVAL", 0.0)
+    pairs = [pki.client_certificate(name, "people", NOW) for name in ("first", "second")]
+    files = (tmp_path / "c", tmp_path / "k")
+
+    def place(*contents: bytes) -> None:
+        for file, content in zip(files, contents, strict=False):
+            write(tmp_path / "new", content.decode())
+            (tmp_path / "new").replace(file)
+
+    place(*pairs[0])
+    user = {"client-certificate": str(files[0]), "client-key": str(files[1])}
+
+    async def story() -> None:
+        async with serving(door, server_side(pki, wants_certificate=True)) as port:
+            trust = {"certificate-authority": pki.path("ca.crt")}
+            async with Client(access_by(tmp_path, port, trust, user)) as client:
+                await client.get(PODS, "n", "p")
+                place(pairs[1][0])  # The key is not there yet: they do not fit.
+                await client.get(PODS, "n", "p")
+                place(*pairs[1])
+                await client.get(PODS, "n", "p")
+                await client.get(PODS, "n", "p")
+
+    play(story())
+    assert door.names == ["first", "first", "second", "second"]
+
+
+def test_nothing_of_a_certificate_stays_behind(tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(empty))
+    certificate, key = pki.client_certificate("jane", "people", NOW)
+    user = {
+        "client-certificate": write(tmp_path / "c", certificate.decode()),
+        "client-key": write(tmp_path / "k", key.decode()),
+    }
+    access_by(tmp_path, 1, {}, user)
+    assert list(empty.iterdir()) == []

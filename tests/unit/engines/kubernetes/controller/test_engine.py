@@ -1,0 +1,165 @@
+"""The engine where nothing need be asked of a server; against a real one, see tests/cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
+from pumice.engines.kubernetes.cache.decode_jobs import SeenCommand, SeenJob
+from pumice.engines.kubernetes.cache.decode_pods import SeenObject, SeenPod
+from pumice.engines.kubernetes.controller.engine import KubernetesEngine
+from pumice.engines.kubernetes.controller.event_recorder import EventTeller
+from pumice.engines.kubernetes.controller.metrics import Numbers
+from pumice.engines.kubernetes.controller.owned_objects import CompanionKeeper
+from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
+from pumice.engines.kubernetes.controller.touched import Touched
+from pumice.engines.kubernetes.gangs.none import NoGang
+from pumice.engines.memory.clock import EPOCH
+from pumice.model.bare_pod import bare_pod
+from pumice.model.command import Command, CommandTarget
+from pumice.model.job import Job
+from pumice.model.metadata import Metadata
+from pumice.model.objects import owned
+from pumice.model.snapshot import JobKey, ObservedPod, PodPhase, Snapshot
+from pumice.model.status import JobState, JobStatus
+from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCommand, Ensure, Remove, RemoveCommand
+from pumice.runtime.kubernetes_types import kubernetes_types
+from pumice.runtime.ports import EngineError
+from tests.builders import a_job, a_slot
+from tests.unit.engines.kubernetes.played_api import client_of, play, refusing
+
+OLD = a_job(metadata={"uid": "old", "resource_version": "1"})
+NEW = a_job(metadata={"uid": "new", "resource_version": "2"})
+KEY = JobKey(OLD.namespace, OLD.name)
+
+
+def an_engine(client: Client, *jobs: Job) -> KubernetesEngine:
+    touched = Touched()
+    view = ClusterView(client, kubernetes_types().types, (), touched.touch)
+    for job in jobs:
+        view.jobs.put(SeenJob(job))
+    keeper = CompanionKeeper(client, view, SecretKeeper(client, touched.touch, lambda: 0.0))
+    return KubernetesEngine(
+        client=client,
+        view=view,
+        companions=keeper,
+        gang=NoGang(),
+        teller=EventTeller(client, lambda: EPOCH),
+        touched=touched,
+        numbers=Numbers(),
+        now=lambda: EPOCH,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(CreatePod(bare_pod(a_slot(OLD)).manifest), id="a pod"),
+        pytest.param(Ensure(owned(OLD, "v1", "ConfigMap", "train-svc", {"data": {}})), id="a companion"),
+    ],
+)
+def test_what_was_decided_for_a_job_is_not_done_to_its_successor(command: EngineCommand) -> None:
+    """Whoever asked the server would fail here, because there is none."""
+    engine = an_engine(cast(Client, None), OLD, NEW)
+    asyncio.run(engine.apply(KEY, command))
+    assert engine.view.jobs.get(KEY.namespace, KEY.name) == SeenJob(NEW)
+
+
+def test_a_status_that_cannot_be_written_is_told_in_the_log_once_for_many(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with client_of(refusing(403, "Forbidden")) as client:
+            engine = an_engine(client, NEW)
+            for _ in range(5):
+                with pytest.raises(EngineError):
+                    await engine.write_status(Snapshot(NEW), JobStatus(version=1))
+
+    with caplog.at_level(logging.WARNING):
+        play(story())
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["job lab/train: could not write the status: said Forbidden; it is tried again"]
+
+
+@pytest.mark.parametrize(
+    ("status", "touched"),
+    [
+        pytest.param({"state": {"phase": "Pending", "reason": "FailedCreate", "message": "no"}}, False, id="words"),
+        pytest.param({"state": {"phase": "Running"}}, True, id="a phase"),
+        pytest.param({"state": {"phase": "Pending"}, "version": 1}, True, id="a version"),
+        pytest.param({"state": {"phase": "Pending"}, "controlledResources": {"a": "b"}}, True, id="the ledger"),
+    ],
+)
+def test_own_words_are_no_reason_to_look_again(status: dict[str, object], touched: bool) -> None:
+    before = msgspec.structs.replace(NEW, status=JobStatus(state=JobState(phase="Pending")))
+    after = msgspec.convert(status, JobStatus)
+    metadata = {"name": KEY.name, "namespace": KEY.namespace, "uid": "new", "resourceVersion": "3"}
+
+    async def written(_request: web.BaseRequest) -> web.Response:
+        return web.json_response({"metadata": metadata, "spec": {}, "status": status})
+
+    async def story() -> bool:
+        async with client_of(written) as client:
+            engine = an_engine(client, before)
+            engine.touched.forget(KEY)
+            await engine.write_status(Snapshot(before), after)
+            seen = engine.view.jobs.get(KEY.namespace, KEY.name)
+            assert seen is not None
+            assert seen.job.status == after
+            return KEY in engine.touched
+
+    assert play(story()) is touched
+
+
+def test_looks_are_counted() -> None:
+    engine = an_engine(cast(Client, None), msgspec.structs.replace(NEW))
+    asyncio.run(engine.observe(KEY))
+    asyncio.run(engine.observe(JobKey("lab", "nobody")))
+    assert engine.numbers.passes == 2
+
+
+def with_belongings(client: Client) -> KubernetesEngine:
+    engine = an_engine(client, NEW)
+    observed = ObservedPod("p", "p1", "worker", 0, 0, 0, PodPhase.RUNNING, EPOCH)
+    engine.view.pods.put(SeenPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
+    target = CommandTarget(kind="Job", name=KEY.name)
+    metadata = Metadata(name="c", namespace=KEY.namespace, uid="c1", resource_version="4")
+    engine.view.commands.put(SeenCommand(Command(metadata=metadata, target=target)))
+    engine.view.companions["Service"].put(SeenObject(KEY.namespace, "s", "s1", "5", KEY, "new"))
+    return engine
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(DeletePod("p", "p1"), id="a pod"),
+        pytest.param(RemoveCommand("c", "c1"), id="a Command"),
+        pytest.param(Remove("Service", "s"), id="a companion"),
+        pytest.param(DeleteJob("new"), id="the job"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("code", "reason", "gone"),
+    [pytest.param(404, "NotFound", True, id="gone already"), pytest.param(409, "Conflict", False, id="conflict")],
+)
+def test_only_what_is_gone_counts_as_removed(command: EngineCommand, code: int, reason: str, gone: bool) -> None:
+    """A conflict may mean that another one has the name, or nothing at all; the watch knows, and it is tried again."""
+
+    async def story() -> int:
+        async with client_of(refusing(code, reason)) as client:
+            engine = with_belongings(client)
+            if gone:
+                await engine.apply(KEY, command)
+            else:
+                with pytest.raises(EngineError):
+                    await engine.apply(KEY, command)
+            view = engine.view
+            return sum(len(index.get(KEY, {})) for index in (view.pods_of, view.commands_of, view.companions_of))
+
+    left = play(story())
+    assert left == (3 if isinstance(command, DeleteJob) or not gone else 2)

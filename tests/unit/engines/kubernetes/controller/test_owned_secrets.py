@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pumice.engines.kubernetes.controller import owned_secrets
+from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
+from pumice.model.snapshot import JobKey
+from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play
+
+KEY = JobKey("lab", "train")
+NAME = "train-ssh"
+
+
+def holding(data: dict[str, Any] | None, owner: str = "u1") -> Handler:
+    async def handler(_request: web.BaseRequest) -> web.StreamResponse:
+        document: dict[str, Any] = {"metadata": {"uid": "s1", "ownerReferences": [{"uid": owner}]}}
+        return web.json_response(document if data is None else {**document, "data": data})
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param({"config": "SG9zdCAq", "id_rsa": "AAAA"}, "Host *", id="as it should be"),
+        pytest.param({"config": None}, "", id="an entry without a value"),
+        pytest.param({"config": "/w=="}, "", id="no text"),
+        pytest.param({}, "", id="no entry"),
+        pytest.param(None, "", id="no data"),
+    ],
+)
+def test_whatever_somebody_makes_of_a_secret_it_can_be_looked_at(data: dict[str, Any] | None, expected: str) -> None:
+    async def story() -> object:
+        async with client_of(holding(data)) as client:
+            keeper = SecretKeeper(client, lambda _key: None, lambda: 0.0)
+            return await keeper.look(KEY, "u1", NAME, watched=True)
+
+    assert play(story()) == {"kind": "Secret", "metadata": {"name": NAME}, "stringData": {"config": expected}}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(holding({"config": "SG9zdA=="}), id="edited"),
+        pytest.param(holding({"config": None}), id="emptied"),
+        pytest.param(holding({"config": "SG9zdCAq"}, owner="other"), id="taken over"),
+    ],
+)
+def test_the_job_hears_of_a_change(after: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owned_secrets, "CHECKS_PER_SECOND", 1000)
+
+    async def story() -> list[JobKey]:
+        heard, clock = asyncio.Queue[JobKey](), iter(range(0, 10**6, 100))
+        async with client_of(Script(holding({"config": "SG9zdCAq"}), after)) as client:
+            keeper = SecretKeeper(client, heard.put_nowait, lambda: float(next(clock)))
+            await keeper.look(KEY, "u1", NAME, watched=True)
+            running = asyncio.create_task(keeper.run())
+            told = asyncio.create_task(heard.get())
+            await asyncio.wait((running, told), return_when=asyncio.FIRST_COMPLETED)
+            running.cancel()
+            return [await told]
+
+    assert play(story()) == [KEY]

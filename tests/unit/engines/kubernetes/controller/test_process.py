@@ -1,0 +1,49 @@
+"""The controller where there is no cluster yet, or none any more; with one, see tests/cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+
+import pytest
+
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.controller.process import Controller, Settings
+from pumice.engines.memory.clock import EPOCH
+from pumice.plugins.registry import Registry
+from pumice.runtime.kubernetes_types import kubernetes_types
+from tests.unit.engines.kubernetes.played_api import Handler, client_of, cut, play, refusing
+
+
+def a_controller(client: Client) -> Controller:
+    settings = Settings(listen=("127.0.0.1", 0), leader_elect=False)
+    return Controller(client, settings, Registry({}), kubernetes_types().types, lambda: EPOCH)
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize(
+    "answer", [pytest.param(cut, id="unreachable"), pytest.param(refusing(503, "Starting"), id="starting")]
+)
+def test_while_the_server_is_away_it_says_so_and_ends_when_it_is_told_to(answer: Handler) -> None:
+    async def story() -> None:
+        async with client_of(answer) as client:
+            controller, stop = a_controller(client), asyncio.Event()
+            running = asyncio.create_task(controller.run(stop))
+            while not controller.port:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(asked, controller.port, "/healthz") == (200, "ok\n")
+            code, why = await asyncio.to_thread(asked, controller.port, "/readyz")
+            assert code == 503
+            assert "the API server" in why
+            stop.set()
+            await running
+
+    play(story())

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.engines.kubernetes.install.crds import custom_resources
+from pumice.engines.kubernetes.install.pumice_fields import OWN_FIELDS, dropped_fields
+from pumice.runtime.kubernetes_types import kubernetes_types
+
+Schema = dict[str, Any]
+
+OURS = {crd["metadata"]["name"]: crd for crd in custom_resources(kubernetes_types().types, volcano=True)}
+# Keywords that make a schema narrower; ours may have one only where Volcano's has the same.
+LIMITS = ("format", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "pattern")
+# Volcano's generator marks these as owned whole; Kubernetes' own schema does not.
+WHOLE_IN_VOLCANO = ("configMapRef", "secretRef", "configMap", "secret")
+
+
+def recorded() -> tuple[dict[str, Schema], dict[str, dict[str, Schema]]]:
+    """By definition: what is beside the schema, and the schema by path."""
+    about: dict[str, Schema] = {}
+    schemas: dict[str, dict[str, Schema]] = {}
+    name = ""
+    for line in Path(__file__).with_name("volcano_schemas.txt").read_text().splitlines():
+        words = line.split(" ", 2)
+        if words[0] == "=":
+            name = words[1]
+            about[name], schemas[name] = json.loads(words[2]), {}
+        elif words[0] != "#":
+            path, _, told = line.partition(" ")
+            schemas[name][path] = json.loads(told)
+    return about, schemas
+
+
+ABOUT, VOLCANO = recorded()
+
+
+def schema(crd: Schema) -> Schema:
+    found: Schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def flattened(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path or ".", schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from flattened(inner, f"{path}.{name}" if path else name)
+    if "items" in schema:
+        yield from flattened(schema["items"], path + "[]")
+    if "additionalProperties" in schema:
+        yield from flattened(schema["additionalProperties"], path + "{}")
+
+
+def narrower(theirs: Schema, ours: Schema) -> list[str]:
+    """What ours would refuse, or keep otherwise, though theirs takes it."""
+    faults = [limit for limit in LIMITS if limit in ours and not _is_as_wide(theirs, ours, limit)]
+    if ours.get("type") != theirs.get("type"):
+        faults.append("type")
+    if ours.get("x-kubernetes-int-or-string") != theirs.get("x-int-or-string"):
+        faults.append("int-or-string")
+    if not set(ours.get("required", ())) <= set(theirs.get("required", ())):
+        faults.append("required")
+    if "default" in ours and ours["default"] != theirs.get("default"):
+        faults.append("default")
+    merging = ("list-type", "list-map-keys")
+    merged = [
+        word for word in merging if ours.get(f"x-kubernetes-{word}", "atomic") != theirs.get(f"x-{word}", "atomic")
+    ]
+    return faults + merged
+
+
+def _is_as_wide(theirs: Schema, ours: Schema, limit: str) -> bool:
+    if limit == "pattern" and "x-kubernetes-int-or-string" in ours:
+        return True
+    if limit == "enum":
+        return limit in theirs and set(theirs[limit]) <= set(ours[limit])
+    return bool(ours[limit] == theirs.get(limit))
+
+
+@pytest.mark.parametrize("name", VOLCANO)
+class TestSuperset:
+    def test_every_field_of_volcano_is_there_and_no_narrower(self, name: str) -> None:
+        ours = dict(flattened(schema(OURS[name])))
+        assert [path for path in VOLCANO[name] if path not in ours] == []
+        faults = {path: narrower(theirs, ours[path]) for path, theirs in VOLCANO[name].items()}
+        assert {path: found for path, found in faults.items() if found} == {}
+
+    def test_what_has_one_owner_there_has_one_here(self, name: str) -> None:
+        ours = dict(flattened(schema(OURS[name])))
+        split = {
+            path.rpartition(".")[2]
+            for path, theirs in VOLCANO[name].items()
+            if theirs.get("x-map-type") == "atomic" and ours[path].get("x-kubernetes-map-type") != "atomic"
+        }
+        assert split <= set(WHOLE_IN_VOLCANO)
+
+    def test_names_columns_and_subresources_are_the_same(self, name: str) -> None:
+        spec, about = OURS[name]["spec"], ABOUT[name]
+        (version,) = spec["versions"]
+        assert spec["names"] == about["names"]
+        assert spec["scope"] == about["scope"]
+        assert version["name"] == about["version"]
+        assert version.get("additionalPrinterColumns", []) == about["columns"]
+        assert version.get("subresources") == about["subresources"]
+        assert spec["conversion"] == {"strategy": "None"}
+        assert (version["served"], version["storage"]) == (True, True)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_schemas_are_structural(name: str) -> None:
+    """The rules of apiextensions.k8s.io/v1, as far as they can be broken here; a real server says the rest."""
+    for path, part in flattened(schema(OURS[name])):
+        assert "$ref" not in part, path
+        free = part.get("x-kubernetes-int-or-string") or part.get("x-kubernetes-preserve-unknown-fields")
+        assert "type" in part or free, path
+        assert not ("properties" in part and "additionalProperties" in part), path
+        assert part.get("type") != "array" or "items" in part, path
+        for key in part.get("x-kubernetes-list-map-keys", ()):
+            item = part["items"]
+            assert key in item.get("required", ()) or "default" in item["properties"][key], (path, key)
+        assert "default" not in part or part["default"] in part.get("enum", [part["default"]]), path
+
+
+def test_the_fields_that_only_pumice_has_are_there() -> None:
+    job = dict(flattened(schema(OURS["jobs.batch.volcano.sh"])))
+    assert set(OWN_FIELDS) <= job.keys()
+    beyond = {path for path in job if path not in VOLCANO["jobs.batch.volcano.sh"] and ".template." not in path}
+    assert {path.removesuffix("[]") for path in beyond} == set(OWN_FIELDS)
+    assert dropped_fields(OURS["jobs.batch.volcano.sh"]) == ()
+
+
+def test_the_template_is_the_pod_that_validate_knows() -> None:
+    job = dict(flattened(schema(OURS["jobs.batch.volcano.sh"])))
+    types = kubernetes_types().types
+    container = {f"spec.tasks[].template.spec.containers[].{field}" for field in types["Container"].fields}
+    assert container <= job.keys()
+    assert job["spec.tasks[].template.spec.containers"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert job["spec.tasks[].template.spec.containers"]["description"] == "see kubectl explain pod.spec.containers"
+
+
+def test_every_field_of_ours_has_a_description() -> None:
+    for name, crd in OURS.items():
+        for path, part in flattened(schema(crd)):
+            inside = ".template." in path or ".volumeClaim." in path or path.startswith("status.") or "[]" in path
+            if not inside and "{}" not in path and path not in (".", "metadata") and name.startswith("jobs"):
+                assert part.get("description"), f"{name}: {path}"
+
+
+def test_without_volcano_there_are_two() -> None:
+    made = custom_resources(kubernetes_types().types, volcano=False)
+    assert [crd["metadata"]["name"] for crd in made] == ["jobs.batch.volcano.sh", "commands.bus.volcano.sh"]

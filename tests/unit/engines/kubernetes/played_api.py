@@ -1,0 +1,132 @@
+"""An API server that says what a test wants it to say: real HTTP on loopback, answers from the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from pumice.engines.kubernetes.api.backoff import Backoff
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.auth.access import Access
+from pumice.engines.kubernetes.auth.credentials import Credentials, Fixed
+
+# A test that takes longer hangs.
+PATIENCE = 60.0
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+R = TypeVar("R")
+
+
+def play(story: Coroutine[Any, Any, R]) -> R:
+    """Run the story of a test to its end."""
+
+    async def bounded() -> R:
+        async with asyncio.timeout(PATIENCE):
+            return await story
+
+    return asyncio.run(bounded())
+
+
+@contextlib.asynccontextmanager
+async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """The port at which the handler answers whatever is asked."""
+    server = web.Server(handler, access_log=None)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def access_to(port: int, credentials: Credentials | None = None, tls: ssl.SSLContext | None = None) -> Access:
+    scheme = "http" if tls is None else "https"
+    return Access(f"{scheme}://127.0.0.1:{port}", "default", tls, credentials or Fixed(), "played")
+
+
+@contextlib.asynccontextmanager
+async def client_of(
+    handler: Handler,
+    *,
+    credentials: Credentials | None = None,
+    parallel_writes: int = 64,
+    timeout: float = 30.0,  # noqa: ASYNC109 - of each request
+) -> AsyncIterator[Client]:
+    """A client that does not wait long between two tries."""
+    async with (
+        serving(handler) as port,
+        Client(access_to(port, credentials), parallel_writes=parallel_writes, timeout=timeout) as client,
+    ):
+        client._new_backoff = hasty  # type: ignore[assignment]  # a function is a maker of back-offs, too
+        yield client
+
+
+def hasty() -> Backoff:
+    return Backoff(first=0.001, longest=0.01)
+
+
+async def good(request: web.BaseRequest) -> web.StreamResponse:
+    return web.json_response({"kind": "Pod", "metadata": {"name": "p"}})
+
+
+def refusing(code: int, reason: str = "", retry_after: str | None = None) -> Handler:
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+        headers = {"Retry-After": retry_after} if retry_after is not None else {}
+        return web.json_response(body | {"message": f"said {reason}"}, status=code, headers=headers)
+
+    return handler
+
+
+class Script:
+    """Answers, one for each request in turn; the last one again and again. What was asked is kept."""
+
+    def __init__(self, *answers: Handler) -> None:
+        self.asked: list[web.BaseRequest] = []
+        self.bodies: list[bytes] = []
+        self._answers = list(answers)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked.append(request)
+        self.bodies.append(await request.read())
+        answer = self._answers[0] if len(self._answers) == 1 else self._answers.pop(0)
+        return await answer(request)
+
+
+def line(kind: str, name: str, version: int, **more: Any) -> bytes:
+    metadata = {"name": name, "namespace": "n", "uid": f"u-{name}", "resourceVersion": str(version)}
+    return event(kind, {"metadata": metadata} | more)
+
+
+def event(kind: str, content: Any) -> bytes:
+    return json.dumps({"type": kind, "object": content}).encode() + b"\n"
+
+
+def streaming(pieces: Iterable[bytes], *, hold: bool = False) -> Handler:
+    """A watch that brings these pieces, each on its own, and ends; or stays open without a word."""
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+            await asyncio.sleep(0)
+        if hold:
+            await asyncio.sleep(PATIENCE)
+        return response
+
+    return handler
+
+
+async def cut(request: web.BaseRequest) -> web.StreamResponse:
+    """No answer: the connection goes."""
+    assert request.transport is not None
+    request.transport.abort()
+    raise asyncio.CancelledError

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+
+import pytest
+from cryptography import x509
+from cryptography.x509 import verification
+
+from pumice.engines.kubernetes.auth.tls import load_pair
+from pumice.engines.kubernetes.webhook.certificates import (
+    AUTHORITY_LIFE,
+    CERTIFICATE_LIFE,
+    Credentials,
+    is_due,
+    renewed,
+)
+
+NOW = dt.datetime(2026, 7, 1, tzinfo=dt.UTC)
+NAMES = ["pumice-webhook.pumice-system.svc"]
+DAY = dt.timedelta(days=1)
+FIRST = renewed(None, NAMES, NOW)
+
+
+def trusts(authority: bytes, credentials: Credentials, now: dt.datetime, name: str = NAMES[0]) -> bool:
+    store = verification.Store(x509.load_pem_x509_certificates(authority))
+    verifier = verification.PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(name))
+    try:
+        verifier.verify(x509.load_pem_x509_certificate(credentials.certificate), [])
+    except verification.VerificationError:
+        return False
+    return True
+
+
+def test_the_authority_vouches_for_the_certificate() -> None:
+    assert trusts(FIRST.authority, FIRST, NOW)
+    assert not trusts(FIRST.authority, FIRST, NOW, "another.name")
+    assert not trusts(renewed(None, NAMES, NOW).authority, FIRST, NOW)
+
+
+def test_a_server_can_show_it() -> None:
+    load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), FIRST.certificate, FIRST.key)
+
+
+@pytest.mark.parametrize("names", [["127.0.0.1"], ["::1"], ["localhost", "10.0.0.1"]], ids=str)
+def test_names_and_addresses(names: list[str]) -> None:
+    made = renewed(None, names, NOW)
+    assert not is_due(made, names, NOW)
+    assert is_due(made, NAMES, NOW)
+
+
+@pytest.mark.parametrize(
+    ("after", "due"),
+    [
+        pytest.param(dt.timedelta(), False, id="at once"),
+        pytest.param(CERTIFICATE_LIFE * 2 / 3 - DAY, False, id="before two thirds"),
+        pytest.param(CERTIFICATE_LIFE * 2 / 3 + DAY, True, id="after two thirds"),
+        pytest.param(CERTIFICATE_LIFE + DAY, True, id="after its end"),
+        pytest.param(-2 * DAY, True, id="before its beginning: the clock was set back"),
+    ],
+)
+def test_when_it_is_due(after: dt.timedelta, due: bool) -> None:
+    assert is_due(FIRST, NAMES, NOW + after) is due
+
+
+def test_a_renewed_certificate_has_the_same_authority() -> None:
+    later = NOW + CERTIFICATE_LIFE * 2 / 3 + DAY
+    second = renewed(FIRST, NAMES, later)
+    assert second.authority == FIRST.authority
+    assert (second.certificate, second.key) != (FIRST.certificate, FIRST.key)
+    assert not is_due(second, NAMES, later)
+
+
+def test_a_new_authority_is_announced_together_with_the_old_one() -> None:
+    before = NOW + AUTHORITY_LIFE * 2 / 3 - DAY
+    old = renewed(FIRST, NAMES, before)
+    assert old.authority == FIRST.authority
+    later = before + 2 * DAY
+    new = renewed(old, NAMES, later)
+    assert new.authority != old.authority
+    assert trusts(new.authority, new, later)
+    # Whoever still shows the old certificate is trusted by those who have the new authority.
+    assert trusts(new.authority, old, later)
+    assert not trusts(old.authority, new, later)
+    assert len(x509.load_pem_x509_certificates(new.authority)) == 2
+
+
+def test_authorities_that_ended_are_forgotten() -> None:
+    later = NOW + AUTHORITY_LIFE + DAY
+    assert len(x509.load_pem_x509_certificates(renewed(FIRST, NAMES, later).authority)) == 1
+
+
+def test_over_ten_years_there_is_never_a_gap() -> None:
+    credentials, now = FIRST, NOW
+    for _ in range(10 * 52):
+        now += 7 * DAY
+        if is_due(credentials, NAMES, now):
+            after = renewed(credentials, NAMES, now)
+            assert trusts(after.authority, credentials, now)
+            credentials = after
+        assert trusts(credentials.authority, credentials, now)
+        assert not is_due(credentials, NAMES, now)
+
+
+OTHER = renewed(None, NAMES, NOW)
+# A key on a curve (secp112r1) that nobody supports any more.
+ODD = (
+    b"-----BEGIN PRIVATE KEY-----\n"
+    b"ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA7HZQBLdyvG5rPs89X86KEg\n"
+    b"Ax4ABHEANJXNSQIpJMLl2Pkwoeih3il7GNLa7yPD/i8=\n"
+    b"-----END PRIVATE KEY-----\n"
+)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        pytest.param(Credentials(b"", FIRST.authority_key, FIRST.certificate, FIRST.key), id="no authority"),
+        pytest.param(Credentials(b"x", b"x", b"x", b"x"), id="no certificates at all"),
+        pytest.param(Credentials(OTHER.authority, OTHER.authority_key, FIRST.certificate, FIRST.key), id="foreign"),
+        pytest.param(Credentials(FIRST.authority, FIRST.authority_key, FIRST.certificate, OTHER.key), id="wrong key"),
+        pytest.param(Credentials(FIRST.authority, b"x", FIRST.certificate, b"x"), id="no keys"),
+        pytest.param(Credentials(FIRST.authority, ODD, FIRST.certificate, ODD), id="odd keys"),
+        pytest.param(
+            Credentials(OTHER.authority, FIRST.authority_key, FIRST.certificate, FIRST.key), id="another authority"
+        ),
+        pytest.param(
+            Credentials(FIRST.authority, OTHER.authority_key, FIRST.certificate, OTHER.key),
+            id="the key of another authority",
+        ),
+    ],
+)
+def test_damaged_ones_are_replaced(damaged: Credentials) -> None:
+    assert is_due(damaged, NAMES, NOW)
+    made = renewed(damaged, NAMES, NOW)
+    assert not is_due(made, NAMES, NOW)
+    assert trusts(made.authority, made, NOW)

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import io
+import json
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import pytest
+import uvloop
+from aiohttp import web
+
+from pumice.admission import review
+from pumice.engines.kubernetes.install.job_schema import job_schema
+from pumice.engines.kubernetes.webhook import server as serving
+from pumice.engines.kubernetes.webhook.certificates import Credentials, renewed
+from pumice.engines.kubernetes.webhook.cluster_facts import Surroundings
+from pumice.engines.kubernetes.webhook.server import WebhookServer
+from tests.builders import a_context, a_document
+from tests.unit.engines.kubernetes.played_api import client_of, play
+from tests.unit.engines.kubernetes.webhook.test_reviews import body
+
+NAMES = ["127.0.0.1"]
+
+
+def fresh() -> Credentials:
+    return renewed(None, NAMES, dt.datetime.now(dt.UTC))  # noqa: TID251 - TLS knows only the real time
+
+
+class Caller:
+    def __init__(self, port: int, credentials: Credentials) -> None:
+        self.port = port
+        self.credentials = credentials
+
+    async def ask(self, method: str, path: str, data: bytes | None = None) -> tuple[int, str]:
+        """Over a connection of its own, so that it sees the certificate of now."""
+        tls = ssl.create_default_context(cadata=self.credentials.authority.decode())
+        connector = aiohttp.TCPConnector(ssl=tls, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.request(method, f"https://127.0.0.1:{self.port}{path}", data=data and io.BytesIO(data)) as response,
+        ):
+            return response.status, await response.text()
+
+
+@contextlib.asynccontextmanager
+async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
+    async def nothing(_request: web.BaseRequest) -> web.Response:
+        return web.Response(status=404)
+
+    context = a_context()
+    async with client_of(nothing) as client:
+        surroundings = Surroundings(client, "none", context.registry, context.kubernetes)
+        server = WebhookServer(surroundings, job_schema(context.kubernetes))
+        credentials = fresh()
+        server.show(credentials)
+        port = await server.start("127.0.0.1", 0)
+        try:
+            yield server, Caller(port, credentials)
+        finally:
+            await server.stop()
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_reviews_are_answered(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def story() -> None:
+        async with running() as (_, caller):
+            status, text = await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
+            assert (status, json.loads(text)["response"]["allowed"]) == (200, False)
+            status, text = await caller.ask("POST", "/jobs/mutate", body(a_document()))
+            assert (status, json.loads(text)["response"]["patchType"]) == (200, "JSONPatch")
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(story())
+
+
+def test_what_came_of_reviews_is_counted() -> None:
+    async def story() -> str:
+        async with running() as (_, caller):
+            await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
+            await caller.ask("POST", "/jobs/validate", body(a_document()))
+            await caller.ask("POST", "/jobs/mutate", body(a_document()))
+            await caller.ask("POST", "/jobs/mutate", b"hello")
+            status, text = await caller.ask("GET", "/metrics")
+            assert status == 200
+            return text
+
+    text = play(story())
+    for path, outcome in (
+        ("validate", "denied"),
+        ("validate", "allowed"),
+        ("mutate", "allowed"),
+        ("mutate", "no review"),
+    ):
+        assert f'pumice_reviews_total{{outcome="{outcome}",path="{path}"}} 1.0' in text
+    assert "pumice_review_seconds_count 4.0" in text
+    assert "pumice_reviews_waiting 0.0" in text
+    assert "pumice_certificate_expiry_timestamp_seconds" in text
+    assert "train" not in text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "data", "expected"),
+    [
+        pytest.param("POST", "/jobs/validate", b"{}", 400, id="no review"),
+        pytest.param("POST", "/jobs/mutate", b"\xff", 400, id="no text"),
+        pytest.param("POST", "/jobs/validate", b"x" * (serving.LARGEST_REVIEW + 1), 413, id="too large"),
+        pytest.param("GET", "/jobs/validate", None, 405, id="another method"),
+        pytest.param("POST", "/pods/validate", b"{}", 404, id="another path"),
+        pytest.param("GET", "/healthz", None, 200, id="health"),
+        pytest.param("GET", "/readyz", None, 200, id="readiness"),
+    ],
+)
+def test_whatever_is_asked(method: str, path: str, data: bytes | None, expected: int) -> None:
+    async def story() -> None:
+        async with running() as (_, caller):
+            status, text = await caller.ask(method, path, data)
+            assert (status, "Traceback" in text) == (expected, False)
+
+    play(story())
+
+
+def test_a_new_certificate_is_shown_without_a_restart() -> None:
+    async def story() -> None:
+        async with running() as (server, caller):
+            second = fresh()
+            server.show(second)
+            with pytest.raises(aiohttp.ClientError):
+                await caller.ask("GET", "/healthz")
+            caller.credentials = second
+            assert (await caller.ask("GET", "/healthz"))[0] == 200
+
+    play(story())
+
+
+def test_not_ready_until_a_trusted_certificate_is_shown() -> None:
+    async def story() -> None:
+        async with running() as (server, caller):
+            server.show(caller.credentials, trusted=False)
+            assert (await caller.ask("GET", "/readyz"))[0] == 503
+            assert (await caller.ask("GET", "/healthz"))[0] == 200
+
+    play(story())
+
+
+def test_a_slow_review_holds_up_no_health_check_and_is_answered_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    real = review.validate
+
+    def slow(asked: dict[str, object], context: object) -> object:
+        begun.set()
+        assert go_on.wait(30)
+        return real(asked, a_context())
+
+    monkeypatch.setattr(review, "validate", slow)
+
+    async def story() -> None:
+        async with running() as (server, caller):
+            asked = asyncio.create_task(caller.ask("POST", "/jobs/validate", body(a_document())))
+            await asyncio.to_thread(begun.wait, 30)
+            assert (await caller.ask("GET", "/healthz"))[0] == 200
+            stopping = asyncio.create_task(server.stop())
+            await asyncio.sleep(0)
+            go_on.set()
+            status, text = await asked
+            assert (status, json.loads(text)["response"]["allowed"]) == (200, True)
+            await stopping
+
+    play(story())
+
+
+def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "LONGEST_LINE", 0)
+
+    async def story() -> None:
+        async with running() as (_, caller):
+            status, text = await caller.ask("POST", "/jobs/validate", body(a_document()))
+            assert (status, text) == (503, "too many reviews at once\n")
+
+    play(story())

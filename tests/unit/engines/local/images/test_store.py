@@ -1,0 +1,393 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.store import ImageStore, default_place
+from tests.unit.engines.local.images.archives import (
+    E,
+    device,
+    directory,
+    docker_files,
+    hard_link,
+    layer,
+    names_in,
+    oci_files,
+    symlink,
+    tar_of,
+    write_file,
+    write_tree,
+)
+
+BASE = layer(directory("etc", 0o755), E("etc/motd", b"one"), E("gone", b"x"), symlink("sh", "/bin/busybox"))
+TOP = layer(E("etc/motd", b"two"), E(".wh.gone"), hard_link("etc/same", "etc/motd"), directory("shut", 0o500))
+FIELDS: dict[str, Any] = {"Cmd": ["/sh"], "Env": ["A=1"], "WorkingDir": "/w", "User": "7"}
+
+
+def quiet(_: str) -> None:
+    return
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "state")
+
+
+def left(tmp_path: Path) -> list[str]:
+    """What is in the store besides its lock."""
+    return sorted(name for name in names_in(tmp_path / "state") if name != ".lock")
+
+
+def archive(tmp_path: Path, *layers: bytes, name: str = "image.tar") -> Path:
+    return write_file(tmp_path / name, tar_of(docker_files(list(layers) or [BASE, TOP], **FIELDS)))
+
+
+@pytest.mark.parametrize("form", ["docker", "docker.gz", "oci", "oci plain", "oci directory", "docker directory"])
+def test_every_form_of_archive(tmp_path: Path, store: ImageStore, form: str) -> None:
+    files = docker_files([BASE, TOP], **FIELDS)
+    if form.startswith("oci"):
+        files = oci_files([BASE, TOP], compressed="plain" not in form, **FIELDS)
+    if "directory" in form:
+        path = write_tree(tmp_path / "pieces", files)
+    else:
+        packed = tar_of(files)
+        path = write_file(tmp_path / "f", gzip.compress(packed) if form.endswith("gz") else packed)
+    told: list[str] = []
+    image = store.add("busybox", path, told.append)
+    assert told == ["unpacking layer 1 of 2", "unpacking layer 2 of 2"]
+    assert image.name == "docker.io/library/busybox:latest"
+    assert (image.root / "etc/motd").read_text() == "two"
+    assert (image.root / "etc/same").stat().st_ino == (image.root / "etc/motd").stat().st_ino
+    assert not (image.root / "gone").exists()
+    assert (image.root / "sh").readlink() == Path("/bin/busybox")
+    assert stat.S_IMODE((image.root / "shut").stat().st_mode) == 0o500
+    assert (image.entrypoint, image.command, image.env) == ((), ("/sh",), {"A": "1"})
+    assert (image.workdir, image.user) == ("/w", "7")
+    assert image.size == len(BASE) + len(TOP)
+    assert image.warnings == ()
+    assert store.find("docker.io/library/busybox:latest") == image
+    assert store.images() == [image]
+
+
+def test_owners_are_kept_by_root_alone(tmp_path: Path, store: ImageStore) -> None:
+    import io
+    import tarfile
+
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind in (("f", tarfile.REGTYPE), ("d", tarfile.DIRTYPE), ("s", tarfile.SYMTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.uid, info.gid, info.mode, info.linkname = kind, 7, 8, 0o4755, "x"
+            tar.addfile(info)
+    image = store.add("x", archive(tmp_path, out.getvalue()), quiet)
+    for name in ("f", "d", "s"):
+        found = (image.root / name).lstat()
+        assert (found.st_uid, found.st_gid) == ((7, 8) if os.geteuid() == 0 else (os.geteuid(), os.getegid()))
+    assert stat.S_IMODE((image.root / "f").stat().st_mode) == 0o4755
+
+
+def test_the_store_is_closed_to_others(tmp_path: Path, store: ImageStore) -> None:
+    store.add("x", archive(tmp_path), quiet)
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+
+
+def test_a_second_time_costs_nothing(tmp_path: Path, store: ImageStore) -> None:
+    path = archive(tmp_path)
+    first = store.add("x", path, quiet)
+    told: list[str] = []
+    assert store.add("x", path, told.append) == first
+    assert store.add("y", path, told.append).root == first.root
+    assert told == []
+
+
+def test_a_changed_archive_is_noticed(tmp_path: Path, store: ImageStore) -> None:
+    first = store.add("x", archive(tmp_path), quiet)
+    second = store.add("x", archive(tmp_path, BASE), quiet)
+    assert first.digest != second.digest
+    assert (second.root / "etc/motd").read_text() == "one"
+
+
+def test_a_plain_directory_is_used_in_place(tmp_path: Path, store: ImageStore) -> None:
+    root = write_tree(tmp_path / "root", {"bin/sh": b"", "manifest.json": b'{"name": "app"}'})
+    image = store.add("x", root, quiet)
+    assert (image.root, image.digest, image.config.cmd) == (root, "", ())
+    assert store.find("x") == image
+    with store.held(image):
+        store.remove("x")
+    assert root.is_dir()
+
+
+def test_a_directory_that_went_away_is_not_listed(tmp_path: Path, store: ImageStore) -> None:
+    (tmp_path / "root").mkdir()
+    store.add("x", tmp_path / "root", quiet)
+    (tmp_path / "root").rmdir()
+    assert store.images() == []
+    assert store.find("x") is None
+
+
+def test_an_image_without_layers(tmp_path: Path, store: ImageStore) -> None:
+    """As `FROM scratch` with nothing but labels makes it."""
+    image = store.add("x", write_file(tmp_path / "empty.tar", tar_of(docker_files([], **FIELDS))), quiet)
+    assert list(image.root.iterdir()) == []
+    assert image.size == 0
+
+
+def test_for_one_run_a_directory_is_not_remembered(tmp_path: Path, store: ImageStore) -> None:
+    (tmp_path / "root").mkdir()
+    assert store.obtain("x", tmp_path / "root", quiet).root == tmp_path / "root"
+    assert store.find("x") is None
+    assert store.obtain("x", archive(tmp_path), quiet) == store.find("x")
+
+
+def test_a_place_that_cannot_be_looked_at(tmp_path: Path, store: ImageStore) -> None:
+    """As a directory that is closed to us, but also to root."""
+    with pytest.raises(ImageError, match="x: file name too long"):
+        store.obtain("x", tmp_path / ("x" * 300), quiet)
+
+
+def test_removing(tmp_path: Path, store: ImageStore) -> None:
+    path = archive(tmp_path)
+    image = store.add("x", path, quiet)
+    store.add("y", path, quiet)
+    store.remove("x")
+    assert store.find("x") is None
+    assert image.root.is_dir()
+    store.remove("y:latest")
+    assert left(tmp_path) == ["names.json"]
+    with pytest.raises(ImageError, match="y: there is no such image"):
+        store.remove("y")
+
+
+def test_an_image_in_use_is_not_removed(tmp_path: Path, store: ImageStore) -> None:
+    image = store.add("x", archive(tmp_path), quiet)
+    with store.held(image), store.held(image):
+        with pytest.raises(ImageError, match="x: a job that runs now uses it"):
+            store.remove("x")
+        assert store.find("x") == image
+    store.remove("x")
+    with pytest.raises(ImageError, match="x: "), store.held(image):
+        pass
+
+
+def test_what_was_lost_from_the_store_is_made_anew(tmp_path: Path, store: ImageStore) -> None:
+    path = archive(tmp_path)
+    image = store.add("x", path, quiet)
+    (image.root.parent / "image.json").unlink()
+    assert store.find("x") is None
+    assert store.add("x", path, quiet) == image
+    store.remove("x")
+    assert left(tmp_path) == ["names.json"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nonsense"])
+def test_a_damaged_list_of_names_counts_as_none(tmp_path: Path, store: ImageStore, text: str) -> None:
+    store.add("x", archive(tmp_path), quiet)
+    (tmp_path / "state/names.json").write_text(text)
+    assert store.images() == []
+    assert store.add("x", archive(tmp_path), quiet).name
+
+
+def test_devices_are_told(tmp_path: Path, store: ImageStore) -> None:
+    image = store.add("x", archive(tmp_path, layer(device("dev/a"), device("dev/b"))), quiet)
+    assert image.warnings == ("device files are left out; a pod has its own /dev (2)",)
+    found = store.find("x")
+    assert found is not None
+    assert found.warnings == image.warnings
+
+
+def test_another_machine_is_told(tmp_path: Path, store: ImageStore) -> None:
+    files = docker_files([BASE])
+    name = json.loads(files["manifest.json"])[0]["Config"]
+    document = {**json.loads(files.pop(name)), "architecture": "s390x"}
+    manifest = [{"Config": "c", "Layers": ["l0/layer.tar"]}]
+    files |= {"c": json.dumps(document).encode(), "manifest.json": json.dumps(manifest).encode()}
+    [warning] = store.add("x", write_file(tmp_path / "f", tar_of(files)), quiet).warnings
+    assert warning.startswith("is for s390x, this machine is ")
+
+
+def test_the_store_itself_cannot_be_written(tmp_path: Path) -> None:
+    """A file is in the place of the store."""
+    (tmp_path / "file").touch()
+    store = ImageStore(tmp_path / "file" / "state")
+    with pytest.raises(ImageError, match=r"not a directory|file exists"):
+        store.add("x", archive(tmp_path), quiet)
+
+
+def _swapped() -> dict[str, bytes]:
+    return {**docker_files([BASE, TOP]), "l1/layer.tar": BASE}
+
+
+def _oci_damage() -> dict[str, bytes]:
+    """The layer is other than its name says, although what it unpacks to is right."""
+    files = oci_files([BASE])
+    name = next(name for name, data in files.items() if data[:2] == b"\x1f\x8b")
+    return {**files, name: gzip.compress(BASE, compresslevel=1, mtime=1)}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(b"no archive" * 100, ": is damaged or cut short: ", id="no archive"),
+        pytest.param(tar_of({"etc/passwd": b""}), ": is neither a Docker nor an OCI archive", id="a file system"),
+        pytest.param(tar_of(docker_files([BASE]))[:3000], "is cut short", id="cut archive"),
+        pytest.param(tar_of(docker_files([BASE, TOP[:700]])), ": layer 2 of 2: ", id="cut layer"),
+        pytest.param(
+            tar_of(docker_files([BASE, layer(E("../x"))])), ": layer 2 of 2: ../x: climbs out", id="climbs out"
+        ),
+        pytest.param(tar_of(docker_files([gzip.compress(BASE)[:-9]])), ": layer 1 of 1: is damaged or cut", id="gzip"),
+        pytest.param(tar_of(docker_files([b"\x28\xb5\x2f\xfd12"])), ": layer 1 of 1: is ", id="zstd"),
+        pytest.param(tar_of(_swapped()), ": layer 2 of 2: is damaged: its digest is", id="other layer"),
+        pytest.param(tar_of(_oci_damage()), ": layer 1 of 1: is damaged: its digest is", id="other blob"),
+        pytest.param(tar_of(docker_files([layer(E("a" * 255 + "b"))])), "layer 1 of 1: ", id="name too long"),
+    ],
+)
+def test_bad_archives_leave_nothing_behind(tmp_path: Path, store: ImageStore, data: bytes, message: str) -> None:
+    path = write_file(tmp_path / "bad.tar", data)
+    before = names_in(tmp_path)
+    with pytest.raises(ImageError) as caught:
+        store.add("x", path, quiet)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).count(str(path)) == 1
+    assert left(tmp_path) == []
+    assert names_in(tmp_path) == sorted([*before, "state"])
+
+
+@pytest.mark.parametrize(("path", "message"), [("missing.tar", "no such file"), ("/dev/null", "empty")])
+def test_what_is_no_file(tmp_path: Path, store: ImageStore, path: str, message: str) -> None:
+    with pytest.raises(ImageError, match=message) as caught:
+        store.add("x", tmp_path / path, quiet)
+    assert str(caught.value).startswith(str(tmp_path / path))
+
+
+def test_a_bad_name_is_refused_before_anything_happens(tmp_path: Path, store: ImageStore) -> None:
+    with pytest.raises(ImageError, match="not the name of an image"):
+        store.add("NO NAME", archive(tmp_path), quiet)
+    assert not (tmp_path / "state").exists()
+
+
+def test_work_that_was_cut_off_is_taken_up_again(tmp_path: Path, store: ImageStore) -> None:
+    """The process dies in the second layer; the first is not unpacked again, and the result is the same."""
+    path = archive(tmp_path)
+
+    def die(text: str) -> None:
+        if text == "unpacking layer 2 of 2":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.add("x", path, die)
+    [partial] = left(tmp_path)
+    # A layer that was half done leaves files behind, which doing it again must not mind.
+    (tmp_path / "state" / partial / "rootfs/etc/same").write_text("half done")
+    told: list[str] = []
+    image = store.add("x", path, told.append)
+    assert told == ["unpacking layer 2 of 2"]
+    assert (image.root / "etc/same").read_text() == "two"
+    assert image.size == len(BASE) + len(TOP)
+
+
+def test_leftovers_of_others_are_swept(tmp_path: Path, store: ImageStore) -> None:
+    store.add("y", archive(tmp_path), quiet)
+    for name in (".partial-0", ".removed-0"):
+        write_tree(tmp_path / "state" / name, {"rootfs/x": b""})
+    image = store.add("x", archive(tmp_path, BASE, name="other.tar"), quiet)
+    assert not any(name.startswith(".") for name in left(tmp_path))
+    assert image.root.is_dir()
+
+
+ADD = """
+import sys
+from pathlib import Path
+from pumice.engines.local.images.store import ImageStore
+def tell(text):
+    print(text, flush=True)
+    {before}
+print(ImageStore(Path(sys.argv[1])).add("x", Path(sys.argv[2]), tell).digest, flush=True)
+"""
+
+
+def start(tmp_path: Path, path: Path, before: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", ADD.format(before=before), str(tmp_path / "state"), str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_killed_at_any_moment_and_then_done(tmp_path: Path, store: ImageStore) -> None:
+    layers = [layer(*(E(f"l{number}/f{each}", b"x" * 3000) for each in range(300))) for number in range(4)]
+    path = archive(tmp_path, *layers)
+    for moment in range(6):
+        with start(tmp_path, path) as process:
+            assert process.stdout is not None
+            for _ in range(moment % 3):
+                process.stdout.readline()
+            time.sleep(0.005 * moment)
+            process.kill()
+    image = store.add("x", path, quiet)
+    assert sum(1 for found in image.root.rglob("f*") if found.stat().st_size == 3000) == 1200
+    assert sorted(left(tmp_path)) == sorted([image.digest.removeprefix("sha256:"), "names.json"])
+
+
+def test_whoever_waits_says_so(tmp_path: Path, store: ImageStore) -> None:
+    path = archive(tmp_path)
+    with start(tmp_path, path, before="sys.stdin.readline()") as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "unpacking layer 1 of 2\n"
+        told: list[str] = []
+
+        def tell(text: str) -> None:
+            told.append(text)
+            # Only now, when we have been seen waiting, the other goes on.
+            other.communicate("\n\n", timeout=60)
+
+        store.add("y", path, tell)
+    assert told == ["waiting for another pumice that changes the images"]
+
+
+def test_two_at_once(tmp_path: Path, store: ImageStore) -> None:
+    path = archive(tmp_path, layer(*(E(f"f{number}", b"x" * 2000) for number in range(1000))))
+    with start(tmp_path, path) as one, start(tmp_path, path) as two:
+        outputs = [process.communicate(timeout=60)[0].splitlines() for process in (one, two)]
+    assert outputs[0][-1] == outputs[1][-1]
+    assert sum("unpacking layer 1 of 1" in output for output in outputs) == 1
+
+
+FULL = """
+mount -t tmpfs -o size=300k none "$1" || exit 77
+exec "$2" -c "$3" "$1" "$4"
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    path = archive(tmp_path, BASE, layer(E("big", bytes(1_000_000))))
+    (tmp_path / "state").mkdir()
+    arguments = [str(tmp_path / "state"), sys.executable, ADD.format(before=""), str(path)]
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", FULL, "sh", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"no user namespaces: {done.stderr.strip()}")
+    assert f"{path}: layer 2 of 2: the disk is full" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        pytest.param({"HOME": "/h"}, "/h/.local/state/pumice/images", id="home"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/pumice/images", id="state home"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "s"}, "/h/.local/state/pumice/images", id="relative"),
+    ],
+)
+def test_default_place(environ: dict[str, str], place: str) -> None:
+    assert default_place(environ) == Path(place)

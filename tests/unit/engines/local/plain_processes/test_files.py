@@ -1,0 +1,110 @@
+"""Where the files of a container lie that has no root of its own, and which paths are led there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.plain_processes.files import PlacedFiles
+from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
+
+# A working directory below one that is hidden from pods.
+WORK = str(Path("/home") / "project")
+
+
+@pytest.fixture
+def placed(tmp_path: Path) -> PlacedFiles:
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "worker.host").write_text("worker-0\n")
+    spec = ContainerSpec(
+        id="a",
+        pod="a",
+        argv=("true",),
+        env={},
+        cwd="/",
+        root=RootFs(),
+        hidden=("/home", "/root"),
+        mounts=(
+            Mount(str(config), "/etc/volcano", read_only=True),
+            Mount(WORK, WORK),
+            Mount(str(config), f"{WORK}/data"),
+            Tmpfs("/cache", "v"),
+        ),
+        files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
+    )
+    files = PlacedFiles(tmp_path / "root", lambda text: text.replace("worker-0", "127.0.0.1"))
+    files.place(spec)
+    return files
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("cat /etc/volcano/worker.host", "cat ROOT/etc/volcano/worker.host", id="mount"),
+        pytest.param("echo x > /home/re;", "echo x > ROOT/home/re;", id="directory of the pod's own"),
+        pytest.param("cd /home && ls", "cd ROOT/home && ls", id="directory itself"),
+        pytest.param("A=/root/.ssh:/cache", "A=ROOT/root/.ssh:ROOT/cache", id="list"),
+        pytest.param(
+            "'/home/re' \"/home/re\" `cat /home/re`", "'ROOT/home/re' \"ROOT/home/re\" `cat ROOT/home/re`", id="quotes"
+        ),
+        pytest.param(f"python3 {WORK}/train.py", None, id="working directory"),
+        pytest.param(f"{WORK}/data/x", f"ROOT{WORK}/data/x", id="mount in it"),
+        pytest.param(
+            "echo x >/dev/termination-log 2>/dev/null", "echo x >ROOT/dev/termination-log 2>/dev/null", id="dev"
+        ),
+        pytest.param("/usr/local/bin/hello", "ROOT/usr/local/bin/hello", id="program"),
+        pytest.param("/usr/local/bin/other /etc/hosts", None, id="of the machine"),
+        pytest.param("/etc/volcanoes /homes /srv/home/x ./home/x ~/home http://x/home a/root", None, id="others"),
+    ],
+)
+def test_redirect(placed: PlacedFiles, text: str, expected: str | None) -> None:
+    assert placed.redirect(text).replace(str(placed.root), "ROOT") == (text if expected is None else expected)
+
+
+def test_what_is_placed(placed: PlacedFiles) -> None:
+    assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n"
+    assert (placed.root / "usr/local/bin/hello").stat().st_mode & 0o777 == 0o755
+    assert Path(f"{placed.root}{WORK}/data").is_symlink()
+    assert (placed.root / "cache").is_dir()
+    assert not (placed.root / "etc/hosts").exists()
+
+
+def test_a_mount_covers_a_directory_of_the_pod_s_own(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "file").write_text("here")
+    mounts = (Mount(str(data), "/home"), Mount(str(data / "file"), "/dev/termination-log"))
+    spec = ContainerSpec(
+        id="a", pod="a", argv=("true",), env={}, cwd="/", root=RootFs(), hidden=("/home",), mounts=mounts
+    )
+    files = PlacedFiles(tmp_path / "root", str)
+    files.place(spec)
+    assert (files.root / "home/file").read_text() == "here"
+    assert (files.root / "dev/termination-log").is_symlink()
+
+
+def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
+    places = []
+    for name, pod in (("x", "a"), ("y", "a"), ("z", "b")):
+        spec = ContainerSpec(
+            id=f"{pod}/{name}", pod=pod, argv=("true",), env={}, cwd="/", root=RootFs(), mounts=(Tmpfs("/m", "v"),)
+        )
+        files = PlacedFiles(tmp_path / f"{pod}.{name}", str)
+        files.place(spec)
+        places.append(Path(files.where("/m")).resolve())
+    assert places[0] == places[1] != places[2]
+
+
+def test_an_empty_volume_and_a_missing_working_directory_are_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    mounts = (Mount(str(tmp_path / "empty"), "/etc/empty", read_only=True),)
+    missing = str(tmp_path / "missing" / "one")
+    spec = ContainerSpec(id="a/c", pod="a", argv=("true",), env={}, cwd=missing, root=RootFs(), mounts=mounts)
+    files = PlacedFiles(tmp_path / "root", str)
+    files.place(spec)
+    assert (tmp_path / "root/etc/empty").is_dir()
+    assert files.where(missing) == f"{tmp_path}/root{missing}"
+    assert Path(files.where(missing)).is_dir()
+    assert not (tmp_path / "missing").exists()

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.sandbox.init import cgroups
+from pumice.engines.local.sandbox.init.cgroups import Cgroups, Hierarchy
+from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
+
+V1 = """\
+30 20 0:27 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+31 20 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+32 20 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+"""
+V2 = "30 20 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+IN_CONTAINER = "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+
+
+@pytest.mark.parametrize(
+    ("mountinfo", "membership", "expected"),
+    [
+        pytest.param(
+            V1,
+            "4:memory:/user/a\n1:cpu,cpuacct:/\n0::/\n",
+            {
+                "memory": Hierarchy("/sys/fs/cgroup/memory/user/a", 1),
+                "cpu": Hierarchy("/sys/fs/cgroup/cpu,cpuacct", 1),
+                "pids": Hierarchy("/sys/fs/cgroup/unified", 2),
+            },
+            id="version 1, with an empty version 2 beside it",
+        ),
+        pytest.param(
+            V2,
+            "0::/user.slice/run-1.scope\n",
+            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup/user.slice/run-1.scope", 2)),
+            id="version 2",
+        ),
+        pytest.param(
+            V2,
+            "0::/run-1.scope/pumice-engine\n",
+            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup/run-1.scope", 2)),
+            id="an engine that has moved already",
+        ),
+        pytest.param(
+            IN_CONTAINER,
+            "4:memory:/docker/abc/inner\n",
+            {"memory": Hierarchy("/sys/fs/cgroup/memory/inner", 1)},
+            id="mounted from below the root",
+        ),
+        pytest.param("20 1 0:3 / /proc rw - proc proc rw\n", "0::/\n", {}, id="none"),
+        pytest.param(
+            f"20 1 0:3 / /a\udcff\x85b rw - tmpfs  rw,size=1k\n{V2}",
+            "0::/\n",
+            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup", 2)),
+            id="beside a mount of nothing on a strange name",
+        ),
+    ],
+)
+def test_where_groups_are(mountinfo: str, membership: str, expected: dict[str, Hierarchy]) -> None:
+    assert cgroups.find(mountinfo.strip().split("\n"), membership.strip().split("\n")) == expected
+
+
+def spec(**limits: float) -> ContainerSpec:
+    return ContainerSpec(id="c", pod="p", argv=(), env={}, cwd="/", root=RootFs(), **limits)  # type: ignore[arg-type]  # a table of numbers
+
+
+def files(directory: str) -> dict[str, str]:
+    return {name: Path(directory, name).read_text() for name in sorted(os.listdir(directory))}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        pytest.param(
+            1,
+            {
+                "cpu.cfs_period_us": "100000",
+                "cpu.cfs_quota_us": "50000",
+                "memory.limit_in_bytes": "1000",
+                "pids.max": "9",
+            },
+            id="1",
+        ),
+        pytest.param(2, {"cpu.max": "50000 100000", "memory.max": "1000", "pids.max": "9"}, id="2"),
+    ],
+)
+def test_what_is_written(tmp_path: Path, version: int, expected: dict[str, str]) -> None:
+    groups = Cgroups("job", dict.fromkeys(cgroups.CONTROLLERS, Hierarchy(str(tmp_path), version)))
+    group = groups.group(spec(memory=1000, cpu_quota=0.5, pids=9))
+    assert group.directories == [f"{tmp_path}/pumice-job-1"]
+    assert files(group.directories[0]) == expected
+    assert group.limits_memory
+
+
+def test_nothing_is_made_without_limits_or_without_controllers(tmp_path: Path) -> None:
+    groups = Cgroups("job", {"cpu": Hierarchy(str(tmp_path), 2)})
+    assert groups.group(spec()).directories == []
+    group = groups.group(spec(memory=1000, pids=1))
+    assert (group.directories, group.limits_memory, group.out_of_memory()) == ([], False, False)
+    assert groups.controllers == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "content", "expected"),
+    [
+        pytest.param(1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", True, id="1, killed"),
+        pytest.param(1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n", False, id="1, not"),
+        pytest.param(2, "memory.events", "low 0\noom 1\noom_kill 2\n", True, id="2, killed"),
+        pytest.param(2, "memory.events", "low 0\noom 0\noom_kill 0\n", False, id="2, not"),
+    ],
+)
+def test_out_of_memory(tmp_path: Path, version: int, file: str, content: str, expected: bool) -> None:
+    group = Cgroups("job", {"memory": Hierarchy(str(tmp_path), version)}).group(spec(memory=1000))
+    Path(group.directories[0], file).write_text(content)
+    assert group.out_of_memory() is expected
+
+
+def _tree(parent: Path, controllers: str, passed_on: str, processes: str) -> str:
+    for name, content in (("controllers", controllers), ("subtree_control", passed_on), ("procs", processes)):
+        (parent / f"cgroup.{name}").write_text(content)
+    return str(parent)
+
+
+def test_the_engine_moves_out_of_the_way_if_it_is_alone(tmp_path: Path) -> None:
+    parent = _tree(tmp_path, "cpu memory io pids", "", "11\n12\n")
+    assert cgroups.pass_on(parent, {11, 12}) == {"+cpu", "+memory", "+pids"}  # the kernel would read it back without +
+    assert (tmp_path / "pumice-engine" / "cgroup.procs").read_text() in ("11", "12")
+
+
+def test_others_are_not_moved(tmp_path: Path) -> None:
+    cgroups.pass_on(_tree(tmp_path, "memory", "", "11\n12\n99\n"), {11, 12})
+    assert not (tmp_path / "pumice-engine").exists()
+
+
+def test_what_is_passed_on_already_is_left_alone(tmp_path: Path) -> None:
+    parent = _tree(tmp_path, "cpu memory", "cpu memory", "99\n")
+    assert cgroups.pass_on(parent, {11}) == {"cpu", "memory"}
+
+
+def test_no_version_2_at_all(tmp_path: Path) -> None:
+    assert cgroups.pass_on(str(tmp_path), {1}) == set()
+
+
+def test_what_is_left_of_a_job_is_removed(tmp_path: Path) -> None:
+    for name in ("pumice-job-1", "pumice-job-2", "pumice-other-1", "init.scope"):
+        (tmp_path / name).mkdir()
+    Cgroups("job", {"memory": Hierarchy(str(tmp_path), 2), "cpu": Hierarchy(str(tmp_path), 2)}).remove_all()
+    assert sorted(os.listdir(tmp_path)) == ["init.scope", "pumice-other-1"]

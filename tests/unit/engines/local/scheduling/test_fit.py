@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pumice.engines.local.scheduling.fit import (
+    GPU,
+    amount_text,
+    container_gpus,
+    fit,
+    gpu_env,
+    gpu_shares,
+    shortfall,
+    size_text,
+    wanted,
+)
+from pumice.model.quantity import Quantity
+
+
+def amounts(**texts: str) -> dict[str, Quantity]:
+    return {name.replace("gpu", GPU): Quantity.parse(text) for name, text in texts.items()}
+
+
+def with_resources(requests: Any = None, limits: Any = None) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": requests, "limits": limits}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "usage"),
+    [
+        pytest.param({"containers": [{"name": "c"}]}, {}, id="nothing"),
+        pytest.param(
+            {"containers": [with_resources({"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"})]},
+            amounts(cpu="1", memory="1Gi"),
+            id="requests",
+        ),
+        pytest.param(
+            {"containers": [with_resources(None, {"cpu": "2", GPU: 1})]}, amounts(cpu="2", gpu="1"), id="limits"
+        ),
+        pytest.param(
+            {"containers": [with_resources({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"})]},
+            amounts(cpu="1", memory="1Gi"),
+            id="requests before limits",
+        ),
+        pytest.param(
+            {"containers": [with_resources({"cpu": "1"})] * 2, "initContainers": [with_resources(None, {"cpu": "3"})]},
+            amounts(cpu="3"),
+            id="init containers run before",
+        ),
+        pytest.param(
+            {"containers": [with_resources({"cpu": "1"})], "resources": {"limits": {"cpu": "5"}}},
+            amounts(cpu="5"),
+            id="the whole pod",
+        ),
+        pytest.param({"containers": [with_resources({"cpu": "0", "memory": "-1"})]}, {}, id="zero and less"),
+    ],
+)
+def test_wanted(spec: dict[str, Any], usage: dict[str, Quantity]) -> None:
+    assert wanted(spec) == usage
+
+
+def test_a_gang_that_fits() -> None:
+    found = fit([amounts(cpu="1", memory="1Gi")] * 3, amounts(cpu="3", memory="4Gi"))
+    assert found.fits
+    assert (found.pods, found.fitting, found.short) == (3, 3, ())
+
+
+def test_a_gang_that_does_not_fit() -> None:
+    found = fit([amounts(cpu="2", memory="4Gi")] * 4, amounts(cpu="3500m", memory="21Gi"))
+    assert not found.fits
+    assert (found.pods, found.fitting, found.short) == (4, 1, ("cpu",))
+    assert shortfall(found) == [
+        "              wanted     free    short",
+        "  cpu           8.00     3.50     4.50",
+        "  memory      16 GiB   21 GiB        -",
+    ]
+
+
+def test_pods_of_different_sizes() -> None:
+    found = fit([amounts(cpu="4"), amounts(cpu="1"), amounts(cpu="1")], amounts(cpu="2"))
+    assert found.fitting == 2
+
+
+def test_what_the_machine_has_none_of() -> None:
+    found = fit([amounts(gpu="1"), {"example.com/fpga": Quantity.parse(2)}, amounts(cpu="1")], amounts(cpu="8"))
+    assert found.fitting == 1
+    assert [line.split() for line in shortfall(found)] == [
+        ["wanted", "free", "short"],
+        ["cpu", "1.00", "8.00", "-"],
+        ["example.com/fpga", "2", "0", "2"],
+        [GPU, "1", "0", "1"],
+    ]
+
+
+def test_fitting_one_by_one_but_not_at_once() -> None:
+    """Two resources can each suffice while no order of the pods does."""
+    found = fit([amounts(cpu="3"), amounts(cpu="2", memory="1Gi")], amounts(cpu="4", memory="2Gi"))
+    assert (found.fitting, found.short) == (1, ("cpu",))
+
+
+def test_nothing_to_fit() -> None:
+    assert fit([], {}).fits
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**34, "16 GiB"), (2**70, "1048576 PiB")],
+)
+def test_size_text(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_amount_text() -> None:
+    assert amount_text("cpu", Quantity.parse("10m")) == "0.01"
+    assert amount_text("memory", Quantity.parse("512Mi")) == "512 MiB"
+    assert amount_text(GPU, Quantity.parse("2")) == "2"
+
+
+@pytest.mark.parametrize(
+    ("container", "count"),
+    [
+        ({}, 0),
+        (with_resources(None, {GPU: "2"}), 2),
+        (with_resources({GPU: 1}), 1),
+        (with_resources(None, {"cpu": "2"}), 0),
+        (with_resources(None, {GPU: "many"}), 0),
+        (with_resources(None, {GPU: -1}), 0),
+    ],
+)
+def test_container_gpus(container: dict[str, Any], count: int) -> None:
+    assert container_gpus(container) == count
+
+
+def named(name: str, gpus: int, **extra: str) -> dict[str, Any]:
+    return {**with_resources(None, {GPU: gpus}), "name": name, **extra}
+
+
+@pytest.mark.parametrize(
+    ("spec", "shares"),
+    [
+        pytest.param({"containers": [named("a", 2), named("b", 1)]}, {"a": ("0", "1"), "b": ("2",)}, id="distinct"),
+        pytest.param({"containers": [{"name": "a"}, named("b", 1)]}, {"a": (), "b": ("0",)}, id="one without"),
+        pytest.param(
+            {"initContainers": [named("i", 3)], "containers": [named("a", 2)]},
+            {"i": ("0", "1", "2"), "a": ("0", "1")},
+            id="init containers are gone by then",
+        ),
+        pytest.param(
+            {"initContainers": [named("s", 1, restartPolicy="Always"), named("i", 1)], "containers": [named("a", 2)]},
+            {"s": ("0",), "i": ("1",), "a": ("1", "2")},
+            id="sidecars stay",
+        ),
+    ],
+)
+def test_gpus_of_a_pod_are_shared_out_to_its_containers(spec: dict[str, Any], shares: dict[str, Any]) -> None:
+    assert gpu_shares(spec, ["0", "1", "2"]) == shares
+
+
+def test_gpu_env() -> None:
+    assert gpu_env(["0", "GPU-7"]) == {"CUDA_VISIBLE_DEVICES": "0,GPU-7", "NVIDIA_VISIBLE_DEVICES": "0,GPU-7"}

@@ -1,0 +1,47 @@
+"""In processes of their own, whose limits may be lowered for good."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_SOURCES = str(Path(__file__).resolve().parents[5] / "src")
+
+
+def after(limits: tuple[int, int], call: str) -> str:
+    script = f"""
+import resource
+from pumice.engines.local.scheduling.open_files import RefusedError, check_open_files, make_room
+resource.setrlimit(resource.RLIMIT_NOFILE, {limits})
+try:
+    {call}
+except RefusedError as error:
+    print(error)
+else:
+    print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, env={"PYTHONPATH": _SOURCES}, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param((500, 4000), "1820 4000\n", id="as far as needed"),
+        pytest.param((500, 600), "600 600\n", id="as far as it may be"),
+        pytest.param((2000, 4000), "2000 4000\n", id="there is room"),
+    ],
+)
+def test_room_is_made(limits: tuple[int, int], expected: str) -> None:
+    assert after(limits, "make_room(pods=100, containers=100)") == expected
+
+
+def test_a_job_that_needs_more_than_is_allowed_is_refused() -> None:
+    call = "check_open_files(pods=100, containers=200)"
+    assert after((500, 1196), call) == "500 1196\n"
+    told = after((500, 1195), call)
+    assert told.startswith("100 pods need 1196 open files, and a process may have 1195 here\n")
+    assert "--scale" in told

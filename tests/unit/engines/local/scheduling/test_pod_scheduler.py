@@ -1,0 +1,200 @@
+"""Who has a place and who waits, on machines that are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.engines.local.scheduling.fit import GPU
+from pumice.engines.local.scheduling.machine import Machine
+from pumice.engines.local.scheduling.pod_scheduler import Places
+from pumice.engines.local.scheduling.reservations import Reservations
+from pumice.model.quantity import Quantity
+
+GIB = 1 << 30
+MACHINE = Machine((0, 1, 2, 3), 4, 8 * GIB, ("0", "1", "2", "3"), all_memory=8 * GIB)
+
+
+def spec(cpu: int = 0, gpus: int = 0) -> dict[str, Any]:
+    limits = {name: count for name, count in (("cpu", cpu), (GPU, gpus)) if count}
+    return {"containers": [{"name": "c", "resources": {"limits": limits}}]}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Places]:
+    with Reservations(tmp_path, "a") as mine:
+        yield Places(MACHINE, mine)
+
+
+@pytest.fixture
+def rival(tmp_path: Path) -> Iterator[Places]:
+    """Another run on the same machine."""
+    with Reservations(tmp_path, "b") as mine:
+        yield Places(MACHINE, mine)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await story
+
+    asyncio.run(bounded())
+
+
+async def takes_at_once(places: Places, pod: str, wants: dict[str, Any]) -> bool:
+    waited: list[bool] = []
+    taking = asyncio.create_task(places.take(pod, wants, lambda: waited.append(True)))
+    while not (taking.done() or waited):  # noqa: ASYNC110 - either may come first
+        await asyncio.sleep(0)
+    taking.cancel()
+    return taking.done() and not waited
+
+
+def test_a_gang_that_fits_keeps_its_room(places: Places, rival: Places) -> None:
+    assert places.reserve({"p0": spec(cpu=2, gpus=1), "p1": spec(cpu=1, gpus=2)}).fits
+    assert {name: str(amount) for name, amount in rival.reserved_by_others().items()} == {"cpu": "3", GPU: "3"}
+    found = rival.reserve({"q0": spec(cpu=2)})
+    assert not found.fits
+    assert [(row.name, str(row.free), str(row.short)) for row in found.rows] == [("cpu", "1", "1")]
+    assert rival.reserve({"q0": spec(cpu=1, gpus=1)}).fits
+
+
+def test_a_gang_that_does_not_fit_keeps_nothing(places: Places, rival: Places) -> None:
+    assert not places.reserve({"p0": spec(cpu=4), "p1": spec(cpu=1)}).fits
+    assert rival.reserve({"q0": spec(cpu=4)}).fits
+
+
+def test_gpus_are_distinct_across_pods_and_runs(places: Places, rival: Places) -> None:
+    async def story() -> None:
+        assert places.reserve({"p0": spec(gpus=1), "p1": spec(gpus=1)}).fits
+        assert rival.reserve({"q0": spec(gpus=2)}).fits
+        for owner, pod, wants in ((places, "p0", 1), (rival, "q0", 2), (places, "p1", 1)):
+            assert await takes_at_once(owner, pod, spec(gpus=wants))
+        assert [places.gpus_of("p0"), places.gpus_of("p1"), rival.gpus_of("q0")] == [("0",), ("1",), ("2", "3")]
+        assert not await takes_at_once(rival, "q1", spec(gpus=1))
+        places.give_back("p0")
+        assert places.gpus_of("p0") == ()
+        assert await takes_at_once(rival, "q1", spec(gpus=1))
+        assert rival.gpus_of("q1") == ("0",)
+
+    run(story())
+
+
+def test_a_pod_that_comes_back_has_the_same_gpus(places: Places) -> None:
+    async def story() -> None:
+        assert places.reserve({"p0": spec(gpus=1), "p1": spec(gpus=2)}).fits
+        for pod, count in (("p0", 1), ("p1", 2)):
+            assert await takes_at_once(places, pod, spec(gpus=count))
+        for pod in ("p0", "p1"):
+            places.give_back(pod)
+            places.removed(pod)
+        for pod, count in (("p1", 2), ("p0", 1)):
+            assert await takes_at_once(places, pod, spec(gpus=count))
+        assert (places.gpus_of("p0"), places.gpus_of("p1")) == (("0",), ("1", "2"))
+
+    run(story())
+
+
+def test_only_gpus_that_are_in_sight_are_missed(tmp_path: Path, places: Places) -> None:
+    assert places.reserve({"p0": spec(gpus=3)}).fits
+    with Reservations(tmp_path, "c") as mine:
+        last = Machine((0,), 1, GIB, ("3",), all_memory=GIB)
+        assert Places(last, mine).reserve({"q0": spec(gpus=1)}).fits
+
+
+def test_who_is_not_of_the_gang_waits_until_there_is_room(places: Places) -> None:
+    told: list[str] = []
+    places.announce = told.append
+
+    async def story() -> None:
+        assert places.reserve({"p0": spec(cpu=3)}).fits
+        # The gang's room is kept, though p0 is not there yet.
+        waiting = [asyncio.create_task(places.take(pod, spec(cpu=2), lambda: None)) for pod in ("p1", "p2")]
+        await asyncio.sleep(0)
+        assert await takes_at_once(places, "p0", spec(cpu=3))
+        assert not any(task.done() for task in waiting)
+        places.give_back("p0")
+        await asyncio.gather(*waiting)
+
+    run(story())
+    assert told == ["p1 waits until there is room for it on this machine (cpu: 2.00 wanted, 1.00 free)"]
+
+
+def test_who_waits_notices_that_another_run_has_ended(places: Places, tmp_path: Path) -> None:
+    places.look_again = 0.02
+
+    async def story() -> None:
+        with Reservations(tmp_path, "b") as other:
+            assert Places(MACHINE, other).reserve({"q0": spec(cpu=4)}).fits
+            taking = asyncio.create_task(places.take("p0", spec(cpu=1), lambda: None))
+            await asyncio.sleep(0.05)
+            assert not taking.done()
+        await taking
+
+    run(story())
+
+
+def test_what_finished_pods_leave_is_for_everyone(places: Places, rival: Places) -> None:
+    async def story() -> None:
+        assert places.reserve({"p0": spec(cpu=4)}).fits
+        assert await takes_at_once(places, "p0", spec(cpu=4))
+        places.give_back("p0")
+        assert rival.reserve({"q0": spec(cpu=4)}).fits
+        # It is too late for p0 to keep its room, so it waits as everyone does.
+        places.removed("p0")
+        assert not await takes_at_once(places, "p0", spec(cpu=4))
+        rival.removed("q0")
+        assert rival.reserved_by_others() == {GPU: Quantity()}
+
+    run(story())
+
+
+def test_who_wants_nothing_never_waits(places: Places, rival: Places) -> None:
+    async def story() -> None:
+        assert rival.reserve({"q0": spec(cpu=4)}).fits
+        assert places.reserve({"p0": spec(), "p1": spec()}).fits
+        for pod in ("p0", "p1", "p2"):
+            assert await takes_at_once(places, pod, spec())
+            places.give_back(pod)
+            places.removed(pod)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "kept"),
+    [
+        pytest.param("pwrite", errno.ENOSPC, True, id="the disk is full"),
+        pytest.param("open", errno.EMFILE, False, id="no descriptor is left"),
+    ],
+)
+def test_nothing_keeps_a_pod_from_ending(
+    places: Places, rival: Places, monkeypatch: pytest.MonkeyPatch, call: str, code: int, *, kept: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    def seen_by_others() -> str:
+        return str(rival.reserved_by_others().get("cpu", "nothing"))
+
+    async def story() -> None:
+        assert places.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
+        for pod, cpu in (("p0", 1), ("p1", 2)):
+            assert await takes_at_once(places, pod, spec(cpu=cpu))
+        with monkeypatch.context() as patches:
+            patches.setattr(os, call, fail)
+            places.give_back("p0")
+            places.removed("p0")
+        # What others were told last still stands.
+        assert seen_by_others() == "3"
+        places.give_back("p1")
+        assert seen_by_others() == ("1" if kept else "nothing")
+        assert await takes_at_once(places, "p0", spec(cpu=1))
+
+    run(story())

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pumice.model.command import Command
+from pumice.model.metadata import Metadata
+from pumice.model.snapshot import ObservedGroup, ObservedPod
+from pumice.model.vocabulary import Action, Event
+from pumice.reconcile.ledger import Ledger, Restart, RestartKind
+from pumice.reconcile.ledger_update import remembering_presence, remembering_successes
+from pumice.reconcile.policies import Match
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, a_two_worker_job, later
+
+ZERO, ONE, BOTH = frozenset((0,)), frozenset((1,)), frozenset((0, 1))
+TARGET_ZERO = Restart(RestartKind.TARGETS, 1, {"worker": ZERO})
+
+
+@pytest.mark.parametrize(
+    ("pods", "ledger", "expected"),
+    [
+        pytest.param((a_pod("worker-0"),), Ledger(), {}, id="nobody"),
+        pytest.param((a_pod("worker-0", "Succeeded"),), Ledger(), {"worker": ZERO}, id="one"),
+        pytest.param((), Ledger(succeeded={"worker": ONE}), {"worker": ONE}, id="known before"),
+        pytest.param(
+            (a_pod("worker-0", "Succeeded"),), Ledger(succeeded={"worker": ONE}), {"worker": BOTH}, id="one more"
+        ),
+        pytest.param((a_pod("worker-0", "Succeeded", deleted_at=NOW),), Ledger(), {}, id="on its way out"),
+        pytest.param((a_pod("worker-0", "Succeeded", version=1),), Ledger(void=2), {}, id="voided by a restart"),
+        pytest.param((a_pod("worker-0", "Succeeded"),), Ledger(restart=TARGET_ZERO), {}, id="to be made anew"),
+        pytest.param((a_pod("worker-2", "Succeeded"),), Ledger(), {}, id="where the job has no place"),
+        pytest.param((), Ledger(succeeded={"worker": frozenset((5,)), "gone": ONE}), {}, id="scaled away"),
+    ],
+)
+def test_successes_are_remembered(
+    pods: tuple[ObservedPod, ...], ledger: Ledger, expected: dict[str, frozenset[int]]
+) -> None:
+    assert remembering_successes(a_snapshot(*pods), ledger).succeeded == expected
+
+
+def noted(*pods: ObservedPod, ledger: Ledger | None = None, open_: tuple[Match, ...] = (), **fields: Any) -> Ledger:
+    return remembering_presence(a_snapshot(*pods, **fields), ledger or Ledger(), open_, NOW)
+
+
+@pytest.mark.parametrize(
+    ("pod", "seen", "expected"),
+    [
+        pytest.param(a_pod("worker-0"), {}, {"worker": ZERO}, id="there"),
+        pytest.param(a_pod("worker-0", "Failed"), {}, {"worker": ZERO}, id="there and failed"),
+        pytest.param(a_pod("worker-0", version=-1), {"worker": ZERO}, {}, id="of an earlier run"),
+        pytest.param(a_pod("worker-0", deleted_at=NOW), {"worker": ZERO}, {"worker": ZERO}, id="being removed"),
+        pytest.param(a_pod("worker-0", deleted_at=NOW), {}, {}, id="first seen on its way out: we sent it"),
+        pytest.param(a_pod("worker-0", "Failed", deleted_at=NOW), {"worker": ZERO}, {}, id="told as evicted"),
+        pytest.param(a_pod("worker-0"), {"worker": BOTH}, {"worker": ZERO}, id="who is gone is forgotten"),
+    ],
+)
+def test_who_is_there(pod: ObservedPod, seen: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert noted(pod, ledger=Ledger(seen=seen)).seen == expected
+
+
+EVICTED = a_match(Action.ABORT_JOB, Event.POD_EVICTED, "worker-0", due=20, since=-10)
+
+
+@pytest.mark.parametrize(
+    ("pods", "ledger", "open_", "expected"),
+    [
+        pytest.param((), Ledger(), (EVICTED,), {"worker-0": later(-10)}, id="begins to wait"),
+        pytest.param((), Ledger(evicted={"worker-0": later(-10)}), (), {"worker-0": later(-10)}, id="waits on"),
+        pytest.param((a_pod("worker-0"),), Ledger(evicted={"worker-0": later(-10)}), (), {}, id="its successor runs"),
+        pytest.param(
+            (a_pod("worker-0", "Pending"),),
+            Ledger(evicted={"worker-0": later(-10)}),
+            (EVICTED,),
+            {"worker-0": later(-10)},
+            id="its successor is pending",
+        ),
+        pytest.param((), Ledger(evicted={"worker-7": NOW}), (), {}, id="scaled away"),
+        pytest.param((), Ledger(), (a_match(Action.ABORT_JOB, Event.UNKNOWN),), {}, id="another event"),
+    ],
+)
+def test_evictions_that_wait_for_their_policy(
+    pods: tuple[ObservedPod, ...], ledger: Ledger, open_: tuple[Match, ...], expected: dict[str, Any]
+) -> None:
+    assert noted(*pods, ledger=ledger, open_=open_).evicted == expected
+
+
+def test_what_has_no_time_of_its_own_is_noted_while_it_waits() -> None:
+    waits = a_match(Action.ABORT_JOB, Event.TASK_FAILED, "worker-0", since=-3, noticed_as="TaskFailed/worker")
+    assert noted(open_=(waits,)).noticed == {"TaskFailed/worker": later(-3)}
+    assert noted(ledger=Ledger(noticed={"TaskFailed/worker": NOW})).noticed == {}
+
+
+@pytest.mark.parametrize(
+    ("phase", "before", "expected"),
+    [
+        ("Unknown", None, NOW),
+        ("Unknown", later(-3), later(-3)),
+        ("Running", later(-3), None),
+    ],
+)
+def test_since_when_the_group_is_unknown(phase: str, before: Any, expected: Any) -> None:
+    assert noted(ledger=Ledger(unknown_since=before), group=ObservedGroup({}, phase)).unknown_since == expected
+
+
+@pytest.mark.parametrize(
+    ("open_", "expected"),
+    [
+        pytest.param((), 2, id="dealt with"),
+        pytest.param((a_match(Action.ABORT_JOB, Event.JOB_UPDATED, noticed_as="JobUpdated"),), 1, id="yet to come"),
+    ],
+)
+def test_an_update_is_acted_upon_once(open_: tuple[Match, ...], expected: int) -> None:
+    job = a_two_worker_job(metadata={"generation": 2})
+    assert noted(ledger=Ledger(generation=1), open_=open_, job=job).generation == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "restart", "pods", "expected"),
+    [
+        pytest.param("Restarting", Restart(RestartKind.ALL), (), True, id="under way"),
+        pytest.param("Pending", Restart(RestartKind.ALL), (), False, id="all are gone"),
+        pytest.param("Pending", Restart(RestartKind.ALL), (a_pod("worker-0"),), True, id="an old one lingers"),
+        pytest.param("Pending", Restart(RestartKind.ALL), (a_pod("worker-0", version=1),), False, id="only new ones"),
+        pytest.param("Pending", TARGET_ZERO, (a_pod("worker-0", version=1),), True, id="a target lingers"),
+        pytest.param("Pending", TARGET_ZERO, (a_pod("worker-0", version=1, retry=1),), False, id="its successor"),
+        pytest.param("Pending", None, (a_pod("worker-0"),), False, id="no restart"),
+    ],
+)
+def test_when_a_restart_is_over(
+    phase: str, restart: Restart | None, pods: tuple[ObservedPod, ...], expected: bool
+) -> None:
+    ledger = noted(*pods, ledger=Ledger(restart=restart), phase=phase, version=1)
+    assert ledger.restart == (restart if expected else None)
+
+
+def test_what_was_kept_through_a_suspension_does_not_hold_a_restart_up() -> None:
+    ledger = Ledger(restart=Restart(RestartKind.UNSUCCESSFUL), succeeded={"worker": ZERO})
+    assert noted(a_pod("worker-0", "Succeeded"), ledger=ledger, phase="Pending", version=1).restart is None
+
+
+def test_commands_are_remembered_while_they_are_there() -> None:
+    there = Command(metadata=Metadata(name="a", uid="a"))
+    assert noted(ledger=Ledger(obeyed=frozenset("ab")), commands=(there,)).obeyed == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("suspend", "phase", "before", "expected"),
+    [
+        (True, "Aborted", False, True),
+        (True, "Aborting", False, True),
+        (True, "Running", False, False),
+        (None, "Aborted", False, False),
+        (None, "Aborted", True, True),
+    ],
+)
+def test_a_job_that_was_aborted_is_also_suspended_by_its_spec(
+    suspend: bool | None, phase: str, before: bool, expected: bool
+) -> None:
+    job = a_two_worker_job(suspend=suspend)
+    assert noted(ledger=Ledger(suspended=before), job=job, phase=phase).suspended is expected

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pumice.model.job import Job, Manifest, VolumeSpec
+from pumice.model.snapshot import ObservedGroup, ObservedPod, Snapshot, Trouble
+from pumice.plugins.base import Base
+from pumice.plugins.env import Env
+from pumice.plugins.owned_objects import companions, manifest_of
+from pumice.plugins.ssh import Ssh
+from pumice.plugins.svc import Svc
+from pumice.reconcile.decision import EngineCommand, Ensure, Remove
+from pumice.reconcile.ledger import Ledger, Restart, RestartKind
+from pumice.reconcile.owned_objects import lost_keys, markers, objects_to_keep
+from pumice.reconcile.podgroup import pod_group
+from tests.builders import UID
+from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job
+
+PLUGINS: tuple[Base, ...] = (Svc(disable_network_policy=False), Ssh())
+KINDS = ["Service", "ConfigMap", "Secret", "NetworkPolicy"]
+TARGETS = Ledger(restart=Restart(RestartKind.TARGETS, 1))
+WITH_CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim={"accessModes": ["ReadWriteOnce"]})])
+
+
+def all_of(job: Job) -> dict[tuple[str, str], Manifest]:
+    manifests = [manifest_of(companion) for companion in companions(job, PLUGINS)]
+    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
+
+
+def told(commands: Sequence[EngineCommand]) -> list[str]:
+    said = []
+    for command in commands:
+        if isinstance(command, Ensure):
+            said.append(f"ensure {manifest_of(command.companion)['kind']}")
+        elif isinstance(command, Remove):
+            said.append(f"remove {command.kind}")
+    return said
+
+
+def kept(*pods: ObservedPod, ledger: Ledger | None = None, plugins: tuple[Base, ...] = (), **fields: Any) -> list[str]:
+    return told(list(objects_to_keep(a_snapshot(*pods, **fields), ledger or Ledger(), plugins)))
+
+
+def test_all_is_made_at_first() -> None:
+    assert kept(plugins=PLUGINS, group=None, phase="Pending") == [f"ensure {kind}" for kind in (*KINDS, "PodGroup")]
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Restarting", "Aborting", "Aborted", "Completing"])
+def test_companions_live_until_the_job_is_over(phase: str) -> None:
+    there = all_of(a_two_worker_job())
+    ledger = TARGETS if phase == "Restarting" else Ledger()
+    group: dict[str, Any] = {} if phase in {"Pending", "Running", "Restarting"} else {"group": None}
+    assert kept(plugins=PLUGINS, companions=there, phase=phase, ledger=ledger, **group) == []
+    del there["ConfigMap", "train-svc"]
+    assert kept(plugins=PLUGINS, companions=there, phase=phase, ledger=ledger, **group) == ["ensure ConfigMap"]
+
+
+@pytest.mark.parametrize("phase", ["Completed", "Failed", "Terminated"])
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(a_pod("worker-0", "Succeeded"), [f"remove {kind}" for kind in KINDS], id="finished"),
+        pytest.param(a_pod("worker-0", "Running"), [], id="one is alive"),
+        pytest.param(a_pod("worker-0", "Failed", deleted_at=NOW), [], id="one is on its way out"),
+    ],
+)
+def test_companions_go_with_the_last_pod(phase: str, pod: ObservedPod, expected: list[str]) -> None:
+    there = all_of(a_two_worker_job())
+    assert kept(pod, plugins=PLUGINS, companions=there, phase=phase, group=None) == expected
+    assert kept(pod, plugins=PLUGINS, companions={}, phase=phase, group=None) == []
+
+
+def edited(kind: str, name: str, **parts: Any) -> dict[tuple[str, str], Manifest]:
+    there = all_of(a_two_worker_job())
+    there[kind, name] = {**there[kind, name], **parts}
+    return there
+
+
+HOSTS = all_of(a_two_worker_job())["ConfigMap", "train-svc"]["data"]
+SERVICE = all_of(a_two_worker_job())["Service", "train"]["spec"]
+POLICY = all_of(a_two_worker_job())["NetworkPolicy", "train"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        pytest.param(edited("ConfigMap", "train-svc", data={}), ["ensure ConfigMap"], id="entries were removed"),
+        pytest.param(
+            edited("ConfigMap", "train-svc", data={**HOSTS, "more": "x"}), ["ensure ConfigMap"], id="one was added"
+        ),
+        pytest.param(edited("ConfigMap", "train-svc", metadata={"labels": {"a": "b"}}), [], id="a label is nobody's"),
+        pytest.param(
+            edited("Service", "train", spec={**SERVICE, "ipFamilies": ["IPv4"]}), [], id="defaults were added"
+        ),
+        pytest.param(edited("Service", "train", spec={**SERVICE, "clusterIP": ""}), ["ensure Service"], id="a value"),
+        pytest.param(edited("Service", "train", spec={}), ["ensure Service"], id="values were removed"),
+        pytest.param(edited("Service", "train", spec=None), ["ensure Service"], id="all of it was removed"),
+        pytest.param(
+            edited("NetworkPolicy", "train", spec={**POLICY, "ingress": []}), ["ensure NetworkPolicy"], id="a rule"
+        ),
+        pytest.param(
+            edited("NetworkPolicy", "train", spec={**POLICY, "ingress": "x"}), ["ensure NetworkPolicy"], id="no list"
+        ),
+        pytest.param(
+            edited("Secret", "train-ssh", stringData={"config": "x"}), ["ensure Secret"], id="the config of the Secret"
+        ),
+    ],
+)
+def test_edits_are_undone(there: dict[tuple[str, str], Manifest], expected: list[str]) -> None:
+    assert kept(plugins=PLUGINS, companions=there) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "claims", "expected"),
+    [
+        pytest.param("Pending", frozenset(), ["ensure PersistentVolumeClaim"], id="made"),
+        pytest.param("Pending", None, [], id="there"),
+        pytest.param("Aborted", frozenset(), [], id="not wanted"),
+    ],
+)
+def test_claims(phase: str, claims: frozenset[str] | None, expected: list[str]) -> None:
+    snapshot = a_snapshot(job=WITH_CLAIM)
+    names = frozenset(markers(snapshot, (), {}).values())
+    group: dict[str, Any] = {} if phase == "Pending" else {"group": None}
+    assert kept(job=WITH_CLAIM, phase=phase, claims=names if claims is None else claims, **group) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "ledger", "there", "expected"),
+    [
+        pytest.param("Running", Ledger(), False, ["ensure PodGroup"], id="made"),
+        pytest.param("Running", Ledger(), True, [], id="there"),
+        pytest.param("Restarting", TARGETS, True, [], id="a targeted restart keeps it"),
+        pytest.param("Restarting", TARGETS, False, ["ensure PodGroup"], id="a targeted restart makes it anew"),
+        pytest.param("Restarting", Ledger(), True, ["remove PodGroup"], id="a full kill"),
+        pytest.param("Completed", Ledger(), True, ["remove PodGroup"], id="over"),
+        pytest.param("Completed", Ledger(), False, [], id="over and gone"),
+    ],
+)
+def test_the_group(phase: str, ledger: Ledger, there: bool, expected: list[str]) -> None:
+    group: dict[str, Any] = {} if there else {"group": None}
+    assert kept(phase=phase, ledger=ledger, **group) == expected
+    assert kept(phase=phase, ledger=ledger, gang=False, **group) == []
+
+
+@pytest.mark.parametrize(
+    ("claims", "there", "expected"),
+    [
+        pytest.param(frozenset(), False, [], id="a gang that cannot start takes no place in its queue"),
+        pytest.param(frozenset(("shared",)), False, ["ensure PodGroup"], id="it can"),
+        pytest.param(frozenset(), True, [], id="one that stands in it stays there"),
+    ],
+)
+def test_the_group_waits_for_claims_of_others(claims: frozenset[str], there: bool, expected: list[str]) -> None:
+    job = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim_name="shared")])
+    group: dict[str, Any] = {} if there else {"group": None}
+    assert kept(job=job, phase="Pending", claims=claims, **group) == expected
+
+
+def test_the_group_is_put_right() -> None:
+    manifest = pod_group(a_two_worker_job(min_available=1))
+    assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]
+
+
+def test_the_group_loses_its_priority_with_its_job() -> None:
+    manifest = pod_group(a_two_worker_job(priority_class_name="high"))
+    assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]
+    emptied = pod_group(a_two_worker_job())
+    emptied["spec"]["priorityClassName"] = ""
+    assert kept(group=ObservedGroup(emptied, "Running")) == []
+
+
+def test_the_group_has_the_name_that_pods_are_told() -> None:
+    commands = list(objects_to_keep(a_snapshot(phase="Completed"), Ledger(), ()))
+    assert commands == [Remove("PodGroup", f"train-{UID}")]
+
+
+def test_the_marks_that_volcano_leaves() -> None:
+    snapshot = a_snapshot(job=WITH_CLAIM)
+    (claim,) = markers(snapshot, (), {}).values()
+    known = {f"volume-pvc-{claim}": claim, "plugin-env": "env", "plugin-svc": "svc"}
+    assert markers(snapshot, (Env(), Svc()), {"plugin-old": "old", "volume-pvc-old": "old"}) == known
+    assert markers(a_snapshot(phase="Failed"), (Env(),), {}) == {}
+
+
+def test_notes_of_others_stay() -> None:
+    assert markers(a_snapshot(), (), {"someone/else": "x"}) == {"someone/else": "x"}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        pytest.param(a_snapshot(a_pod()), ["SecretReplaced"], id="gone while pods run"),
+        pytest.param(a_snapshot(), [], id="nobody had it yet"),
+        pytest.param(a_snapshot(a_pod(), companions=all_of(a_two_worker_job())), [], id="there"),
+        pytest.param(a_snapshot(a_pod(), phase="Completed"), [], id="over"),
+        pytest.param(
+            a_snapshot(a_pod(), troubles=(Trouble("NameTaken", "Secret train-ssh exists"),)), [], id="told already"
+        ),
+    ],
+)
+def test_a_secret_that_was_lost(snapshot: Snapshot, expected: list[str]) -> None:
+    assert [event.reason for event in lost_keys(snapshot, PLUGINS)] == expected

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pumice.model.command import Command
+from pumice.model.job import Job
+from pumice.model.metadata import Metadata
+from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
+from pumice.model.vocabulary import Action, Event, Phase
+from pumice.reconcile.ledger import Ledger, write_ledger
+from pumice.reconcile.phases import DEADLINE
+from pumice.reconcile.reasons import reason_for, what_is_awaited
+from pumice.reconcile.requested_action import SUSPENDED, Order
+from pumice.reconcile.tally import Tally
+from tests.builders import a_job, a_task
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, a_two_worker_job, ended
+
+
+def why(
+    order: Order | None, phase: Phase, *pods: ObservedPod, counts: Tally | None = None, **fields: Any
+) -> tuple[str, str]:
+    found = reason_for(a_snapshot(*pods, **fields), order, phase, counts or Tally())
+    return found.reason, found.message
+
+
+def by_policy(action: Action, event: Event, name: str = "") -> Order:
+    return Order(action, (a_match(action, event, name),))
+
+
+COMMAND = Order(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
+ACTED = "; policy spec.policies[0]"
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        pytest.param(
+            Order(DEADLINE), (DEADLINE, "the job ran longer than its activeDeadlineSeconds, 60"), id="the deadline"
+        ),
+        pytest.param(COMMAND, ("Command", "AbortJob was asked for by Command stop"), id="a Command"),
+        pytest.param(Order(Action.ABORT_JOB, reason=SUSPENDED), ("Suspended", "spec.suspend is true"), id="the spec"),
+        pytest.param(Order(Action.RESUME_JOB), ("", ""), id="resumed by the spec"),
+        pytest.param(
+            by_policy(Action.ABORT_JOB, Event.POD_FAILED, "worker-0"),
+            ("PodFailed", f"worker-0 failed first: exit code 2{ACTED} PodFailed: AbortJob"),
+            id="a failure",
+        ),
+        pytest.param(
+            by_policy(Action.ABORT_JOB, Event.POD_EVICTED, "worker-1"),
+            ("Evicted", f"worker-1 was removed by somebody else{ACTED} PodEvicted: AbortJob"),
+            id="an eviction",
+        ),
+        pytest.param(
+            by_policy(Action.ABORT_JOB, Event.POD_PENDING, "worker-1"),
+            ("PodPending", f"PodPending of worker-1{ACTED} PodPending: AbortJob"),
+            id="a pod that does not start",
+        ),
+        pytest.param(
+            by_policy(Action.ABORT_JOB, Event.UNKNOWN), ("Unknown", f"Unknown{ACTED} Unknown: AbortJob"), id="no pod"
+        ),
+    ],
+)
+def test_why_something_was_done(order: Order, expected: tuple[str, str]) -> None:
+    job = a_two_worker_job(active_deadline_seconds=60)
+    assert why(order, Phase.ABORTING, ended("worker-0", 2), job=job) == expected
+
+
+def test_a_failure_whose_pod_is_gone() -> None:
+    order = by_policy(Action.ABORT_JOB, Event.POD_FAILED, "worker-0")
+    assert why(order, Phase.ABORTING) == ("PodFailed", f"PodFailed of worker-0{ACTED} PodFailed: AbortJob")
+
+
+@pytest.mark.parametrize(
+    ("was", "phase", "expected"),
+    [
+        pytest.param("Aborting", Phase.ABORTED, ("Why", "because"), id="what led to the end is why it is over"),
+        pytest.param("Aborting", Phase.ABORTING, ("Why", "because"), id="winding down"),
+        pytest.param("Restarting", Phase.PENDING, ("", ""), id="a new beginning"),
+        pytest.param("Running", Phase.RUNNING, ("", ""), id="running"),
+        pytest.param("Failed", Phase.FAILED, ("Why", "because"), id="over"),
+    ],
+)
+def test_what_is_kept(was: str, phase: Phase, expected: tuple[str, str]) -> None:
+    snapshot = a_snapshot(phase=was, reason="Why", message="because")
+    found = reason_for(snapshot, None, phase, Tally())
+    assert (found.reason, found.message) == expected
+
+
+def test_an_order_that_changes_no_phase_keeps_the_reason() -> None:
+    snapshot = a_snapshot(phase="Restarting", reason="Why", message="because")
+    found = reason_for(snapshot, by_policy(Action.RESTART_JOB, Event.POD_FAILED, "worker-0"), Phase.RESTARTING, Tally())
+    assert (found.reason, found.message) == ("Why", "because")
+
+
+LIMITED = a_job(a_task("worker", 2, max_restarts=1), min_available=2, max_retry=3)
+OVERDONE = {"controlled_resources": write_ledger(Ledger(restarts_by_task={"worker": 2}))}
+
+
+@pytest.mark.parametrize(
+    ("job", "fields", "expected"),
+    [
+        pytest.param(a_two_worker_job(), {}, "no retry is left of 3; the last cause: because", id="maxRetry"),
+        pytest.param(LIMITED, {}, "no retry is left of 3; the last cause: because", id="maxRestarts is kept"),
+        pytest.param(
+            LIMITED,
+            OVERDONE,
+            "task worker has caused more restarts than its maxRestarts, 1; the last cause: because",
+            id="maxRestarts",
+        ),
+    ],
+)
+def test_the_budget_is_spent(job: Job, fields: dict[str, Any], expected: str) -> None:
+    snapshot = a_snapshot(job=job, phase="Restarting", message="because", **fields)
+    found = reason_for(snapshot, None, Phase.FAILED, Tally())
+    assert (found.reason, found.message) == ("RetriesExhausted", expected)
+
+
+def counted(**succeeded: int) -> Tally:
+    by_task = {task: Counter({"Succeeded": count}) for task, count in succeeded.items()}
+    return Tally(succeeded=sum(succeeded.values()), by_task=by_task)
+
+
+TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=2), min_available=3)
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "counts", "expected"),
+    [
+        pytest.param(
+            a_two_worker_job(),
+            (ended("worker-0", 1),),
+            counted(worker=1),
+            ("PodFailed", "worker-0 failed first: exit code 1"),
+            id="every pod was needed",
+        ),
+        pytest.param(
+            a_two_worker_job(min_available=1),
+            (ended("worker-0", 1), ended("worker-1", 1)),
+            counted(),
+            (
+                "MinAvailableNotMet",
+                "0 of 2 pods succeeded, 1 needed; worker-0 failed first: exit code 1; 1 other followed",
+            ),
+            id="too many failed",
+        ),
+        pytest.param(
+            a_two_worker_job(min_success=1),
+            (),
+            counted(),
+            ("MinAvailableNotMet", "0 of 2 pods succeeded, 1 needed"),
+            id="nobody is left to tell",
+        ),
+        pytest.param(
+            TWO_TASKS,
+            (),
+            counted(a=2, b=1),
+            ("MinAvailableNotMet", "1 of 2 pods of task b succeeded, 2 needed"),
+            id="one task has too few",
+        ),
+        pytest.param(
+            a_job(a_task("a", 2), a_task("b", 1), min_available=1),
+            (),
+            counted(a=1),
+            ("MinAvailableNotMet", "1 of 3 pods succeeded, 1 needed"),
+            id="no task asks for anything",
+        ),
+        pytest.param(
+            a_job(a_task("a", 3, min_available=3), min_available=1, min_success=2),
+            (),
+            counted(a=1),
+            ("MinAvailableNotMet", "1 of 3 pods succeeded, 2 needed"),
+            id="the job asks for fewer than its task",
+        ),
+    ],
+)
+def test_why_a_job_failed(job: Job, pods: tuple[ObservedPod, ...], counts: Tally, expected: tuple[str, str]) -> None:
+    assert why(None, Phase.FAILED, *pods, counts=counts, job=job) == expected
+
+
+BOTH = (a_pod("worker-0"), a_pod("worker-1"))
+PENDING = (a_pod("worker-0", "Pending"), a_pod("worker-1"))
+TROUBLE = Trouble("FailedCreate", "quota")
+
+
+@pytest.mark.parametrize(
+    ("pods", "fields", "expected"),
+    [
+        pytest.param(BOTH, {}, ("", ""), id="nothing"),
+        pytest.param((), {"group": ObservedGroup({}, "Pending", "no room")}, ("Unschedulable", "no room"), id="room"),
+        pytest.param(BOTH, {"group": ObservedGroup({}, "Pending", "no room")}, ("", ""), id="room is not needed"),
+        pytest.param((), {}, ("", ""), id="pods that are about to be made"),
+        pytest.param(
+            PENDING, {"group": ObservedGroup({}, "Inqueue", "no room")}, ("Unschedulable", "no room"), id="a place"
+        ),
+        pytest.param(PENDING, {"group": ObservedGroup({}, "Inqueue")}, ("", ""), id="a place, for no known reason"),
+        pytest.param(PENDING, {"gang": False, "group": None}, ("", ""), id="a place, without a gang"),
+        pytest.param(BOTH, {"group": ObservedGroup({}, "Inqueue", "no room")}, ("", ""), id="a place is not needed"),
+        pytest.param(
+            (a_pod("worker-0", "Pending", deleted_at=NOW), a_pod("worker-1")),
+            {"group": ObservedGroup({}, "Inqueue", "no room")},
+            ("", ""),
+            id="a place for one that goes",
+        ),
+        pytest.param(BOTH, {"troubles": (TROUBLE,)}, ("FailedCreate", "quota"), id="a trouble"),
+        pytest.param((), {"troubles": (TROUBLE, TROUBLE)}, ("FailedCreate", "quota (and 1 more)"), id="two troubles"),
+    ],
+)
+def test_what_a_job_waits_for(pods: tuple[ObservedPod, ...], fields: dict[str, Any], expected: tuple[str, str]) -> None:
+    found = what_is_awaited(a_snapshot(*pods, **fields), Ledger(), NOW)
+    assert (found.reason, found.message) == expected

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pumice.model.command import Command
+from pumice.model.metadata import Metadata
+from pumice.model.snapshot import ObservedPod
+from pumice.model.status import JobCondition, JobState, JobStatus
+from pumice.model.vocabulary import Action, Event, Phase
+from pumice.reconcile.ledger import Ledger, Restart, RestartKind
+from pumice.reconcile.phases import move_for
+from pumice.reconcile.requested_action import SUSPENDED, Order
+from pumice.reconcile.transition import LONGEST_MESSAGE, carried_out, entered, is_exhausted, running_duration, settled
+from tests.builders import a_job, a_task
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, later
+
+KNOWN = Ledger(
+    spent=1,
+    seen={"worker": frozenset((0, 1))},
+    succeeded={"worker": frozenset((1,))},
+    evicted={"worker-0": NOW, "worker-1": NOW},
+    noticed={"JobUpdated": NOW},
+    unknown_since=NOW,
+)
+
+
+def move(
+    order: Order | None, *pods: ObservedPod, phase: str = "Running", ledger: Ledger = KNOWN
+) -> tuple[int, int, Ledger]:
+    """Version and retryCount, both 4 before, and the ledger."""
+    snapshot = a_snapshot(*pods, phase=phase, version=4, retry_count=4)
+    asked = move_for(Phase(phase), order.action if order is not None else None)
+    job, after = carried_out(snapshot, ledger, asked, order)
+    return job.status.version, job.status.retry_count, after
+
+
+def order_for(action: Action, *events: tuple[Event, str]) -> Order:
+    return Order(action, tuple(a_match(action, event, name) for event, name in events))
+
+
+def test_without_an_order_nothing_changes() -> None:
+    assert move(None) == (4, 4, KNOWN)
+
+
+def test_a_restart_of_the_job_voids_everything() -> None:
+    version, retries, ledger = move(order_for(Action.RESTART_JOB, (Event.POD_FAILED, "worker-0")))
+    assert (version, retries) == (5, 5)
+    expected = Ledger(spent=2, void=5, restart=Restart(RestartKind.ALL), restarts_by_task={"worker": 1})
+    assert ledger == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "spent", "by_task"),
+    [
+        pytest.param(((Event.POD_EVICTED, "worker-0"),), 1, {}, id="an eviction is free"),
+        pytest.param(((Event.JOB_UPDATED, ""),), 1, {}, id="an update is free"),
+        pytest.param(((Event.UNKNOWN, ""),), 2, {}, id="no task is to blame"),
+        pytest.param(
+            ((Event.POD_FAILED, "worker-0"), (Event.POD_FAILED, "worker-1")), 2, {"worker": 1}, id="one restart for two"
+        ),
+        pytest.param(
+            ((Event.POD_FAILED, "worker-0"), (Event.POD_EVICTED, "master-0")),
+            2,
+            {"worker": 1, "master": 1},
+            id="a failure and an eviction",
+        ),
+    ],
+)
+def test_what_is_charged(events: tuple[tuple[Event, str], ...], spent: int, by_task: dict[str, int]) -> None:
+    _, retries, ledger = move(order_for(Action.RESTART_JOB, *events))
+    assert (retries, ledger.spent, ledger.restarts_by_task) == (5, spent, by_task)
+
+
+def test_a_command_is_noted_and_costs_nothing() -> None:
+    order = Order(Action.RESTART_JOB, command=Command(action="RestartJob", metadata=Metadata(uid="c")))
+    version, retries, ledger = move(order)
+    assert (version, retries, ledger.spent, set(ledger.obeyed)) == (5, 4, 1, {"c"})
+
+
+def test_a_command_that_means_nothing_is_noted_all_the_same() -> None:
+    order = Order(Action.SYNC_JOB, command=Command(action="Nonsense", metadata=Metadata(uid="c")))
+    assert move(order) == (4, 4, replace(KNOWN, obeyed=frozenset("c")))
+
+
+def test_a_restart_that_grows_is_not_charged_again() -> None:
+    order = order_for(Action.RESTART_JOB, (Event.POD_FAILED, "worker-0"))
+    version, retries, ledger = move(order, phase="Restarting")
+    assert (version, retries, ledger.spent) == (5, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "phase", "restart", "suspended"),
+    [
+        pytest.param(Order(Action.ABORT_JOB), "Running", None, False, id="abort"),
+        pytest.param(Order(Action.ABORT_JOB, reason=SUSPENDED), "Running", None, True, id="suspend"),
+        pytest.param(Order(Action.RESUME_JOB), "Aborted", Restart(RestartKind.UNSUCCESSFUL), False, id="resume"),
+        pytest.param(Order(Action.COMPLETE_JOB), "Running", None, False, id="complete"),
+    ],
+)
+def test_successes_outlive_whatever_is_no_restart(
+    order: Order, phase: str, restart: Restart | None, suspended: bool
+) -> None:
+    version, retries, ledger = move(order, phase=phase)
+    assert (version, retries) == (5, 4)
+    assert ledger == Ledger(spent=1, succeeded=KNOWN.succeeded, restart=restart, suspended=suspended)
+
+
+def test_a_targeted_restart_forgets_only_its_targets() -> None:
+    version, retries, ledger = move(order_for(Action.RESTART_POD, (Event.POD_FAILED, "worker-1")))
+    assert (version, retries, ledger.spent) == (4, 5, 2)
+    assert ledger.restart == Restart(RestartKind.TARGETS, 5, {"worker": frozenset((1,))})
+    assert (ledger.seen, ledger.succeeded) == ({"worker": frozenset((0,))}, {"worker": frozenset()})
+    assert ledger.evicted == {"worker-0": NOW}
+
+
+@pytest.mark.parametrize(
+    ("pod", "targets"),
+    [
+        pytest.param(a_pod("worker-0", version=4, retry=3), {0, 1}, id="one of the restart before lingers"),
+        pytest.param(a_pod("worker-0", version=4, retry=4), {1}, id="its successor is not meant"),
+    ],
+)
+def test_a_second_targeted_restart(pod: ObservedPod, targets: set[int]) -> None:
+    before = Ledger(restart=Restart(RestartKind.TARGETS, 4, {"worker": frozenset((0,))}))
+    _, _, ledger = move(order_for(Action.RESTART_POD, (Event.POD_FAILED, "worker-1")), pod, ledger=before)
+    assert ledger.restart is not None
+    assert ledger.restart.targets == {"worker": targets}
+
+
+@pytest.mark.parametrize(
+    ("spent", "by_task", "expected"),
+    [
+        pytest.param(2, {}, False, id="one is left"),
+        pytest.param(3, {}, True, id="maxRetry"),
+        pytest.param(0, {"a": 1}, False, id="as many as maxRestarts"),
+        pytest.param(0, {"a": 2}, True, id="more than maxRestarts"),
+        pytest.param(0, {"b": 2}, False, id="a task without limit"),
+    ],
+)
+def test_when_the_budget_is_spent(spent: int, by_task: dict[str, int], expected: bool) -> None:
+    job = a_job(a_task("a", max_restarts=1), a_task("b"), max_retry=3)
+    assert is_exhausted(job, Ledger(spent=spent, restarts_by_task=by_task)) is expected
+
+
+def test_a_phase_that_is_kept_keeps_its_time() -> None:
+    status = JobStatus(state=JobState(phase="Running", last_transition_time="then"))
+    after = entered(status, Phase.RUNNING, "Why", "because", NOW)
+    assert after.state == JobState(phase="Running", reason="Why", message="because", last_transition_time="then")
+    assert after.conditions == []
+
+
+def test_a_phase_that_is_entered_again_is_the_newest_condition() -> None:
+    before = [JobCondition(status="Pending", last_transition_time="1"), JobCondition(status="Running")]
+    status = JobStatus(state=JobState(phase="Running"), conditions=before)
+    after = entered(status, Phase.PENDING, "", "", NOW)
+    assert after.state == JobState(phase="Pending", last_transition_time="2030-01-02T03:04:05Z")
+    pending = JobCondition(status="Pending", last_transition_time="2030-01-02T03:04:05Z")
+    assert after.conditions == [before[1], pending]
+
+
+@pytest.mark.parametrize(
+    ("phase", "before", "expected"),
+    [
+        pytest.param(Phase.RUNNING, Ledger(), Ledger(first_running=NOW), id="the first run"),
+        pytest.param(Phase.RUNNING, Ledger(first_running=later(-9)), Ledger(first_running=later(-9)), id="not again"),
+        pytest.param(Phase.PENDING, Ledger(), Ledger(), id="no run yet"),
+        pytest.param(Phase.ABORTED, KNOWN, Ledger(spent=1, succeeded=KNOWN.succeeded), id="nobody is missed"),
+    ],
+)
+def test_what_the_ledger_notes_of_a_phase(phase: Phase, before: Ledger, expected: Ledger) -> None:
+    assert settled(before, phase, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("phase", "ran", "expected"),
+    [
+        pytest.param("Completed", -330, "1m25s", id="from the first run to the end"),
+        pytest.param("Completed", 0, "0s", id="a clock that went back"),
+        pytest.param("Completed", None, None, id="it never ran"),
+        pytest.param("Running", -330, None, id="not over"),
+    ],
+)
+def test_how_long_a_job_took(phase: str, ran: float | None, expected: str | None) -> None:
+    # The phase was entered at 03:00:00, NOW is 245 seconds later.
+    fields: dict[str, Any] = {"phase": phase}
+    ledger = Ledger(first_running=None if ran is None else later(ran))
+    assert running_duration(a_snapshot(**fields).job.status, ledger) == expected
+
+
+def test_a_message_that_is_too_long_to_be_stored_is_cut() -> None:
+    after = entered(JobStatus(), Phase.PENDING, "FailedCreate", "x" * 10**6, NOW)
+    assert len(after.state.message) == LONGEST_MESSAGE
+    assert after.state.message.endswith("x...")
