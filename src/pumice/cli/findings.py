@@ -9,8 +9,9 @@ from typing import Final, TextIO
 
 from pumice.cli.output import Style
 from pumice.model.findings import ABSENT, Finding, Severity
+from pumice.model.problem import Problem
 from pumice.model.text import printable
-from pumice.yaml.documents import Document, Problem
+from pumice.yaml.documents import Document
 
 _LONGEST_SHOWN: Final = 80
 _LONGEST_IN_JSON: Final = 2000
@@ -45,7 +46,7 @@ class Report:
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Report:
-        place = (problem.file, problem.line, problem.column)
+        place = (problem.where.file, problem.where.line, problem.where.column)
         return cls(Severity.ERROR, *place, "", ABSENT, problem.message, problem.hint)
 
     @property

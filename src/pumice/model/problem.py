@@ -1,26 +1,59 @@
-"""What keeps a file from being read at all, or makes what was read doubtful: place, message, hint.
+"""Problem: what is wrong, what to do about it, and where; PumiceError: the root of every exception of Pumice.
 
-Findings speak of values by their path; a problem speaks of the file's text, before there are any paths.
+A Finding (`model/findings.py`) is about a value in a document, by its path. A Problem is about anything else: the text
+of a file, an image, a setting, this machine. The exceptions form one tree:
+
+    PumiceError                 carries a Problem
+      SettingsError             a flag or a line of pumice.toml
+      RefusedError              a run that this machine cannot or may not start
+      ImageError                an image, a layer or an archive
+      SandboxError, StartError  the sandbox, a program in it
+      EngineError               an engine call that may succeed later
+      AccessError, ApiError     the API server: how to reach it, what it answered
+      PluginError               a third-party plugin
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A position in a file. `line` and `column` count from 1; both are 0 where only the file is known.
+
+    `file` names whatever the problem is about where that is no file: a flag, an image, a pod.
+    """
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+NOWHERE: Final = Position()
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`line` and `column` count from 1; both are 0 where the file could not even be opened."""
-
-    file: str
-    line: int
-    column: int
     message: str
     hint: str = ""
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+    where: Position = NOWHERE
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
+        return f"{self.where}: {self.message}" if self.where.file else self.message
+
+
+class PumiceError(Exception):
+    """An error that a user can act on: printed as message and hint, never as a traceback."""
+
+    def __init__(self, message: str = "", hint: str = "", where: Position = NOWHERE) -> None:
+        super().__init__(message)
+        self.problem = Problem(message, hint, where)
+
+    @property
+    def hint(self) -> str:
+        return self.problem.hint

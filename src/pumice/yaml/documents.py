@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pumice.model.findings import Path
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem
 from pumice.yaml.marks import MarkTree
 from pumice.yaml.reader import parse
 from pumice.yaml.source import read_text
-
-__all__ = ["Document", "Problem", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +40,7 @@ def read(file: str) -> tuple[list[Document], list[Problem]]:
     values, problems = parse(text, file)
     documents = [Document(value, file, marks.line, marks) for value, marks in values]
     if not documents and not problems:
-        problems.append(Problem(file, 1, 1, "nothing in it", "a Job starts with apiVersion: batch.volcano.sh/v1alpha1"))
+        problems.append(
+            Problem("nothing in it", "a Job starts with apiVersion: batch.volcano.sh/v1alpha1", Position(file, 1, 1))
+        )
     return documents, problems

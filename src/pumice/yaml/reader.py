@@ -22,7 +22,7 @@ from yaml.events import (
     ScalarEvent,
 )
 
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem
 from pumice.yaml.marks import MarkTree
 from pumice.yaml.nodes import DROPPED, KEY_COMES, MERGE, ListNode, MappingNode, Node
 from pumice.yaml.scalars import Scalar, resolve, resolve_tagged
@@ -59,7 +59,9 @@ def parse(text: str, file: str, loader: type = LOADER) -> tuple[list[tuple[objec
         reader.problems.append(explain(error, text, file))
     except (ValueError, OverflowError):
         # The parser in Python hands escapes outside Unicode to chr(); this is the place of the event before.
-        reader.problems.append(Problem(file, reader.line, reader.column, "an escape after this is no character"))
+        reader.problems.append(
+            Problem("an escape after this is no character", where=Position(file, reader.line, reader.column))
+        )
     return reader.documents, reader.problems
 
 
@@ -243,12 +245,12 @@ class _Reader:
 
     def _problem(self, message: str, hint: str = "", place: tuple[int, int] | None = None) -> None:
         line, column = place or (self.line, self.column)
-        self.problems.append(Problem(self.file, line, column, message, hint))
+        self.problems.append(Problem(message, hint, Position(self.file, line, column)))
         if len(self.problems) == MAX_PROBLEMS:
             self._stop(f"{MAX_PROBLEMS} problems so far: reading stops here")
 
     def _stop(self, message: str, hint: str = "") -> NoReturn:
-        self.problems.append(Problem(self.file, self.line, self.column, message, hint))
+        self.problems.append(Problem(message, hint, Position(self.file, self.line, self.column)))
         raise _StopReading
 
 

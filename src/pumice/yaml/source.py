@@ -12,7 +12,7 @@ import re
 import sys
 from typing import Final
 
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem
 
 STDIN: Final = "-"
 # Far above any Job that an API server would store (its limit is about 1.5 MiB an object), and quick to read.
@@ -67,19 +67,21 @@ def _read_bytes(file: str) -> bytes | Problem:
     except (ValueError, AttributeError):
         # A name with a NUL byte in it, or a standard input that is closed.
         reason = "standard input is closed" if file == STDIN else "not the name of a file"
-        return Problem(file, 0, 0, reason)
+        return Problem(reason, where=Position(file))
 
 
 def _unreadable(file: str, error: OSError) -> Problem:
     match error:
         case FileNotFoundError():
-            return Problem(file, 0, 0, "no such file", _missing_hint(file))
+            return Problem("no such file", _missing_hint(file), Position(file))
         case IsADirectoryError():
-            return Problem(file, 0, 0, "is a directory, not a file", "name the YAML file in it")
+            return Problem("is a directory, not a file", "name the YAML file in it", Position(file))
         case PermissionError():
-            return Problem(file, 0, 0, "may not be read by you", "check the permissions of the file and its directory")
+            return Problem(
+                "may not be read by you", "check the permissions of the file and its directory", Position(file)
+            )
         case _:
-            return Problem(file, 0, 0, f"cannot be read: {(error.strerror or str(error)).lower()}")
+            return Problem(f"cannot be read: {(error.strerror or str(error)).lower()}", where=Position(file))
 
 
 def _missing_hint(file: str) -> str:
@@ -90,7 +92,7 @@ def _missing_hint(file: str) -> str:
 def _too_large(file: str, content: bytes) -> Problem:
     head = content[:MAX_BYTES].decode("utf-8", errors="replace")
     message = f"larger than {MAX_BYTES // 1024 // 1024} MiB: reading stops here"
-    return Problem(file, *line_and_column(head, len(head)), message, "split the file")
+    return Problem(message, "split the file", Position(file, *line_and_column(head, len(head))))
 
 
 def _decode(file: str, content: bytes) -> str | Problem:
@@ -105,7 +107,7 @@ def _decode(file: str, content: bytes) -> str | Problem:
         head = content[skipped : skipped + error.start].decode(codec)
         offset = skipped + error.start
         message = f"byte 0x{content[offset]:02x} at offset {offset} is not {name}"
-        return Problem(file, *line_and_column(head, len(head)), message, "save the file as UTF-8")
+        return Problem(message, "save the file as UTF-8", Position(file, *line_and_column(head, len(head))))
 
 
 def _forbidden_character(file: str, text: str, index: int) -> Problem:
@@ -114,7 +116,7 @@ def _forbidden_character(file: str, text: str, index: int) -> Problem:
     hint = 'remove it; inside double quotes it can be written as an escape, such as "\\x1b"'
     if code == 0:
         hint = "this is not a text file, or it was cut off or damaged"
-    return Problem(file, *line_and_column(text, index), f"{name} is not allowed in YAML", hint)
+    return Problem(f"{name} is not allowed in YAML", hint, Position(file, *line_and_column(text, index)))
 
 
 def _too_many_tags(file: str, text: str) -> Problem | None:
@@ -122,6 +124,6 @@ def _too_many_tags(file: str, text: str) -> Problem | None:
         if count == _MAX_TAG_DIRECTIVES:
             message = f"more than {_MAX_TAG_DIRECTIVES} %TAG lines"
             return Problem(
-                file, *line_and_column(text, found.end()), message, "remove them: such tags are not accepted"
+                message, "remove them: such tags are not accepted", Position(file, *line_and_column(text, found.end()))
             )
     return None

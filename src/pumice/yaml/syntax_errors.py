@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem
 from pumice.yaml.source import line_and_column
 
 _QUOTE_HINT: Final = "put the text in quotes"
@@ -98,7 +98,7 @@ def explain(error: yaml.YAMLError, text: str, file: str) -> Problem:
         message, hint = "a tab is used for indentation", "indent with spaces"
     elif character is None and "node content" in (error.problem or ""):
         message, hint = "the file ends where a value must follow", "close every [ and { that is open"
-    return Problem(file, line, column, message + _context(error, line), hint)
+    return Problem(message + _context(error, line), hint, Position(file, line, column))
 
 
 def _in_plain_words(problem: str) -> tuple[str, str]:
@@ -130,4 +130,4 @@ def _unreadable(error: yaml.YAMLError, text: str, file: str) -> Problem:
     # Only the parser's own reading of characters raises this; the text was checked before, so this is a second net.
     position = getattr(error, "position", 0)
     index = position if isinstance(position, int) and 0 <= position <= len(text) else 0
-    return Problem(file, *line_and_column(text, index), "a character that is not allowed in YAML")
+    return Problem("a character that is not allowed in YAML", where=Position(file, *line_and_column(text, index)))

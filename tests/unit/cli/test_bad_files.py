@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pumice.yaml.documents import Problem, read
+from pumice.model.problem import Position, Problem
+from pumice.yaml.documents import read
 from pumice.yaml.reader import MAX_PROBLEMS, parse
 from pumice.yaml.source import MAX_BYTES
 
@@ -23,7 +24,7 @@ def problems_of(tmp_path: Path, content: bytes | str) -> list[str]:
     file = tmp_path / "job.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     _, problems = read(str(file))
-    assert all(problem.file == str(file) for problem in problems)
+    assert all(problem.where.file == str(file) for problem in problems)
     return [str(problem).removeprefix(f"{file}:") for problem in problems]
 
 
@@ -262,7 +263,7 @@ def test_no_code_is_run(tmp_path: Path) -> None:
 
 def test_a_missing_file(tmp_path: Path) -> None:
     missing = str(tmp_path / "gone.yaml")
-    assert read(missing) == ([], [Problem(missing, 0, 0, "no such file", "check the spelling")])
+    assert read(missing) == ([], [Problem("no such file", "check the spelling", Position(missing))])
     deeper = str(tmp_path / "gone" / "job.yaml")
     assert read(deeper)[1][0].hint == f"the directory {tmp_path / 'gone'} does not exist either"
     assert str(read(deeper)[1][0]) == f"{deeper}: no such file"

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem, PumiceError
 
 
-def test_a_problem_names_its_place_as_far_as_it_is_known() -> None:
-    assert str(Problem("job.yaml", 3, 7, "a tab")) == "job.yaml:3:7: a tab"
-    assert str(Problem("job.yaml", 0, 0, "no such file")) == "job.yaml: no such file"
+def test_a_problem_prints_its_position_as_far_as_it_is_known() -> None:
+    assert str(Problem("a tab", where=Position("job.yaml", 3, 7))) == "job.yaml:3:7: a tab"
+    assert str(Problem("no such file", where=Position("job.yaml"))) == "job.yaml: no such file"
+    assert str(Problem("no memory left")) == "no memory left"
+
+
+def test_an_error_carries_a_problem() -> None:
+    error = PumiceError("no such image", "load it", Position("busybox"))
+    assert str(error) == "no such image"
+    assert error.problem == Problem("no such image", error.hint, Position("busybox"))

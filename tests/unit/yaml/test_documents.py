@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path as FilePath
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.model.findings import ROOT, Path
-from pumice.yaml.documents import Document, Problem, read
+from pumice.model.problem import Position, Problem
+from pumice.yaml.documents import Document, read
 from pumice.yaml.reader import parse
 
 JOB = """\
@@ -38,7 +40,7 @@ def read_text(tmp_path: FilePath, content: str | bytes) -> tuple[list[Document],
     file = tmp_path / "job.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     documents, problems = read(str(file))
-    return documents, [Problem("job.yaml", p.line, p.column, p.message, p.hint) for p in problems]
+    return documents, [replace(each, where=replace(each.where, file="job.yaml")) for each in problems]
 
 
 def values(documents: list[Document]) -> list[object]:
@@ -123,7 +125,7 @@ def test_aliases_are_shared_and_merges_are_overridden(tmp_path: FilePath) -> Non
 def test_a_merge_behind_a_key_that_it_repeats_is_ambiguous(tmp_path: FilePath) -> None:
     """The specification gives 1, kubectl 2."""
     _, [problem] = read_text(tmp_path, "base: &base {a: 2}\njob:\n  a: 1\n  <<: *base\n")
-    assert (problem.line, problem.column) == (4, 3)
+    assert (problem.where.line, problem.where.column) == (4, 3)
     assert problem.message == "<< also has a, and readers differ on which one counts"
     assert problem.hint == "put << first"
 
@@ -158,13 +160,13 @@ def test_an_anchor_may_be_given_again_inside_its_value(tmp_path: FilePath) -> No
 def test_all_problems_of_a_file_come_at_once(tmp_path: FilePath) -> None:
     documents, problems = read_text(tmp_path, "a: 1\na: !x 2\n1: .inf\nb: *gone\n")
     assert values(documents) == [{"a": "2", "1": ".inf", "b": None}]
-    assert [(problem.line, problem.column) for problem in problems] == [(2, 1), (2, 4), (3, 1), (3, 4), (4, 4)]
+    assert [str(problem.where).rpartition("yaml:")[2] for problem in problems] == ["2:1", "2:4", "3:1", "3:4", "4:4"]
 
 
 def test_documents_before_a_syntax_error_are_kept(tmp_path: FilePath) -> None:
     documents, problems = read_text(tmp_path, "a: 1\n---\nb: [\n")
     assert values(documents) == [{"a": 1}]
-    assert [problem.place for problem in problems] == ["job.yaml:4:1"]
+    assert [str(problem.where) for problem in problems] == ["job.yaml:4:1"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
@@ -178,12 +180,12 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a: 1\nb: [\n")))
     documents, [problem] = read("-")
     assert documents == []
-    assert problem.place == "-:3:1"
+    assert str(problem.where) == "-:3:1"
 
 
 def test_a_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert read("-") == ([], [Problem("-", 0, 0, "standard input is closed")])
+    assert read("-") == ([], [Problem("standard input is closed", where=Position("-"))])
 
 
 def test_a_pipe_as_process_substitution_gives_one(tmp_path: FilePath) -> None:
@@ -201,14 +203,14 @@ def test_any_text_gives_documents_or_problems_with_a_place(text: str) -> None:
     for loader in (yaml.CLoader, yaml.Loader):
         clean = "".join(character for character in text if character.isprintable() or character in "\t\n")
         _, problems = parse(clean, "f", loader)
-        assert all(problem.line >= 1 and problem.column >= 1 and problem.message for problem in problems)
+        assert all(problem.where.line >= 1 and problem.where.column >= 1 and problem.message for problem in problems)
 
 
 @given(st.text("ab01 \n\t:-?#&*!|>'\"%@`{}[],<~\\", max_size=40))
 def test_any_punctuation_gives_documents_or_problems_with_a_place(text: str) -> None:
     for loader in (yaml.CLoader, yaml.Loader):
         _, problems = parse(text, "f", loader)
-        assert all(problem.line >= 1 and problem.column >= 1 and problem.message for problem in problems)
+        assert all(problem.where.line >= 1 and problem.where.column >= 1 and problem.message for problem in problems)
 
 
 @given(st.binary())
@@ -217,4 +219,4 @@ def test_any_bytes_give_documents_or_problems(tmp_path_factory: pytest.TempPathF
     file.write_bytes(content)
     documents, problems = read(str(file))
     assert documents or problems
-    assert all(problem.line >= 1 and problem.column >= 1 for problem in problems)
+    assert all(problem.where.line >= 1 and problem.where.column >= 1 for problem in problems)

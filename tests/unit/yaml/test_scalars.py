@@ -48,7 +48,7 @@ def test_every_scalar_means_what_kubectl_reads() -> None:
 def test_a_tagged_scalar_means_what_kubectl_reads(text: str, expected: object) -> None:
     documents, problems = parse(f"a: {text}", "f")
     if expected == REFUSED:
-        assert [(problem.line, problem.column) for problem in problems] == [(1, 4)]
+        assert [(problem.where.line, problem.where.column) for problem in problems] == [(1, 4)]
     else:
         assert problems == []
         [(value, _)] = documents

@@ -70,7 +70,7 @@ def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
     documents, problems = read(file)
     if not documents:
         # What the reader suggests for an empty file is a Job.
-        problems = [replace(one, hint="a scenario has steps:") if one.line == 1 else one for one in problems]
+        problems = [replace(one, hint="a scenario has steps:") if one.where.line == 1 else one for one in problems]
     reports = [Report.of_problem(problem) for problem in problems]
     scenario = None
     for document in documents[:1]:

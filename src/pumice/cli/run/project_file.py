@@ -75,7 +75,7 @@ def _tables(path: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
 def _parsed(path: Path) -> dict[str, Any]:
     text = read_text(str(path))
     if isinstance(text, Problem):
-        raise SettingsError(str(replace(text, file=TOML)))
+        raise SettingsError(str(replace(text, where=replace(text.where, file=TOML))))
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
