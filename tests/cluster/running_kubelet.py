@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pumice.admission.admit import admit
-from pumice.engines.local.container_spec.builder import Outfitter
+from pumice.engines.local.container_spec.builder import SpecBuilder
 from pumice.engines.local.isolation import AnySandbox, Isolation, only_user, open_sandbox
 from pumice.engines.local.kubelet.container import Container
 from pumice.engines.local.kubelet.container_logs import LogFile, LogLine, LogPump
@@ -98,8 +98,8 @@ class RunningKubelet(Kubelet):
     async def live(self, pod: Object) -> None:
         """Started when all it refers to is there; its status is written whenever something about it changes."""
         await self._gone(pod["metadata"]["name"])
-        outfitter = await self._outfitter(pod)
-        run = Run(self._local(pod, outfitter))
+        spec_builder = await self._spec_builder(pod)
+        run = Run(self._local(pod, spec_builder))
         self._runs[pod["metadata"]["uid"]] = run
         run.local.begin()
         try:
@@ -135,11 +135,11 @@ class RunningKubelet(Kubelet):
             if run.local.name == name:
                 await run.over.wait()
 
-    def _local(self, pod: Object, outfitter: Outfitter) -> LocalPod:
+    def _local(self, pod: Object, spec_builder: SpecBuilder) -> LocalPod:
         assert self._sandbox is not None
         sandbox = self._sandbox
         uid = pod["metadata"]["uid"]
-        address = outfitter.address_of(_short_name(pod))
+        address = spec_builder.address_of(_short_name(pod))
 
         def changed() -> None:
             if uid in self._runs:
@@ -149,7 +149,7 @@ class RunningKubelet(Kubelet):
             return Container(
                 manifest=container,
                 sandbox=sandbox,
-                make_spec=lambda attempt: outfitter.spec(pod, uid, address, container, attempt),
+                make_spec=lambda attempt: spec_builder.spec(pod, uid, address, container, attempt),
                 open_logs=lambda attempt: self._open_logs(pod, container["name"], attempt),
                 changed=changed,
                 restarted=lambda _end, _count: None,
@@ -166,7 +166,7 @@ class RunningKubelet(Kubelet):
             LogPump(name, container, "stderr", file, self.said.extend),
         )
 
-    async def _outfitter(self, pod: Object) -> Outfitter:
+    async def _spec_builder(self, pod: Object) -> SpecBuilder:
         """From what the API server has now; a pod whose ConfigMap or Secret is missing waits, as on any node."""
         while True:
             self._objects = [each for kind in _READ for each in await self._list(kind)]
@@ -180,7 +180,7 @@ class RunningKubelet(Kubelet):
         claim_directories(claims.values())
         assert self._sandbox is not None
         objects = self._objects
-        return Outfitter(
+        return SpecBuilder(
             job=admit({**document, "status": {}}, offline_context()).job,
             settings=self._settings,
             scratch=self._settings.state / "scratch" / pod["metadata"]["uid"],

@@ -10,7 +10,7 @@ from typing import Any
 
 from pumice.engines.local.kubelet.container import Container
 from pumice.engines.local.kubelet.container_logs import LogLine, LogPump
-from pumice.engines.local.kubelet.pod import LocalPod, PodPlaces, grace_of
+from pumice.engines.local.kubelet.pod import LocalPod, Scheduler, grace_of
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model import keys
 from pumice.model.job import Manifest
@@ -76,7 +76,7 @@ class Stage:
             grace=grace,
         )
 
-    def pod(self, manifest: Manifest, places: PodPlaces | None = None) -> LocalPod:
+    def pod(self, manifest: Manifest, scheduler: Scheduler | None = None) -> LocalPod:
         holder = replace(
             self.box.spec("pod", "/bin/sh", "-c", "trap '' CHLD; exec sleep infinity"), id="pod/.processes"
         )
@@ -97,7 +97,7 @@ class Stage:
             changed=lambda: None,
             now=now,
             created_at=now(),
-            places=places,
+            scheduler=scheduler,
             make_holder=lambda: holder,
             tell=self.told.append,
         )

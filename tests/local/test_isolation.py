@@ -16,7 +16,7 @@ import pytest
 
 from pumice.engines.local import isolation
 from pumice.engines.local.isolation import Isolation, Network, open_sandbox, published, way_out
-from pumice.engines.local.network.outbound import WayOut, open_outbound
+from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.sandbox import protocol
@@ -82,8 +82,8 @@ def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.M
             closed.set()
             ended.set()
 
-        async def opened(*_: object) -> WayOut:
-            return WayOut(close, over=over)
+        async def opened(*_: object) -> OutboundRoute:
+            return OutboundRoute(close, over=over)
 
         monkeypatch.setattr(isolation, "open_outbound", opened)
         sandbox = cast(Sandbox, object())

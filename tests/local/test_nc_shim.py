@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.nc_shim import Interpreter, own_nc, running_interpreter
+from pumice.engines.local.container_spec.nc_shim import Interpreter, nc_files, running_interpreter
 from pumice.engines.local.sandbox.specs import File, RootFs
 from pumice.plugins.wait_for_master import WaitForMaster
 from tests.local.roots import small_root
@@ -155,11 +155,11 @@ def test_the_host_without_any_of_them_gives_up_and_says_so(tmp_path: Path) -> No
 def test_a_host_with_an_nc_needs_no_other(tmp_path: Path) -> None:
     (tmp_path / "nc").write_text("#!/bin/sh\n")
     (tmp_path / "nc").chmod(0o755)
-    assert own_nc(str(tmp_path), running_interpreter()) == ([], [])
+    assert nc_files(str(tmp_path), running_interpreter()) == ([], [])
 
 
 def _nc(place: Path) -> str:
-    [file], _ = own_nc(str(place), running_interpreter())
+    [file], _ = nc_files(str(place), running_interpreter())
     (place / "nc").write_bytes(file.data)
     return str(place / "nc")
 
@@ -200,7 +200,7 @@ def test_a_python_that_others_cannot_reach(tmp_path: Path) -> None:
     (prefix / "lib").mkdir()
     (prefix / "lib" / library).symlink_to(real.prefix / "lib" / library)
     python = Interpreter(prefix / "bin" / real.executable.name, prefix)
-    files, mounts = own_nc(str(tmp_path), python)
+    files, mounts = nc_files(str(tmp_path), python)
 
     async def story() -> None:
         async with box(tmp_path / "stage") as made:

@@ -11,7 +11,7 @@ import pytest
 from pumice.engines.local.network import outbound
 from pumice.engines.local.network.outbound import HINT, NOTE, open_outbound, outbound_env
 from pumice.engines.local.network.relay import Server, Stream
-from pumice.engines.local.network.tunnel_programs import Kind, device_fault
+from pumice.engines.local.network.tunnel_programs import Kind, tun_device_problem
 from tests.local.sandbox.boxes import Box, box, in_box, need_namespaces, python_mounts, run
 
 PEER = """
@@ -60,7 +60,7 @@ async def test_out_by_the_proxy_and_to_peers_directly(box: Box) -> None:
 
 def test_a_program_that_fails_is_named_and_the_proxy_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_namespaces()
-    monkeypatch.setattr(outbound, "device_fault", str)
+    monkeypatch.setattr(outbound, "tun_device_problem", str)
     failing = Kind("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
     absent = Kind("no-such-program", list)
 
@@ -78,7 +78,7 @@ def test_a_program_that_fails_is_named_and_the_proxy_serves(tmp_path: Path, monk
 async def test_a_device_that_is_closed_is_named_with_what_opens_it(box: Box) -> None:
     need_namespaces()
     way = await open_outbound(box.sandbox, [], kinds=(Kind("sh", list),))
-    fault = device_fault()
+    fault = tun_device_problem()
     assert way.note == f"{NOTE}\n  sh does not lead out: " + (fault or "it ended at once")
     await way.close()
 

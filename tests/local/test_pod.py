@@ -228,38 +228,38 @@ async def test_trouble_with_the_sandbox_is_the_pod_s_failure(box: Box) -> None:
         await box.sandbox.create_pod("pod", "10.77.0.10", "pod")
 
 
-class OnePlace:
+class OneSlotScheduler:
     """Room for whoever is let in."""
 
     def __init__(self) -> None:
         self.room = asyncio.Event()
         self.story: list[str] = []
 
-    async def take(self, pod: str, _spec: Manifest, waits: Callable[[], None]) -> None:
+    async def acquire(self, pod: str, _spec: Manifest, waits: Callable[[], None]) -> None:
         waits()
         await self.room.wait()
         self.story.append(f"{pod} has it")
 
-    def give_back(self, pod: str) -> None:
+    def release(self, pod: str) -> None:
         self.story.append(f"{pod} gives it back")
 
-    def removed(self, pod: str) -> None:
+    def pod_removed(self, pod: str) -> None:
         self.story.append(f"{pod} is removed")
 
 
 @in_box
 async def test_a_pod_waits_for_its_place(box: Box) -> None:
-    places = OnePlace()
+    scheduler = OneSlotScheduler()
     stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell("echo up")), places)
+    pod = stage.pod(pod_manifest(shell("echo up")), scheduler)
     pod.begin()
     await until(lambda: pod.reason)
     assert (pod.observed().phase, pod.observed().reason) == (PodPhase.PENDING, "Unschedulable")
-    places.room.set()
+    scheduler.room.set()
     await pod.gone()
     assert (pod.phase, pod.reason, stage.lines) == (PodPhase.SUCCEEDED, "", ["up"])
     await pod.delete()
-    assert places.story == ["pod has it", "pod gives it back", "pod is removed"]
+    assert scheduler.story == ["pod has it", "pod gives it back", "pod is removed"]
 
 
 @in_box
@@ -275,14 +275,14 @@ async def test_a_pod_that_is_ended_while_it_is_made_does_not_begin(box: Box) -> 
 
 @in_box
 async def test_a_pod_that_is_deleted_while_it_waits_does_not_begin(box: Box) -> None:
-    places = OnePlace()
+    scheduler = OneSlotScheduler()
     stage = Stage(box)
-    pod = stage.pod(pod_manifest(shell("echo up")), places)
+    pod = stage.pod(pod_manifest(shell("echo up")), scheduler)
     pod.begin()
     await until(lambda: pod.reason)
     await pod.delete()
     assert (pod.phase, stage.lines) == (PodPhase.FAILED, [])
-    assert places.story == ["pod gives it back", "pod is removed"]
+    assert scheduler.story == ["pod gives it back", "pod is removed"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pumice.engines.local.network.published_ports import Publication, publish
+from pumice.engines.local.network.published_ports import PublishedPort, publish
 from pumice.engines.local.network.relay import Stream
 from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts, run
 
@@ -26,7 +26,7 @@ while True:
 """
 
 
-async def _ask(publication: Publication, words: bytes) -> bytes:
+async def _ask(publication: PublishedPort, words: bytes) -> bytes:
     client = Stream(*await asyncio.open_connection("127.0.0.1", publication.local_port))
     client.writer.write(words)
     client.writer.write_eof()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.network import tunnel_programs
-from pumice.engines.local.network.tunnel_programs import device_fault, nameservers
+from pumice.engines.local.network.tunnel_programs import nameservers, tun_device_problem
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 from tests.meta.tree import ROOT
 
@@ -198,7 +198,7 @@ def test_the_device(tmp_path: Path, mode: int | None, fault: str) -> None:
         device.chmod(mode)
     if mode == 0 and AS_ROOT:
         pytest.skip("nothing is closed to root")
-    assert device_fault(device) == fault.replace("DEVICE", str(device))
+    assert tun_device_problem(device) == fault.replace("DEVICE", str(device))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from pumice.cli.output import table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
-from pumice.engines.local.images.store import Image, ImageStore, default_place
+from pumice.engines.local.images.store import Image, ImageStore, images_directory
 from pumice.engines.local.scheduling.fit import size_text
 from pumice.engines.local.state.settings import NoStateError
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"pumice image {args.action}: {usage[args.action]}", file=sys.stderr)
         return 2
     try:
-        store = ImageStore(default_place())
+        store = ImageStore(images_directory())
     except NoStateError as error:
         print(error, file=sys.stderr)
         return 2

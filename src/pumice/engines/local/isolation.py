@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from pumice.engines.local.network.outbound import WayOut, open_outbound
+from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
 from pumice.engines.local.network.published_ports import publish
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.preflight import RefusedError
@@ -25,7 +25,7 @@ async def _nothing_to_close() -> None:
     return
 
 
-_NOWHERE = WayOut(_nothing_to_close)
+_NOWHERE = OutboundRoute(_nothing_to_close)
 _ON_LINUX = sys.platform == "linux"
 
 
@@ -76,7 +76,9 @@ def only_user(sandbox: AnySandbox) -> str:
 
 
 @asynccontextmanager
-async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell, lost: Tell) -> AsyncIterator[WayOut]:
+async def way_out(
+    sandbox: AnySandbox, network: Network, hosts: str, warn: Tell, lost: Tell
+) -> AsyncIterator[OutboundRoute]:
     """What pods find it by; `warn` is told what it lacks, `lost` that it is gone.
 
     Plain processes have the machine's own network, whatever is asked for.
@@ -99,7 +101,7 @@ async def way_out(sandbox: AnySandbox, network: Network, hosts: str, warn: Tell,
             await way.close()
 
 
-async def _watch(way: WayOut, lost: Tell) -> None:
+async def _watch(way: OutboundRoute, lost: Tell) -> None:
     if way.over is not None:
         await way.over()
         lost("what led the pods out has ended: from now on they reach each other only")

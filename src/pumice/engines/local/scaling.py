@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from pumice.admission.admit import Admitted, admit
-from pumice.engines.local.images.lookup import images_used
+from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.options import RunOptions, SettingsError
 from pumice.model.job import Job, Manifest, TaskSpec
@@ -76,7 +76,7 @@ def _pods(options: RunOptions, job: Job) -> Iterator[str]:
 
 def _images(options: RunOptions, manifests: Sequence[Manifest]) -> Iterator[str]:
     """Only what flags name: a pumice.toml may serve several jobs."""
-    used = images_used(manifests)
+    used = image_names(manifests)
     for flag, names in options.named_images.items():
         for name in names:
             if normalised(name) not in map(normalised, used):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.admission.admit import Admitted
-from pumice.engines.local.container_spec.builder import Outfitter
+from pumice.engines.local.container_spec.builder import SpecBuilder
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.event_json import JsonView
@@ -26,7 +26,7 @@ from pumice.engines.local.events import (
     TimePassed,
 )
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.lookup import RunImages, images_used, named_as_used
+from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.isolation import AnySandbox, Network, only_user, open_sandbox, published, way_out
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of
@@ -46,19 +46,19 @@ from pumice.engines.local.preflight import (
 )
 from pumice.engines.local.scaling import check_names, scaled
 from pumice.engines.local.scheduling.machine import Machine, read_machine
-from pumice.engines.local.scheduling.open_files import check_open_files, make_room
-from pumice.engines.local.scheduling.pod_scheduler import Places
+from pumice.engines.local.scheduling.open_files import check_open_files, raise_open_files_limit
+from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
 from pumice.engines.local.stalled_job import Stall
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import (
     KEPT,
     SCRATCH,
-    RunRecord,
-    claimed,
+    RunDirectory,
+    locked_run_directory,
     make_private,
-    no_state,
-    tell_once,
+    once_per_machine,
+    state_error_text,
 )
 from pumice.engines.local.verdict import policy_text
 from pumice.model.job import Job, Manifest
@@ -99,12 +99,12 @@ class LocalRun:
     _manifests: list[Manifest] = field(init=False)
     _engine: LocalEngine = field(init=False)
     _sandbox: AnySandbox = field(init=False)
-    _outfitter: Outfitter = field(init=False)
+    _spec_builder: SpecBuilder = field(init=False)
     _addresses: Addresses = field(init=False)
     _directory: Path = field(init=False)
-    _record: RunRecord = field(init=False)
+    _record: RunDirectory = field(init=False)
     _machine: Machine = field(init=False)
-    _places: Places = field(init=False)
+    _scheduler: PodScheduler = field(init=False)
     _images: RunImages = field(init=False)
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _phase: str = ""
@@ -132,11 +132,11 @@ class LocalRun:
             try:
                 self._equip(held)
                 self._check()
-                claim_directories(self._outfitter.claims.values())
-                held.enter_context(claimed(self._directory))
+                claim_directories(self._spec_builder.claims.values())
+                held.enter_context(locked_run_directory(self._directory))
             except OSError as error:
-                raise RefusedError(no_state(options.settings.state, error)) from error
-            self._record = RunRecord(self._directory, self.tell.warn)
+                raise RefusedError(state_error_text(options.settings.state, error)) from error
+            self._record = RunDirectory(self._directory, self.tell.warn)
             held.callback(self._record.close)
             self._record.job(self.job)
             self.tell.listeners.append(JsonView(self._record.events, with_logs=False))
@@ -152,16 +152,16 @@ class LocalRun:
         except OSError as error:
             if not str(error.filename).startswith(str(stage)):
                 raise
-            raise RefusedError(no_state(settings.state, error)) from error
-        self._outfitter.all_users = self._sandbox.all_users
-        self._outfitter.only_user = only_user(self._sandbox)
-        self._outfitter.kernel_limits = self._sandbox.limits
-        make_room(*self._counts())
+            raise RefusedError(state_error_text(settings.state, error)) from error
+        self._spec_builder.all_users = self._sandbox.all_users
+        self._spec_builder.only_user = only_user(self._sandbox)
+        self._spec_builder.kernel_limits = self._sandbox.limits
+        raise_open_files_limit(*self._counts())
         self._pods = PodMaker(
             job=self._admitted.job,
             sandbox=self._sandbox,
-            outfitter=self._outfitter,
-            places=self._places,
+            spec_builder=self._spec_builder,
+            scheduler=self._scheduler,
             record=self._record,
             tell=self.tell,
             touch=self._engine.touch,
@@ -194,18 +194,20 @@ class LocalRun:
         self.tell(Ended(self._phase, code, reason="Killed"))
 
     def _equip(self, held: ExitStack) -> None:
-        settings = named_as_used(self.request.options.settings, images_used(self._manifests))
+        settings = with_names_in_use(self.request.options.settings, image_names(self._manifests))
         make_private(settings.state)
         self._machine = read_machine()
         self._images = RunImages(
             ImageStore(settings.state / "images"),
             settings.images,
             held,
-            warn=tell_once(settings.state, self.tell.warn),
+            warn=once_per_machine(settings.state, self.tell.warn),
             note=lambda message: self.tell(Noted(message)),
         )
         place = reservations_directory(os.environ, settings.state)
-        self._places = Places(self._machine, held.enter_context(Reservations(place, self.job.uid)), self.tell.warn)
+        self._scheduler = PodScheduler(
+            self._machine, held.enter_context(Reservations(place, self.job.uid)), self.tell.warn
+        )
         claims = claims_at_hand(self.job, self.request.documents, settings.state)
         self._engine = LocalEngine(
             self.job,
@@ -216,7 +218,7 @@ class LocalRun:
             self._addresses.of,
             frozenset(claims),
         )
-        self._outfitter = Outfitter(
+        self._spec_builder = SpecBuilder(
             job=self._admitted.job,
             settings=settings,
             scratch=self._directory / (KEPT if settings.keep else SCRATCH) / "volumes",
@@ -228,7 +230,7 @@ class LocalRun:
             host_key=make_key_pair("ed25519"),
             warn=self.tell.warn,
             allocatable=self._machine.free(),
-            gpus_of=self._places.gpus_of,
+            gpus_of=self._scheduler.gpus_of,
             processors=Processors(self._machine.cpus),
         )
 
@@ -243,7 +245,7 @@ class LocalRun:
         check_problems(self._admitted.job, found, self.request.locate)
         self._engine.objects.clear()
         members = {each["metadata"]["name"]: each["spec"] for each in gang(self._admitted.job, self._manifests)}
-        check_fit(self._admitted.job, self._places.reserve(members), self.request.locate)
+        check_fit(self._admitted.job, self._scheduler.reserve(members), self.request.locate)
         check_open_files(*self._counts())
 
     def _counts(self) -> tuple[int, int]:
@@ -252,7 +254,7 @@ class LocalRun:
 
     def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
         try:
-            return self._outfitter.problems(manifest, container)
+            return self._spec_builder.problems(manifest, container)
         except ImageError as error:
             hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
             return [fatal(f"image {container.get('image')}: {error.message}", hint)]
@@ -260,17 +262,17 @@ class LocalRun:
     async def _surrounded(self) -> int:
         options = self.request.options
         ports = [(f"{self.job.name}-{each.pod}", each.port) for each in options.publish]
-        hosts = self._outfitter.hosts()
+        hosts = self._spec_builder.hosts()
         # What a way out lacks that nobody asked for is worth a word, but not in every run.
         warn: Callable[[str], None] = self.tell.warn
         if options.network is Network.OUTBOUND:
-            warn = tell_once(options.settings.state, warn)
+            warn = once_per_machine(options.settings.state, warn)
         async with (
             published(self._sandbox, ports, self._published),
             way_out(self._sandbox, options.network, hosts, warn, self.tell.warn) as way,
         ):
-            self._outfitter.extra_env = {**self._outfitter.extra_env, **way.env}
-            self._outfitter.nameservers = way.nameservers
+            self._spec_builder.extra_env = {**self._spec_builder.extra_env, **way.env}
+            self._spec_builder.nameservers = way.nameservers
             return await self._watch()
 
     async def _watch(self) -> int:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Protocol
 
 from pumice.engines.local.container_spec.accounts import account_files, host_key_files
-from pumice.engines.local.container_spec.config_sources import Companions, read_companions
+from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
 from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.container_spec.etc_hosts import hosts_text, name_files, named_pod, pod_hostname
 from pumice.engines.local.container_spec.expansion import expand_all
 from pumice.engines.local.container_spec.hidden_directories import hidden_directories
-from pumice.engines.local.container_spec.nc_shim import own_nc, running_interpreter
+from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
 from pumice.engines.local.container_spec.pod_facts import PodFacts
 from pumice.engines.local.container_spec.resource_limits import Processors, cpu_limit, memory_limit, threads_env
 from pumice.engines.local.container_spec.users import home_of, supplemental_groups, user_and_group, wrongly_root
@@ -59,7 +59,7 @@ class ImageConfig(Protocol):
 
 
 @dataclass(slots=True)
-class Outfitter:
+class SpecBuilder:
     job: Job
     settings: Settings
     scratch: Path
@@ -79,7 +79,7 @@ class Outfitter:
     kernel_limits: frozenset[str] = frozenset()  # what the sandbox can have the kernel enforce
     processors: Processors = field(default_factory=lambda: Processors(()))
     files: VolumeFiles = field(init=False)
-    _known: tuple[list[Manifest], Companions, list[Problem]] | None = None
+    _known: tuple[list[Manifest], ConfigSources, list[Problem]] | None = None
     _hosts: str = ""
     _accounts: dict[Path, tuple[File, ...]] = field(default_factory=dict)  # of the hosts and images, read once
 
@@ -90,9 +90,9 @@ class Outfitter:
         """Everything about one start of one container. Raises StartError with what keeps it from starting."""
         image = self.image_of(str(container.get("image") or ""))
         facts = self._facts(manifest, uid, address)
-        companions, problems = self._read_companions()
-        declared, missing = container_env(container, manifest, facts, companions)
-        volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
+        config_sources, problems = self._read_config_sources()
+        declared, missing = container_env(container, manifest, facts, config_sources)
+        volumes = volume_mounts(container, manifest, facts, config_sources, self.scratch)
         self._settle([*problems, *missing, *volumes.problems])
         self._settle(self.files.prepare(volumes.steps))
         user, group = self._user(manifest, container, image)
@@ -111,7 +111,7 @@ class Outfitter:
             },
             given=self.settings.env,
         )
-        nc_files, nc_mounts = self._own_nc(container, image, env)
+        nc_files, nc_mounts = self._nc_files(container, image, env)
         name = manifest["metadata"]["name"]
         shares = bool(manifest["spec"].get("shareProcessNamespace"))
         return ContainerSpec(
@@ -162,9 +162,9 @@ class Outfitter:
     def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
         """What would keep the container from starting, as far as it can be known beforehand."""
         facts = self._facts(manifest, "", "")
-        companions, problems = self._read_companions()
-        _, missing = container_env(container, manifest, facts, companions)
-        volumes = volume_mounts(container, manifest, facts, companions, self.scratch)
+        config_sources, problems = self._read_config_sources()
+        _, missing = container_env(container, manifest, facts, config_sources)
+        volumes = volume_mounts(container, manifest, facts, config_sources, self.scratch)
         found = [*problems, *missing, *volumes.problems]
         try:
             self._argv(container, self.image_of(str(container.get("image") or "")), {})
@@ -172,17 +172,17 @@ class Outfitter:
             found.append(fatal(error.message))
         return found
 
-    def _read_companions(self) -> tuple[Companions, list[Problem]]:
+    def _read_config_sources(self) -> tuple[ConfigSources, list[Problem]]:
         """Read anew only when the plugins have made something else: a large job asks for every container."""
         objects = list(self.objects())
         if self._known is None or self._known[0] != objects:
-            self._known = (objects, *read_companions([*self.documents, *objects], self.claims))
+            self._known = (objects, *read_config_sources([*self.documents, *objects], self.claims))
             self._hosts = ""
         return self._known[1], self._known[2]
 
     def hosts(self) -> str:
         """/etc/hosts, as all pods of the job have it."""
-        self._read_companions()
+        self._read_config_sources()
         if not self._hosts:
             self._hosts = self._hosts_text()
         return self._hosts
@@ -304,13 +304,13 @@ class Outfitter:
             *(File(path, source.read_bytes(), 0o644) for path, source in self.settings.files.get(image, {}).items()),
         ]
 
-    def _own_nc(
+    def _nc_files(
         self, container: Manifest, image: ImageConfig | None, env: Mapping[str, str]
     ) -> tuple[list[File], list[Mount]]:
         """For the container that waits for a master: the host that serves as its image may have no nc."""
         if image is not None or container.get("name") != wait_for_master.NAME:
             return [], []
-        return own_nc(env["PATH"], running_interpreter())
+        return nc_files(env["PATH"], running_interpreter())
 
     def _user(
         self, manifest: Manifest, container: Manifest, image: ImageConfig | None

@@ -18,7 +18,7 @@ from pumice.model.syntax import config_key_fault
 
 
 @dataclass(frozen=True, slots=True)
-class Companions:
+class ConfigSources:
     """`config_maps` have text and `binary` bytes, because only text can become a variable."""
 
     config_maps: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
@@ -33,7 +33,9 @@ class Companions:
         return {**self.config_maps[name], **self.binary.get(name, {})}
 
 
-def read_companions(manifests: Iterable[Manifest], claims: Mapping[str, Path]) -> tuple[Companions, list[Problem]]:
+def read_config_sources(
+    manifests: Iterable[Manifest], claims: Mapping[str, Path]
+) -> tuple[ConfigSources, list[Problem]]:
     """What the manifests hold; entries that cannot be read are left out and told."""
     config_maps: dict[str, dict[str, bytes]] = {}
     binary: dict[str, dict[str, bytes]] = {}
@@ -46,7 +48,7 @@ def read_companions(manifests: Iterable[Manifest], claims: Mapping[str, Path]) -
             binary[name] = _encoded(manifest, "binaryData", problems)
         elif kind == "Secret":
             secrets[name] = {**_encoded(manifest, "data", problems), **_texts(manifest, "stringData", problems)}
-    return Companions(config_maps, binary, secrets, dict(claims)), problems
+    return ConfigSources(config_maps, binary, secrets, dict(claims)), problems
 
 
 def known_keys(key: str, entries: Iterable[str]) -> str:

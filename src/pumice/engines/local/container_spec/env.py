@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.config_sources import Companions, known_keys
+from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
 from pumice.engines.local.container_spec.downward_api import field_value, resource_value
 from pumice.engines.local.container_spec.expansion import expand
 from pumice.engines.local.container_spec.pod_facts import PodFacts
@@ -22,10 +22,10 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 
 def container_env(
-    container: Manifest, manifest: Manifest, facts: PodFacts, companions: Companions
+    container: Manifest, manifest: Manifest, facts: PodFacts, config_sources: ConfigSources
 ) -> tuple[dict[str, str], list[Problem]]:
     """The variables of the manifest, `envFrom` first; each value may refer to those before it."""
-    reading = _Reading(container, manifest, facts, companions)
+    reading = _Reading(container, manifest, facts, config_sources)
     for source in container.get("envFrom") or []:
         reading.take_all(source)
     for variable in container.get("env") or []:
@@ -55,7 +55,7 @@ class _Reading:
     container: Manifest
     manifest: Manifest
     facts: PodFacts
-    companions: Companions
+    config_sources: ConfigSources
     env: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -135,8 +135,8 @@ class _Reading:
         self.problems.append(fatal(message, hint))
 
     def _kinds(self, suffix: str) -> Iterator[tuple[str, str, Mapping[str, Mapping[str, bytes]]]]:
-        yield f"configMap{suffix}", "ConfigMap", self.companions.config_maps
-        yield f"secret{suffix}", "Secret", self.companions.secrets
+        yield f"configMap{suffix}", "ConfigMap", self.config_sources.config_maps
+        yield f"secret{suffix}", "Secret", self.config_sources.secrets
 
     def check_values(self) -> None:
         for name, value in self.env.items():

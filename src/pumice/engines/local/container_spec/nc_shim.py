@@ -58,7 +58,7 @@ def running_interpreter() -> Interpreter:
     return Interpreter(Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix)))
 
 
-def own_nc(path: str, python: Interpreter) -> tuple[list[File], list[Mount]]:
+def nc_files(path: str, python: Interpreter) -> tuple[list[File], list[Mount]]:
     """What a container with this PATH needs; nothing where the host has an nc."""
     if shutil.which("nc", path=path) is not None:
         return [], []

@@ -112,7 +112,7 @@ _HARMLESS: Final[Mapping[str, tuple[object, ...]]] = {
 }
 
 
-def not_honoured(manifest: Manifest) -> list[str]:
+def unsupported_fields(manifest: Manifest) -> list[str]:
     """What this pod asks for and does not get, each once: `hostNetwork: the pod has its own network and address`."""
     spec = manifest.get("spec") or {}
     found = [*_told("PodSpec", spec, ""), *_told("PodSecurityContext", spec.get("securityContext"), "securityContext.")]

@@ -44,7 +44,7 @@ def parts(name: str) -> Parts:
     return tuple(steps)
 
 
-class Rooted:
+class ConfinedDirectory:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._open = [os.open(root, _DIRECTORY)]

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, cast
 
-from pumice.engines.local.images.confined_directory import Parts, Rooted, parts
+from pumice.engines.local.images.confined_directory import ConfinedDirectory, Parts, parts
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.streams import CHUNK, Forward
 from pumice.engines.local.images.tar_members import members
@@ -44,7 +44,7 @@ class Unpacking:
 
     def apply(self, layer: Forward) -> None:
         """Apply one layer, a stream of a plain tar."""
-        with Rooted(self._root) as rooted:
+        with ConfinedDirectory(self._root) as rooted:
             work = _Layer(self, rooted)
             for archive, member in members(layer):
                 work.take(archive, member)
@@ -52,7 +52,7 @@ class Unpacking:
     def finish(self) -> None:
         for path in sorted(self.strict, reverse=True):
             # A later layer may have put something else there.
-            with Rooted(self._root) as rooted, suppress(FileNotFoundError, ImageError):
+            with ConfinedDirectory(self._root) as rooted, suppress(FileNotFoundError, ImageError):
                 os.fchmod(rooted.directory(parts(path), make=False), self.strict[path])
 
     def warn(self, text: str) -> None:
@@ -80,7 +80,7 @@ class Unpacking:
 class _Layer:
     """One layer on its way into the directory."""
 
-    def __init__(self, unpacking: Unpacking, rooted: Rooted) -> None:
+    def __init__(self, unpacking: Unpacking, rooted: ConfinedDirectory) -> None:
         self._unpacking = unpacking
         self._rooted = rooted
         # All paths of this layer, with the directories above them: whiteouts do not touch these.

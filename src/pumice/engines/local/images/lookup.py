@@ -18,12 +18,12 @@ from pumice.model.job import Manifest
 _Value = TypeVar("_Value")
 
 
-def images_used(manifests: Sequence[Manifest]) -> set[str]:
+def image_names(manifests: Sequence[Manifest]) -> set[str]:
     """As the pods name them."""
     return {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)} - {""}
 
 
-def named_as_used(settings: Settings, used: Iterable[str]) -> Settings:
+def with_names_in_use(settings: Settings, used: Iterable[str]) -> Settings:
     """What the user said about images, under the names that the pods use: `x` and `docker.io/library/x` are one."""
 
     def renamed(table: Mapping[str, _Value]) -> dict[str, _Value]:
@@ -77,7 +77,7 @@ class RunImages:
 
     def text(self, manifests: Sequence[Manifest]) -> str:
         """For the plan: which names are images, and what serves for the others."""
-        names = images_used(manifests)
+        names = image_names(manifests)
         mapped = sorted(name for name in names if self._known.get(name) is not None)
         if not mapped:
             return "host (no registry)"

@@ -64,7 +64,7 @@ class Image:
         return self.config.user
 
 
-def default_place(environ: Mapping[str, str] = os.environ) -> Path:
+def images_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Where a user's images are. Raises NoStateError."""
     return state_directory(environ) / "images"
 

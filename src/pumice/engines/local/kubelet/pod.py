@@ -34,14 +34,14 @@ class PodSandbox(Protocol):
     async def signal(self, container: str, number: int) -> None: ...
 
 
-class PodPlaces(Protocol):
+class Scheduler(Protocol):
     """Who decides when there is room for a pod."""
 
-    async def take(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None: ...
+    async def acquire(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None: ...
 
-    def give_back(self, pod: str) -> None: ...
+    def release(self, pod: str) -> None: ...
 
-    def removed(self, pod: str) -> None: ...
+    def pod_removed(self, pod: str) -> None: ...
 
 
 def grace_of(spec: Manifest) -> float:
@@ -59,7 +59,7 @@ class LocalPod:
     changed: Callable[[], None]
     now: Callable[[], dt.datetime]
     created_at: dt.datetime
-    places: PodPlaces | None = None  # None: there is always room
+    scheduler: Scheduler | None = None  # None: there is always room
     make_holder: Callable[[], ContainerSpec] | None = None  # what holds the pid namespace that containers share
     tell: Callable[[str], None] = lambda _message: None
     removed: Callable[[], None] = lambda: None  # nothing of it is left, and its volumes can go
@@ -107,8 +107,8 @@ class LocalPod:
         await self.end()
         with contextlib.suppress(SandboxError, StartError):
             await self.sandbox.remove_pod(self.name)
-        if self.places is not None:
-            self.places.removed(self.name)
+        if self.scheduler is not None:
+            self.scheduler.pod_removed(self.name)
         try:
             self.removed()
         except OSError as error:
@@ -164,15 +164,15 @@ class LocalPod:
             self._trouble = ContainerEnd("", CANNOT_START, self.reason, 0, self.now(), f"{self.short_name}: {error}")
             self.phase = PodPhase.FAILED
         finally:
-            if self.places is not None:
-                self.places.give_back(self.name)
+            if self.scheduler is not None:
+                self.scheduler.release(self.name)
             self.changed()
 
     async def _has_place(self) -> bool:
         """Wait for one, but no longer than the pod is wanted."""
-        if self.places is None:
+        if self.scheduler is None:
             return not self._ending.is_set()
-        taking = asyncio.create_task(self.places.take(self.name, self.spec, self._waits))
+        taking = asyncio.create_task(self.scheduler.acquire(self.name, self.spec, self._waits))
         ending = asyncio.create_task(self._ending.wait())
         try:
             await asyncio.wait([taking, ending], return_when=asyncio.FIRST_COMPLETED)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.clock import steady
-from pumice.engines.local.container_spec.builder import Outfitter
-from pumice.engines.local.container_spec.unsupported_fields import not_honoured
+from pumice.engines.local.container_spec.builder import SpecBuilder
+from pumice.engines.local.container_spec.unsupported_fields import unsupported_fields
 from pumice.engines.local.events import PodMoved, Printed, Restarted, Teller
 from pumice.engines.local.isolation import AnySandbox
 from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
 from pumice.engines.local.kubelet.container_logs import LogLine, LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of
 from pumice.engines.local.preflight import every_container, what_ends_restarts
-from pumice.engines.local.scheduling.pod_scheduler import Places
-from pumice.engines.local.state.run_directory import RunRecord
+from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
+from pumice.engines.local.state.run_directory import RunDirectory
 from pumice.engines.local.verdict import Failures
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ContainerEnd
@@ -34,9 +34,9 @@ now = steady(dt.datetime.now(dt.UTC))  # noqa: TID251 - the clock of the run
 class PodMaker:
     job: Job
     sandbox: AnySandbox
-    outfitter: Outfitter
-    places: Places
-    record: RunRecord
+    spec_builder: SpecBuilder
+    scheduler: PodScheduler
+    record: RunDirectory
     tell: Teller
     touch: Callable[[], None]  # the engine should look again
     failures: Failures = field(default_factory=Failures)
@@ -45,14 +45,14 @@ class PodMaker:
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
     def make(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
-        for warning in not_honoured(manifest):
+        for warning in unsupported_fields(manifest):
             self.tell.warn(warning)
 
         def make_container(container: Manifest) -> Container:
             return Container(
                 manifest=container,
                 sandbox=self.sandbox,
-                make_spec=lambda attempt: self.outfitter.spec(manifest, uid, address, container, attempt),
+                make_spec=lambda attempt: self.spec_builder.spec(manifest, uid, address, container, attempt),
                 open_logs=lambda attempt: self._open_logs(pod, place, str(container["name"]), attempt),
                 changed=lambda: self._changed(pod),
                 restarted=lambda end, count: self._restarted(pod, end, count),
@@ -71,10 +71,10 @@ class PodMaker:
             changed=lambda: self._changed(pod),
             now=now,
             created_at=now(),
-            places=self.places,
-            make_holder=lambda: self.outfitter.holder(manifest),
+            scheduler=self.scheduler,
+            make_holder=lambda: self.spec_builder.holder(manifest),
             tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
-            removed=lambda: self.outfitter.files.remove_pod(uid),
+            removed=lambda: self.spec_builder.files.remove_pod(uid),
         )
         place = self.record.pod(pod.short_name, manifest)
         self._changed(pod, {str(each["name"]): str(each.get("image") or "") for each in every_container(manifest)})

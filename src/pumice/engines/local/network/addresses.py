@@ -40,7 +40,7 @@ class Addresses:
             self._numbers[name] = number
         return address(number)
 
-    def give_back(self, name: str) -> None:
+    def release(self, name: str) -> None:
         """The slot is gone for good, as after scaling down."""
         number = self._numbers.pop(name, None)
         if number is not None:

@@ -15,9 +15,9 @@ from pumice.engines.local.network.tunnel_programs import (
     Kind,
     Tunnel,
     TunnelError,
-    device_fault,
     installed,
     nameservers,
+    tun_device_problem,
 )
 
 _PORT: Final = 3128
@@ -29,7 +29,7 @@ NOTE: Final = (
 HINT: Final = "\n  hint: install passt or slirp4netns, and everything gets out"
 
 
-class Joinable(Protocol):
+class NetworkSandbox(Protocol):
     """What the way out needs of the sandbox."""
 
     @property
@@ -39,7 +39,7 @@ class Joinable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
+class OutboundRoute:
     """`env` and `nameservers` are for the pods; `note` is what the user should know, or empty.
 
     It leads out until it is closed, which must be before the sandbox is.
@@ -60,11 +60,11 @@ def outbound_env(names: Iterable[str]) -> dict[str, str]:
 
 
 async def open_outbound(
-    sandbox: Joinable, names: Iterable[str], kinds: Sequence[Kind] = KINDS, permits: Permits = outside
-) -> WayOut:
+    sandbox: NetworkSandbox, names: Iterable[str], kinds: Sequence[Kind] = KINDS, permits: Permits = outside
+) -> OutboundRoute:
     """By the first that works. A program that is there and fails is named, with what it said."""
     found = [(kind, program) for kind in kinds if (program := installed(kind)) is not None]
-    fault = device_fault() if found else ""
+    fault = tun_device_problem() if found else ""
     failures = [f"\n  {found[0][0].program} does not lead out: {fault}"] if fault else []
     for kind, program in found if not fault else []:
         try:
@@ -72,7 +72,7 @@ async def open_outbound(
         except TunnelError as error:
             failures.append(f"\n  {kind.program} does not lead out: {error}")
         else:
-            return WayOut(tunnel.close, nameservers=nameservers(), over=tunnel.over)
+            return OutboundRoute(tunnel.close, nameservers=nameservers(), over=tunnel.over)
     proxy = Proxy(await sandbox.listen(GATEWAY, _PORT), permits)
     await proxy.start()
-    return WayOut(proxy.close, outbound_env(names), note=NOTE + ("".join(failures) or HINT))
+    return OutboundRoute(proxy.close, outbound_env(names), note=NOTE + ("".join(failures) or HINT))

@@ -12,16 +12,16 @@ from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 _HOST = "127.0.0.1"
 
 
-class Reaching(Protocol):
+class PodConnector(Protocol):
     """What publishing needs of the sandbox."""
 
     async def connect(self, pod: str, port: int) -> socket.socket: ...
 
 
-class Publication:
+class PublishedPort:
     """One published port. `local_port` is the one that was wanted where that is free on the host, else another."""
 
-    def __init__(self, sandbox: Reaching, pod: str, port: int, wanted: int) -> None:
+    def __init__(self, sandbox: PodConnector, pod: str, port: int, wanted: int) -> None:
         self.pod = pod
         self.port = port
         self._sandbox = sandbox
@@ -49,9 +49,9 @@ class Publication:
         await relay(client, await opened(connection))
 
 
-async def publish(sandbox: Reaching, pod: str, port: int, wanted: int | None = None) -> Publication:
+async def publish(sandbox: PodConnector, pod: str, port: int, wanted: int | None = None) -> PublishedPort:
     """`pod` is the pod's full name. It need not exist yet. The port of the host is the same unless told otherwise."""
-    publication = Publication(sandbox, pod, port, port if wanted is None else wanted)
+    publication = PublishedPort(sandbox, pod, port, port if wanted is None else wanted)
     await publication.start()
     return publication
 

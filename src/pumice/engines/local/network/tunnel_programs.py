@@ -70,7 +70,7 @@ def installed(kind: Kind) -> str | None:
     return shutil.which(kind.program, path=path)
 
 
-def device_fault(device: Path = _DEVICE) -> str:
+def tun_device_problem(device: Path = _DEVICE) -> str:
     """What keeps both programs from making an interface, and the command that grants it; empty if nothing does."""
     if not device.exists():
         return f"there is no {device}\n  hint: sudo modprobe tun"

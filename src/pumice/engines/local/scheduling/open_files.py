@@ -33,7 +33,7 @@ def check_open_files(pods: int, containers: int) -> None:
         )
 
 
-def make_room(pods: int, containers: int) -> None:
+def raise_open_files_limit(pods: int, containers: int) -> None:
     """Raise the soft limit as far as the job needs it; the hard one stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed_files(pods, containers) + _CONNECTIONS

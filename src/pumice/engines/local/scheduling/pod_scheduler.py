@@ -25,21 +25,21 @@ LOOK_AGAIN: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     usage: Mapping[str, Quantity]
     gpus: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class Places:
+class PodScheduler:
     machine: Machine
     reservations: Reservations
     announce: Callable[[str], None] = lambda _message: None
     look_again: float = LOOK_AGAIN
     _gang: dict[str, Usage] = field(default_factory=dict)
-    _kept: dict[str, Place] = field(default_factory=dict)  # for pods of the gang that are not there yet
-    _held: dict[str, Place] = field(default_factory=dict)
-    _finished: dict[str, Place] = field(default_factory=dict)  # which they had, for when they come back
+    _kept: dict[str, Placement] = field(default_factory=dict)  # for pods of the gang that are not there yet
+    _held: dict[str, Placement] = field(default_factory=dict)
+    _finished: dict[str, Placement] = field(default_factory=dict)  # which they had, for when they come back
     _taken: Usage = field(default_factory=dict)  # what is kept and held, in all
     _published: Reserved = field(default_factory=Reserved)
     _announced: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Places:
             found = fit(list(self._gang.values()), self._free(others))
             if found.fits:
                 for pod, usage in self._gang.items():
-                    self._kept[pod] = self._new_place(usage, others)
+                    self._kept[pod] = self._new_placement(usage, others)
                 self._publish()
         return found
 
@@ -61,7 +61,7 @@ class Places:
         with self.reservations.turn():
             return self._amounts(self.reservations.others())
 
-    async def take(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None:
+    async def acquire(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None:
         """Returns when the pod has its place; `waits` is called if it has to wait for it."""
         usage = wanted(spec)
         while (lack := self._try(pod, usage)) is not None:
@@ -71,7 +71,7 @@ class Places:
                 async with asyncio.timeout(self.look_again):
                     await self._freed.wait()
 
-    def give_back(self, pod: str) -> None:
+    def release(self, pod: str) -> None:
         """The pod has ended, and others may have its place."""
         place = self._held.pop(pod, None)
         if place is None:
@@ -85,9 +85,9 @@ class Places:
             self._freed.set()
             self._freed.clear()
 
-    def removed(self, pod: str) -> None:
+    def pod_removed(self, pod: str) -> None:
         """The pod is gone; if it is one of the gang and there is still room, it will find its place again."""
-        self.give_back(pod)
+        self.release(pod)
         before = self._finished.pop(pod, None)
         if before is not None and pod in self._gang:
             self._in_turn(lambda: self._keep_again(pod, before))
@@ -106,14 +106,14 @@ class Places:
         if pod in self._held:
             return None
         if not usage or pod in self._kept:
-            self._held[pod] = self._kept.pop(pod, Place({}))
+            self._held[pod] = self._kept.pop(pod, Placement({}))
             return None
         with self.reservations.turn():
             others = self.reservations.others()
             found = fit([usage], self._free(others))
             if not found.fits:
                 return _lack(found.rows)
-            self._held[pod] = self._new_place(usage, others)
+            self._held[pod] = self._new_placement(usage, others)
             self._publish()
         return None
 
@@ -130,7 +130,9 @@ class Places:
         gpus = {gpu for reserved in others for gpu in reserved.gpus if gpu in self.machine.gpus}
         return {**amounts, GPU: Quantity.parse(len(gpus))}
 
-    def _new_place(self, usage: Mapping[str, Quantity], others: list[Reserved], before: Iterable[str] = ()) -> Place:
+    def _new_placement(
+        self, usage: Mapping[str, Quantity], others: list[Reserved], before: Iterable[str] = ()
+    ) -> Placement:
         """With the GPUs that the pod had before, if they are still free; else the first ones that are."""
         taken = {gpu for reserved in others for gpu in reserved.gpus}
         taken.update(gpu for place in (*self._held.values(), *self._kept.values()) for gpu in place.gpus)
@@ -138,12 +140,12 @@ class Places:
         free = [gpu for gpu in wished if gpu in self.machine.gpus and gpu not in taken]
         for name, amount in usage.items():
             self._taken[name] = self._taken.get(name, Quantity()) + amount
-        return Place(usage, tuple(free[: usage.get(GPU, Quantity()).value()]))
+        return Placement(usage, tuple(free[: usage.get(GPU, Quantity()).value()]))
 
-    def _keep_again(self, pod: str, before: Place) -> None:
+    def _keep_again(self, pod: str, before: Placement) -> None:
         others = self.reservations.others() if before.usage else []
         if fit([before.usage], self._free(others)).fits:
-            self._kept[pod] = self._new_place(before.usage, others, before.gpus)
+            self._kept[pod] = self._new_placement(before.usage, others, before.gpus)
             self._publish()
 
     def _in_turn(self, work: Callable[[], None]) -> None:

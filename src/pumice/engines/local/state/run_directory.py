@@ -39,7 +39,7 @@ def make_private(directory: Path) -> None:
     directory.mkdir(exist_ok=True, mode=_PRIVATE)
 
 
-def no_state(state: Path, error: OSError) -> str:
+def state_error_text(state: Path, error: OSError) -> str:
     """Why nothing can be kept there, and what to do."""
     place = Path(error.filename or state)
     # What is in the way of a directory is a file.
@@ -66,7 +66,7 @@ def _other_owner(path: Path) -> str:
 
 
 @contextmanager
-def claimed(directory: Path) -> Iterator[None]:
+def locked_run_directory(directory: Path) -> Iterator[None]:
     make_private(directory.parent)
     make_private(directory)
     with _locked(directory):
@@ -75,7 +75,7 @@ def claimed(directory: Path) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class RunRecord:
+class RunDirectory:
     """What is kept of a run. Where that fails, because the disk is full or not ours, the job goes on."""
 
     directory: Path
@@ -117,7 +117,7 @@ class RunRecord:
         file.close()
 
 
-def tell_once(state: Path, tell: Callable[[str], None]) -> Callable[[str], None]:
+def once_per_machine(state: Path, tell: Callable[[str], None]) -> Callable[[str], None]:
     """What holds for every run on this machine is told in the first one."""
 
     def told(message: str) -> None:

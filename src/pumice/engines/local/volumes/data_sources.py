@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.config_sources import Companions, known_keys
+from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
 from pumice.engines.local.container_spec.downward_api import field_value, resource_value
 from pumice.engines.local.container_spec.pod_facts import PodFacts
 from pumice.engines.local.pod_problems import Problem, fatal
@@ -30,7 +30,7 @@ class Contents:
     volume: str
     manifest: Manifest
     facts: PodFacts
-    companions: Companions
+    config_sources: ConfigSources
     files: dict[str, Entry] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -46,11 +46,11 @@ class Contents:
     def _read_part(self, kind: str, source: Mapping[str, Any], mode: int) -> None:
         if kind == "configMap":
             name = str(source.get("name"))
-            self._read_keys(source, f"ConfigMap {name}", self.companions.config_map_files(name), mode)
+            self._read_keys(source, f"ConfigMap {name}", self.config_sources.config_map_files(name), mode)
         elif kind == "secret":
             # A volume says secretName, a projection says name.
             name = str(source.get("secretName") or source.get("name"))
-            self._read_keys(source, f"Secret {name}", self.companions.secrets.get(name), mode)
+            self._read_keys(source, f"Secret {name}", self.config_sources.secrets.get(name), mode)
         elif kind == "downwardAPI":
             self._read_downward(source, mode)
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.config_sources import Companions
+from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.env import container_env
 from pumice.engines.local.container_spec.expansion import expand, unknown_references
 from pumice.engines.local.container_spec.pod_facts import PodFacts
@@ -48,9 +48,9 @@ def shared_directory(scratch: Path) -> Path:
 
 
 def volume_mounts(
-    container: Manifest, manifest: Manifest, facts: PodFacts, companions: Companions, scratch: Path
+    container: Manifest, manifest: Manifest, facts: PodFacts, config_sources: ConfigSources, scratch: Path
 ) -> Volumes:
-    reading = _Reading(container, manifest, facts, companions, scratch)
+    reading = _Reading(container, manifest, facts, config_sources, scratch)
     for mount in container.get("volumeMounts") or []:
         reading.take(mount)
     return reading.result()
@@ -63,7 +63,7 @@ class _Reading:
     container: Manifest
     manifest: Manifest
     facts: PodFacts
-    companions: Companions
+    config_sources: ConfigSources
     scratch: Path
     mounts: list[Mount | Tmpfs] = field(default_factory=list)
     steps: dict[Step, None] = field(default_factory=dict)  # in order, each once
@@ -112,7 +112,7 @@ class _Reading:
         """The part of the volume that is mounted, "" for all of it; None if it cannot be."""
         text = str(mount.get("subPath") or "")
         if expression := mount.get("subPathExpr"):
-            env, _ = container_env(self.container, self.manifest, self.facts, self.companions)
+            env, _ = container_env(self.container, self.manifest, self.facts, self.config_sources)
             if missing := unknown_references(str(expression), env):
                 self._tell(fatal(f"volumeMounts: {mount['name']}: subPathExpr: there is no variable {missing[0]}"))
                 return None
@@ -140,7 +140,7 @@ class _Reading:
         return path
 
     def _contents(self, name: str, kind: str, source: Mapping[str, Any]) -> Path:
-        contents = Contents(name, self.manifest, self.facts, self.companions)
+        contents = Contents(name, self.manifest, self.facts, self.config_sources)
         contents.read(kind, source)
         for problem in contents.problems:
             self._tell(problem)
@@ -153,7 +153,7 @@ class _Reading:
         return path
 
     def _claim(self, name: str, claim: str) -> Path | None:
-        place = self.companions.claims.get(claim)
+        place = self.config_sources.claims.get(claim)
         if place is None:
             hint = "put the PersistentVolumeClaim into the job's file or give it with --with FILE"
             self._tell(fatal(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.builder import Outfitter, holder_id
+from pumice.engines.local.container_spec.builder import SpecBuilder, holder_id
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
@@ -34,13 +34,13 @@ class Image:
 
 @dataclass
 class Bench:
-    outfitter: Outfitter
+    spec_builder: SpecBuilder
     warned: list[str]
     images: dict[str, Image] = field(default_factory=dict)
 
     def spec(self, container: Manifest, *, attempt: int = 0, **pod: Any) -> ContainerSpec:
         container = {"name": "c", "image": "known", **container}
-        return self.outfitter.spec(a_pod(container, **pod), "uid-1", "10.77.0.10", container, attempt)
+        return self.spec_builder.spec(a_pod(container, **pod), "uid-1", "10.77.0.10", container, attempt)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def bench(tmp_path: Path) -> Bench:
     warned: list[str] = []
     images: dict[str, Image] = {}
     settings = Settings(workdir=tmp_path / "work", state=tmp_path / "state", entrypoints={"named": ("run", "it")})
-    outfitter = Outfitter(
+    spec_builder = SpecBuilder(
         job=a_job(a_task(replicas=2)),
         settings=settings,
         scratch=tmp_path / "scratch/volumes",
@@ -60,7 +60,7 @@ def bench(tmp_path: Path) -> Bench:
         host_key=KeyPair("private", "public"),
         warn=warned.append,
     )
-    return Bench(outfitter, warned, images)
+    return Bench(spec_builder, warned, images)
 
 
 def changed(settings: Settings, **values: Any) -> Settings:
@@ -123,8 +123,8 @@ def test_an_image(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_variables_from_low_to_high(bench: Bench) -> None:
-    bench.outfitter.settings = changed(bench.outfitter.settings, env={"B": "given", "C": "given"})
-    bench.outfitter.extra_env = {"http_proxy": "http://10.77.0.1:1"}
+    bench.spec_builder.settings = changed(bench.spec_builder.settings, env={"B": "given", "C": "given"})
+    bench.spec_builder.extra_env = {"http_proxy": "http://10.77.0.1:1"}
     env = bench.spec({"command": ["a"], "env": literal(C="own")}).env
     assert (env["B"], env["C"], env["http_proxy"]) == ("given", "own", "http://10.77.0.1:1")
     assert (env["GLOO_SOCKET_IFNAME"], env["HOSTNAME"], env["HOME"]) == ("eth0", "train-worker-0", "/root")
@@ -135,8 +135,8 @@ def with_resources(**limits: Any) -> Manifest:
 
 
 def test_limits(bench: Bench) -> None:
-    bench.outfitter.kernel_limits = frozenset({"cpu", "memory"})
-    bench.outfitter.processors = Processors((0, 1, 2, 3))
+    bench.spec_builder.kernel_limits = frozenset({"cpu", "memory"})
+    bench.spec_builder.processors = Processors((0, 1, 2, 3))
     spec = bench.spec(with_resources(cpu="1500m", memory="1Gi"))
     assert (spec.cpu_quota, spec.memory, spec.cpus, spec.env["OMP_NUM_THREADS"]) == (1.5, 1 << 30, (), "2")
     assert bench.warned == []
@@ -149,14 +149,14 @@ def test_threads_are_the_user_s_affair_if_he_says_so(bench: Bench) -> None:
 
 
 def test_whole_processors_where_the_kernel_limits_nothing(bench: Bench) -> None:
-    bench.outfitter.processors = Processors((0, 1, 2, 3))
+    bench.spec_builder.processors = Processors((0, 1, 2, 3))
     assert bench.spec(with_resources(cpu="2")).cpus == (0, 1)
     assert bench.spec(with_resources(cpu="1500m")).cpus == ()
     assert bench.warned == ["container c: limits.cpu 1.5 is not enforced: no control groups here"]
 
 
 def test_gpus(bench: Bench) -> None:
-    bench.outfitter.gpus_of = {"train-worker-0": ("4", "7")}.__getitem__
+    bench.spec_builder.gpus_of = {"train-worker-0": ("4", "7")}.__getitem__
     env = bench.spec(with_resources(**{GPU: 2})).env
     assert env["CUDA_VISIBLE_DEVICES"] == "4,7"
     assert "CUDA_VISIBLE_DEVICES" not in bench.spec({"command": ["a"]}).env
@@ -240,33 +240,33 @@ def test_groups(bench: Bench) -> None:
     context = {"supplementalGroups": [5, 6], "fsGroup": 7}
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == (5, 6, 7)
     assert bench.spec({"command": ["a"]}, securityContext={"fsGroup": 0}).groups == (0,)
-    bench.outfitter.all_users = False
+    bench.spec_builder.all_users = False
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == ()
 
 
 def test_without_root_there_is_one_user(bench: Bench) -> None:
-    bench.outfitter.all_users = False
+    bench.spec_builder.all_users = False
     spec = bench.spec({"command": ["a"], "securityContext": {"runAsUser": 5}})
     assert (spec.uid, spec.gid) == (None, None)
     assert any("5" in warning for warning in bench.warned)
 
 
 def test_that_who_waits_for_a_master_is_nobody_in_particular_needs_no_warning(bench: Bench) -> None:
-    bench.outfitter.all_users = False
+    bench.spec_builder.all_users = False
     container = WaitForMaster("master", 23456, 10, "small").container(None)
     manifest = a_pod({"name": "c"}, initContainers=[container])
-    spec = bench.outfitter.spec(manifest, "uid-1", "10.77.0.10", container, 0)
+    spec = bench.spec_builder.spec(manifest, "uid-1", "10.77.0.10", container, 0)
     assert (spec.uid, spec.cwd, bench.warned) == (None, "/", [])
 
 
 def test_what_is_kept(bench: Bench, tmp_path: Path) -> None:
-    bench.outfitter.settings = changed(bench.outfitter.settings, keep=True)
+    bench.spec_builder.settings = changed(bench.spec_builder.settings, keep=True)
     assert bench.spec({"command": ["a"]}, attempt=2).root.upper == str(tmp_path / "scratch/train-worker-0.c.2")
 
 
 def test_mounts_of_the_user(bench: Bench, tmp_path: Path) -> None:
     extra = (ExtraMount(tmp_path / "a"), ExtraMount(tmp_path / "b", read_only=True))
-    bench.outfitter.settings = changed(bench.outfitter.settings, mounts=extra, python=(tmp_path / "venv",))
+    bench.spec_builder.settings = changed(bench.spec_builder.settings, mounts=extra, python=(tmp_path / "venv",))
     mounts = bench.spec({"command": ["a"]}).mounts[:-1]
     assert [(mount.target, mount.read_only) for mount in mounts if isinstance(mount, Mount)] == [
         (str(tmp_path / "work"), False),
@@ -287,7 +287,7 @@ def test_a_file_for_last_words(bench: Bench, tmp_path: Path) -> None:
 
 def test_containers_that_share_processes(bench: Bench) -> None:
     manifest = a_pod({"name": "c"})
-    holder = bench.outfitter.holder(manifest)
+    holder = bench.spec_builder.holder(manifest)
     assert (holder.id, holder.pod) == (holder_id("train-worker-0"), "train-worker-0")
     assert bench.spec({"command": ["a"]}).share_pid_with is None
     assert bench.spec({"command": ["a"]}, shareProcessNamespace=True).share_pid_with == holder.id
@@ -295,7 +295,7 @@ def test_containers_that_share_processes(bench: Bench) -> None:
 
 def test_what_keeps_it_from_starting_is_known_before(bench: Bench) -> None:
     container = {"name": "c", "image": "none", "envFrom": [{"configMapRef": {"name": "gone"}}]}
-    found = [problem.message for problem in bench.outfitter.problems(a_pod(container), container)]
+    found = [problem.message for problem in bench.spec_builder.problems(a_pod(container), container)]
     assert found[0] == "envFrom: there is no ConfigMap gone"
     assert found[1].startswith("has no command")
     with pytest.raises(StartError, match="there is no ConfigMap gone"):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.config_sources import known_keys, read_companions
+from pumice.engines.local.container_spec.config_sources import known_keys, read_config_sources
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_a_missing_key_is_told_which_there_are(entries: list[str], hint: str) ->
 
 
 def test_all_kinds_are_read() -> None:
-    companions, problems = read_companions(
+    config_sources, problems = read_config_sources(
         [
             {
                 "kind": "ConfigMap",
@@ -40,24 +40,24 @@ def test_all_kinds_are_read() -> None:
         {"claim": Path("/claims/claim")},
     )
     assert problems == []
-    assert companions.config_maps == {"c": {"a": b"1", "e": b"\xff"}, "empty": {}}
-    assert companions.config_map_files("c") == {"a": b"1", "e": b"\xff", "b": b"\xff"}
-    assert companions.config_map_files("empty") == {}
-    assert companions.config_map_files("x") is None
-    assert companions.secrets == {"s": {"a": b"x", "b": b"2"}}
-    assert companions.claims == {"claim": Path("/claims/claim")}
+    assert config_sources.config_maps == {"c": {"a": b"1", "e": b"\xff"}, "empty": {}}
+    assert config_sources.config_map_files("c") == {"a": b"1", "e": b"\xff", "b": b"\xff"}
+    assert config_sources.config_map_files("empty") == {}
+    assert config_sources.config_map_files("x") is None
+    assert config_sources.secrets == {"s": {"a": b"x", "b": b"2"}}
+    assert config_sources.claims == {"claim": Path("/claims/claim")}
 
 
 def test_what_cannot_be_read_is_told() -> None:
-    companions, problems = read_companions(
+    config_sources, problems = read_config_sources(
         [
             {"kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!", "b": "abc"}},
             {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"../up": "x", "n": 1}, "binaryData": {"b": "?"}},
         ],
         {},
     )
-    assert companions.secrets == {"s": {}}
-    assert companions.config_map_files("c") == {}
+    assert config_sources.secrets == {"s": {}}
+    assert config_sources.config_map_files("c") == {}
     assert all(problem.fatal for problem in problems)
     assert [str(problem) for problem in problems] == [
         "Secret s: data.a: is not base64\n  hint: encode it with base64, or give it as it is under stringData",

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.config_sources import Companions
+from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod
 
-COMPANIONS = Companions(
+COMPANIONS = ConfigSources(
     config_maps={"settings": {"lr": b"0.1", "bad name\n": b"x", "b=c": b"y"}},
     binary={"settings": {"blob": b"\xff"}},
     secrets={"token": {"key": b"s3cret", "raw": b"\xff\xfe", "zero": b"a\0b"}},
@@ -125,7 +125,7 @@ def test_a_zero_byte_is_refused() -> None:
 
 def test_hints_say_what_to_do() -> None:
     container = sourced(secretKeyRef={"name": "x", "key": "k"})
-    [problem] = container_env(container, a_pod(container), FACTS, Companions())[1]
+    [problem] = container_env(container, a_pod(container), FACTS, ConfigSources())[1]
     assert "--with FILE" in problem.hint
 
 

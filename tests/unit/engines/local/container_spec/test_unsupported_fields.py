@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.unsupported_fields import MOOT, TOLD, not_honoured
+from pumice.engines.local.container_spec.unsupported_fields import MOOT, TOLD, unsupported_fields
 from pumice.runtime.kubernetes_types import kubernetes_types
 
 # What the engine does something about. A field of a newer Kubernetes has to be put here or into the tables.
@@ -139,5 +139,5 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_not_honoured(manifest: dict[str, Any], told: list[str]) -> None:
-    assert not_honoured(manifest) == told
+def test_unsupported_fields(manifest: dict[str, Any], told: list[str]) -> None:
+    assert unsupported_fields(manifest) == told

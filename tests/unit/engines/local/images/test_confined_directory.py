@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.images.confined_directory import Rooted, parts
+from pumice.engines.local.images.confined_directory import ConfinedDirectory, parts
 from pumice.engines.local.images.errors import ImageError
 from tests.unit.engines.local.images.archives import names_in, open_files
 
 
 def test_directories_stay_open_only_on_the_way(tmp_path: Path) -> None:
     before = open_files()
-    with Rooted(tmp_path) as rooted:
+    with ConfinedDirectory(tmp_path) as rooted:
         rooted.directory(("a", "b", "c"))
         assert open_files() == before + 4
         rooted.directory(("a", "x"))
@@ -22,7 +22,7 @@ def test_directories_stay_open_only_on_the_way(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_that_was_not_wanted(tmp_path: Path) -> None:
-    with Rooted(tmp_path) as rooted:
+    with ConfinedDirectory(tmp_path) as rooted:
         with pytest.raises(FileNotFoundError):
             rooted.directory(("a",), make=False)
         assert rooted.status(("a", "b")) is None
@@ -32,7 +32,7 @@ def test_nothing_is_made_that_was_not_wanted(tmp_path: Path) -> None:
 
 def test_a_failed_step_leaves_the_way_intact(tmp_path: Path) -> None:
     (tmp_path / "s").symlink_to("/")
-    with Rooted(tmp_path) as rooted:
+    with ConfinedDirectory(tmp_path) as rooted:
         rooted.directory(("a",))
         with pytest.raises(ImageError):
             rooted.directory(("s", "x"))
@@ -40,7 +40,7 @@ def test_a_failed_step_leaves_the_way_intact(tmp_path: Path) -> None:
 
 
 def test_removing_a_directory_that_is_open(tmp_path: Path) -> None:
-    with Rooted(tmp_path) as rooted:
+    with ConfinedDirectory(tmp_path) as rooted:
         rooted.directory(("a", "b", "c"))
         rooted.remove(("a", "b"))
         assert rooted.status(("a", "b")) is None
@@ -49,7 +49,7 @@ def test_removing_a_directory_that_is_open(tmp_path: Path) -> None:
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:
-    with Rooted(tmp_path) as rooted, pytest.raises(OSError, match="too long"):
+    with ConfinedDirectory(tmp_path) as rooted, pytest.raises(OSError, match="too long"):
         rooted.directory(("x" * 300,))
 
 

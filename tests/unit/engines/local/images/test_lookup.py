@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.lookup import RunImages, images_used, named_as_used
+from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.state.settings import Settings
 from tests.unit.engines.local.images.archives import E, device, docker_files, layer, tar_of, write_file
@@ -17,8 +17,8 @@ from tests.unit.engines.local.images.archives import E, device, docker_files, la
 POD = {"spec": {"initContainers": [{"name": "i", "image": "y:1"}], "containers": [{"name": "c", "image": "x"}, {}]}}
 
 
-def test_images_used() -> None:
-    assert images_used([POD, POD]) == {"x", "y:1"}
+def test_image_names() -> None:
+    assert image_names([POD, POD]) == {"x", "y:1"}
 
 
 def test_settings_go_by_the_names_that_the_pods_use(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_settings_go_by_the_names_that_the_pods_use(tmp_path: Path) -> None:
         programs={"library/x": (tmp_path,)},
         files={"y:1": {"/f": tmp_path}},
     )
-    found = named_as_used(settings, images_used([POD]))
+    found = with_names_in_use(settings, image_names([POD]))
     assert found.images == {"x": tmp_path}
     assert found.entrypoints == {"x": ("a",)}
     assert found.programs == {"x": (tmp_path,)}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.store import ImageStore, default_place
+from pumice.engines.local.images.store import ImageStore, images_directory
 from tests.unit.engines.local.images.archives import (
     E,
     device,
@@ -389,5 +389,5 @@ def test_a_full_disk(tmp_path: Path) -> None:
         pytest.param({"HOME": "/h", "XDG_STATE_HOME": "s"}, "/h/.local/state/pumice/images", id="relative"),
     ],
 )
-def test_default_place(environ: dict[str, str], place: str) -> None:
-    assert default_place(environ) == Path(place)
+def test_images_directory(environ: dict[str, str], place: str) -> None:
+    assert images_directory(environ) == Path(place)

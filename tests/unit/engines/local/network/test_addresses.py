@@ -43,8 +43,8 @@ def test_an_address_stays_with_its_slot() -> None:
     addresses = Addresses(["master-0", "worker-0"])
     assert addresses.of("worker-0") == "10.77.0.11"
     assert addresses.of("worker-1") == "10.77.0.12"
-    addresses.give_back("worker-0")
-    addresses.give_back("never-there")
+    addresses.release("worker-0")
+    addresses.release("never-there")
     assert addresses.of("worker-1") == "10.77.0.12"
     assert addresses.of("worker-2") == "10.77.0.13"
     assert addresses.of("master-0") == "10.77.0.10"
@@ -54,8 +54,8 @@ def test_returned_addresses_are_used_when_there_are_no_others() -> None:
     addresses = Addresses(map(str, range(CAPACITY)))
     with pytest.raises(AddressesExhaustedError):
         addresses.of("one more")
-    addresses.give_back("7")
-    addresses.give_back("8")
+    addresses.release("7")
+    addresses.release("8")
     assert addresses.of("one more") == address(7)
     assert addresses.of("another") == address(8)
     with pytest.raises(AddressesExhaustedError):

@@ -14,7 +14,7 @@ _SOURCES = str(Path(__file__).resolve().parents[5] / "src")
 def after(limits: tuple[int, int], call: str) -> str:
     script = f"""
 import resource
-from pumice.engines.local.scheduling.open_files import RefusedError, check_open_files, make_room
+from pumice.engines.local.scheduling.open_files import RefusedError, check_open_files, raise_open_files_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, {limits})
 try:
     {call}
@@ -36,7 +36,7 @@ else:
     ],
 )
 def test_room_is_made(limits: tuple[int, int], expected: str) -> None:
-    assert after(limits, "make_room(pods=100, containers=100)") == expected
+    assert after(limits, "raise_open_files_limit(pods=100, containers=100)") == expected
 
 
 def test_a_job_that_needs_more_than_is_allowed_is_refused() -> None:

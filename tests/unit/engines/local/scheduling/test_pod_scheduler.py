@@ -13,7 +13,7 @@ import pytest
 
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.pod_scheduler import Places
+from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations
 from pumice.model.quantity import Quantity
 
@@ -27,16 +27,16 @@ def spec(cpu: int = 0, gpus: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Iterator[Places]:
+def scheduler(tmp_path: Path) -> Iterator[PodScheduler]:
     with Reservations(tmp_path, "a") as mine:
-        yield Places(MACHINE, mine)
+        yield PodScheduler(MACHINE, mine)
 
 
 @pytest.fixture
-def rival(tmp_path: Path) -> Iterator[Places]:
+def rival(tmp_path: Path) -> Iterator[PodScheduler]:
     """Another run on the same machine."""
     with Reservations(tmp_path, "b") as mine:
-        yield Places(MACHINE, mine)
+        yield PodScheduler(MACHINE, mine)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -47,17 +47,17 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-async def takes_at_once(places: Places, pod: str, wants: dict[str, Any]) -> bool:
+async def takes_at_once(scheduler: PodScheduler, pod: str, wants: dict[str, Any]) -> bool:
     waited: list[bool] = []
-    taking = asyncio.create_task(places.take(pod, wants, lambda: waited.append(True)))
+    taking = asyncio.create_task(scheduler.acquire(pod, wants, lambda: waited.append(True)))
     while not (taking.done() or waited):  # noqa: ASYNC110 - either may come first
         await asyncio.sleep(0)
     taking.cancel()
     return taking.done() and not waited
 
 
-def test_a_gang_that_fits_keeps_its_room(places: Places, rival: Places) -> None:
-    assert places.reserve({"p0": spec(cpu=2, gpus=1), "p1": spec(cpu=1, gpus=2)}).fits
+def test_a_gang_that_fits_keeps_its_room(scheduler: PodScheduler, rival: PodScheduler) -> None:
+    assert scheduler.reserve({"p0": spec(cpu=2, gpus=1), "p1": spec(cpu=1, gpus=2)}).fits
     assert {name: str(amount) for name, amount in rival.reserved_by_others().items()} == {"cpu": "3", GPU: "3"}
     found = rival.reserve({"q0": spec(cpu=2)})
     assert not found.fits
@@ -65,74 +65,74 @@ def test_a_gang_that_fits_keeps_its_room(places: Places, rival: Places) -> None:
     assert rival.reserve({"q0": spec(cpu=1, gpus=1)}).fits
 
 
-def test_a_gang_that_does_not_fit_keeps_nothing(places: Places, rival: Places) -> None:
-    assert not places.reserve({"p0": spec(cpu=4), "p1": spec(cpu=1)}).fits
+def test_a_gang_that_does_not_fit_keeps_nothing(scheduler: PodScheduler, rival: PodScheduler) -> None:
+    assert not scheduler.reserve({"p0": spec(cpu=4), "p1": spec(cpu=1)}).fits
     assert rival.reserve({"q0": spec(cpu=4)}).fits
 
 
-def test_gpus_are_distinct_across_pods_and_runs(places: Places, rival: Places) -> None:
+def test_gpus_are_distinct_across_pods_and_runs(scheduler: PodScheduler, rival: PodScheduler) -> None:
     async def story() -> None:
-        assert places.reserve({"p0": spec(gpus=1), "p1": spec(gpus=1)}).fits
+        assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=1)}).fits
         assert rival.reserve({"q0": spec(gpus=2)}).fits
-        for owner, pod, wants in ((places, "p0", 1), (rival, "q0", 2), (places, "p1", 1)):
+        for owner, pod, wants in ((scheduler, "p0", 1), (rival, "q0", 2), (scheduler, "p1", 1)):
             assert await takes_at_once(owner, pod, spec(gpus=wants))
-        assert [places.gpus_of("p0"), places.gpus_of("p1"), rival.gpus_of("q0")] == [("0",), ("1",), ("2", "3")]
+        assert [scheduler.gpus_of("p0"), scheduler.gpus_of("p1"), rival.gpus_of("q0")] == [("0",), ("1",), ("2", "3")]
         assert not await takes_at_once(rival, "q1", spec(gpus=1))
-        places.give_back("p0")
-        assert places.gpus_of("p0") == ()
+        scheduler.release("p0")
+        assert scheduler.gpus_of("p0") == ()
         assert await takes_at_once(rival, "q1", spec(gpus=1))
         assert rival.gpus_of("q1") == ("0",)
 
     run(story())
 
 
-def test_a_pod_that_comes_back_has_the_same_gpus(places: Places) -> None:
+def test_a_pod_that_comes_back_has_the_same_gpus(scheduler: PodScheduler) -> None:
     async def story() -> None:
-        assert places.reserve({"p0": spec(gpus=1), "p1": spec(gpus=2)}).fits
+        assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=2)}).fits
         for pod, count in (("p0", 1), ("p1", 2)):
-            assert await takes_at_once(places, pod, spec(gpus=count))
+            assert await takes_at_once(scheduler, pod, spec(gpus=count))
         for pod in ("p0", "p1"):
-            places.give_back(pod)
-            places.removed(pod)
+            scheduler.release(pod)
+            scheduler.pod_removed(pod)
         for pod, count in (("p1", 2), ("p0", 1)):
-            assert await takes_at_once(places, pod, spec(gpus=count))
-        assert (places.gpus_of("p0"), places.gpus_of("p1")) == (("0",), ("1", "2"))
+            assert await takes_at_once(scheduler, pod, spec(gpus=count))
+        assert (scheduler.gpus_of("p0"), scheduler.gpus_of("p1")) == (("0",), ("1", "2"))
 
     run(story())
 
 
-def test_only_gpus_that_are_in_sight_are_missed(tmp_path: Path, places: Places) -> None:
-    assert places.reserve({"p0": spec(gpus=3)}).fits
+def test_only_gpus_that_are_in_sight_are_missed(tmp_path: Path, scheduler: PodScheduler) -> None:
+    assert scheduler.reserve({"p0": spec(gpus=3)}).fits
     with Reservations(tmp_path, "c") as mine:
         last = Machine((0,), 1, GIB, ("3",), all_memory=GIB)
-        assert Places(last, mine).reserve({"q0": spec(gpus=1)}).fits
+        assert PodScheduler(last, mine).reserve({"q0": spec(gpus=1)}).fits
 
 
-def test_who_is_not_of_the_gang_waits_until_there_is_room(places: Places) -> None:
+def test_who_is_not_of_the_gang_waits_until_there_is_room(scheduler: PodScheduler) -> None:
     told: list[str] = []
-    places.announce = told.append
+    scheduler.announce = told.append
 
     async def story() -> None:
-        assert places.reserve({"p0": spec(cpu=3)}).fits
+        assert scheduler.reserve({"p0": spec(cpu=3)}).fits
         # The gang's room is kept, though p0 is not there yet.
-        waiting = [asyncio.create_task(places.take(pod, spec(cpu=2), lambda: None)) for pod in ("p1", "p2")]
+        waiting = [asyncio.create_task(scheduler.acquire(pod, spec(cpu=2), lambda: None)) for pod in ("p1", "p2")]
         await asyncio.sleep(0)
-        assert await takes_at_once(places, "p0", spec(cpu=3))
+        assert await takes_at_once(scheduler, "p0", spec(cpu=3))
         assert not any(task.done() for task in waiting)
-        places.give_back("p0")
+        scheduler.release("p0")
         await asyncio.gather(*waiting)
 
     run(story())
     assert told == ["p1 waits until there is room for it on this machine (cpu: 2.00 wanted, 1.00 free)"]
 
 
-def test_who_waits_notices_that_another_run_has_ended(places: Places, tmp_path: Path) -> None:
-    places.look_again = 0.02
+def test_who_waits_notices_that_another_run_has_ended(scheduler: PodScheduler, tmp_path: Path) -> None:
+    scheduler.look_again = 0.02
 
     async def story() -> None:
         with Reservations(tmp_path, "b") as other:
-            assert Places(MACHINE, other).reserve({"q0": spec(cpu=4)}).fits
-            taking = asyncio.create_task(places.take("p0", spec(cpu=1), lambda: None))
+            assert PodScheduler(MACHINE, other).reserve({"q0": spec(cpu=4)}).fits
+            taking = asyncio.create_task(scheduler.acquire("p0", spec(cpu=1), lambda: None))
             await asyncio.sleep(0.05)
             assert not taking.done()
         await taking
@@ -140,29 +140,29 @@ def test_who_waits_notices_that_another_run_has_ended(places: Places, tmp_path: 
     run(story())
 
 
-def test_what_finished_pods_leave_is_for_everyone(places: Places, rival: Places) -> None:
+def test_what_finished_pods_leave_is_for_everyone(scheduler: PodScheduler, rival: PodScheduler) -> None:
     async def story() -> None:
-        assert places.reserve({"p0": spec(cpu=4)}).fits
-        assert await takes_at_once(places, "p0", spec(cpu=4))
-        places.give_back("p0")
+        assert scheduler.reserve({"p0": spec(cpu=4)}).fits
+        assert await takes_at_once(scheduler, "p0", spec(cpu=4))
+        scheduler.release("p0")
         assert rival.reserve({"q0": spec(cpu=4)}).fits
         # It is too late for p0 to keep its room, so it waits as everyone does.
-        places.removed("p0")
-        assert not await takes_at_once(places, "p0", spec(cpu=4))
-        rival.removed("q0")
+        scheduler.pod_removed("p0")
+        assert not await takes_at_once(scheduler, "p0", spec(cpu=4))
+        rival.pod_removed("q0")
         assert rival.reserved_by_others() == {GPU: Quantity()}
 
     run(story())
 
 
-def test_who_wants_nothing_never_waits(places: Places, rival: Places) -> None:
+def test_who_wants_nothing_never_waits(scheduler: PodScheduler, rival: PodScheduler) -> None:
     async def story() -> None:
         assert rival.reserve({"q0": spec(cpu=4)}).fits
-        assert places.reserve({"p0": spec(), "p1": spec()}).fits
+        assert scheduler.reserve({"p0": spec(), "p1": spec()}).fits
         for pod in ("p0", "p1", "p2"):
-            assert await takes_at_once(places, pod, spec())
-            places.give_back(pod)
-            places.removed(pod)
+            assert await takes_at_once(scheduler, pod, spec())
+            scheduler.release(pod)
+            scheduler.pod_removed(pod)
 
     run(story())
 
@@ -175,7 +175,7 @@ def test_who_wants_nothing_never_waits(places: Places, rival: Places) -> None:
     ],
 )
 def test_nothing_keeps_a_pod_from_ending(
-    places: Places, rival: Places, monkeypatch: pytest.MonkeyPatch, call: str, code: int, *, kept: bool
+    scheduler: PodScheduler, rival: PodScheduler, monkeypatch: pytest.MonkeyPatch, call: str, code: int, *, kept: bool
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code))
@@ -184,17 +184,17 @@ def test_nothing_keeps_a_pod_from_ending(
         return str(rival.reserved_by_others().get("cpu", "nothing"))
 
     async def story() -> None:
-        assert places.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
+        assert scheduler.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
         for pod, cpu in (("p0", 1), ("p1", 2)):
-            assert await takes_at_once(places, pod, spec(cpu=cpu))
+            assert await takes_at_once(scheduler, pod, spec(cpu=cpu))
         with monkeypatch.context() as patches:
             patches.setattr(os, call, fail)
-            places.give_back("p0")
-            places.removed("p0")
+            scheduler.release("p0")
+            scheduler.pod_removed("p0")
         # What others were told last still stands.
         assert seen_by_others() == "3"
-        places.give_back("p1")
+        scheduler.release("p1")
         assert seen_by_others() == ("1" if kept else "nothing")
-        assert await takes_at_once(places, "p0", spec(cpu=1))
+        assert await takes_at_once(scheduler, "p0", spec(cpu=1))
 
     run(story())

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.state.run_directory import KEPT, MOST_RUNS, SCRATCH, RunRecord, claimed, no_state, tell_once
+from pumice.engines.local.state.run_directory import (
+    KEPT,
+    MOST_RUNS,
+    SCRATCH,
+    RunDirectory,
+    locked_run_directory,
+    once_per_machine,
+    state_error_text,
+)
 from pumice.model.job import Job
 
 
@@ -16,12 +24,12 @@ def test_scratch_of_the_dead_is_swept_and_that_of_the_living_is_not(tmp_path: Pa
     for name in ("dead", "living"):
         (tmp_path / name / SCRATCH / "volumes").mkdir(parents=True)
         (tmp_path / name / KEPT).mkdir()
-    with claimed(tmp_path / "living"):
+    with locked_run_directory(tmp_path / "living"):
         assert not (tmp_path / "dead" / SCRATCH).exists()
         assert (tmp_path / "dead" / KEPT).exists()
-        with claimed(tmp_path / "new"):
+        with locked_run_directory(tmp_path / "new"):
             assert (tmp_path / "living" / SCRATCH).exists()
-    with claimed(tmp_path / "new"):
+    with locked_run_directory(tmp_path / "new"):
         assert not (tmp_path / "living" / SCRATCH).exists()
 
 
@@ -32,7 +40,7 @@ def test_the_newest_runs_stay_and_so_do_those_that_live_or_keep_files(tmp_path: 
         if number == 1:
             (directory / KEPT).mkdir()
         os.utime(directory, (number, number))
-    with claimed(tmp_path / "run-00"), claimed(tmp_path / "newest"):
+    with locked_run_directory(tmp_path / "run-00"), locked_run_directory(tmp_path / "newest"):
         left = sorted(path.name for path in tmp_path.iterdir())
     # Who claims a directory is the newest of all.
     gone = {f"run-{number:02}" for number in (2, 3, 4, 5)}
@@ -41,12 +49,12 @@ def test_the_newest_runs_stay_and_so_do_those_that_live_or_keep_files(tmp_path: 
 
 def test_a_file_among_the_directories_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
-    with claimed(tmp_path / "new"):
+    with locked_run_directory(tmp_path / "new"):
         assert (tmp_path / "note").read_text() == "mine"
 
 
 def test_what_is_kept_of_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
-    record = RunRecord(tmp_path / "run", pytest.fail)
+    record = RunDirectory(tmp_path / "run", pytest.fail)
     record.job(Job())
     for _ in range(2):
         place = record.pod("w-0", {"kind": "Pod"})
@@ -68,7 +76,7 @@ def test_what_is_kept_of_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
 def test_where_nothing_can_be_kept_the_job_goes_on(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "run").write_text("in the way")
-    record = RunRecord(tmp_path / "run", told.append)
+    record = RunDirectory(tmp_path / "run", told.append)
     record.job(Job())
     record.events("{}\n")
     record.log(record.pod("w-0", {}), "main", 0).write(b"words")
@@ -79,9 +87,9 @@ def test_where_nothing_can_be_kept_the_job_goes_on(tmp_path: Path) -> None:
 def test_what_holds_for_every_run_is_told_in_the_first(tmp_path: Path) -> None:
     told: list[str] = []
     for message in ("a", "a", "b"):
-        tell_once(tmp_path, told.append)(message)
+        once_per_machine(tmp_path, told.append)(message)
     assert told == ["a", "b"]
-    tell_once(tmp_path / "missing" / "place", told.append)("a")
+    once_per_machine(tmp_path / "missing" / "place", told.append)("a")
     assert told == ["a", "b", "a"]
 
 
@@ -91,6 +99,6 @@ def test_state_of_somebody_else(there: bool, tmp_path: Path, monkeypatch: pytest
     state = tmp_path if there else tmp_path / "state"
     mine = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: mine + 1)
-    told = no_state(state, PermissionError(13, "Permission denied", str(state / "runs" / "a")))
+    told = state_error_text(state, PermissionError(13, "Permission denied", str(state / "runs" / "a")))
     assert told.startswith(f"{state}/runs/a: permission denied, so nothing can be kept in {state}\n  hint: ")
     assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in told) == there

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.config_sources import Companions
+from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import Entry
 from pumice.engines.local.volumes.plan import Volumes, pod_directory, shared_directory, volume_mounts
@@ -15,7 +15,7 @@ from tests.unit.engines.local.pod_values import FACTS, a_pod
 
 SCRATCH = Path("/scratch")
 OWN = pod_directory(SCRATCH, FACTS.uid) / "volumes/v"
-COMPANIONS = Companions(
+COMPANIONS = ConfigSources(
     config_maps={"c": {"a": b"1", "b": b"2"}},
     binary={"c": {"x": b"\xff"}},
     secrets={"s": {"key": b"k"}},
