@@ -1,7 +1,7 @@
-"""What `make docs` does: writes docs/states.md, docs/reference/ and the page of permissions anew, from the code alone.
+"""What `make docs` does: writes docs/states.md, docs/reference/, the page of permissions and data/crds.json.
 
-Everything that a page says is asked of the program: the options that a plugin declares, the pod before and after it,
-the fields of the model with their descriptions. So a page cannot be wrong for long: a test compares each of them.
+Pages are derived from the code alone: the options that a plugin declares, the pod before and after it, the fields of
+the model with their descriptions. A test compares each page with the code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pumice.plugins.registry import BUILTINS
-from scripts import docs_commands, docs_job, docs_permissions, docs_plugins, states
+from scripts import crds, docs_commands, docs_job, docs_permissions, docs_plugins, states
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -31,6 +31,7 @@ def reference() -> Mapping[Path, str]:
 
 
 def main() -> int:
+    crds.main()
     states.main()
     pages = reference()
     for file in sorted(REFERENCE.rglob("*.md")):

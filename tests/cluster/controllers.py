@@ -12,7 +12,6 @@ import msgspec
 
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.manifests import Wishes, manifests
-from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import Daemon
@@ -24,12 +23,11 @@ PERMISSIONS = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterR
 
 def installed(gang: str = "auto", *, webhook: bool = True) -> Iterator[Object]:
     """What `pumice install` prints, without what only a cluster with nodes could run."""
-    kubernetes = kubernetes_types().types
-    for manifest in manifests(Wishes(image="pumice", gang=gang, webhook=webhook), kubernetes):
+    for manifest in manifests(Wishes(image="pumice", gang=gang, webhook=webhook)):
         if manifest["kind"] in PERMISSIONS:
             yield manifest
     # Volcano's definitions are there too, so that each gang provider can be asked for.
-    for manifest in manifests(Wishes(image="pumice", gang="volcano", webhook=webhook), kubernetes):
+    for manifest in manifests(Wishes(image="pumice", gang="volcano", webhook=webhook)):
         if manifest["kind"] == "CustomResourceDefinition":
             yield manifest
 

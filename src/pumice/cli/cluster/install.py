@@ -14,7 +14,6 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.manifests import Wishes, manifests
 from pumice.model.syntax import dns_label_fault
-from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.yaml.writer import write_yaml
 
 if TYPE_CHECKING:
@@ -46,14 +45,13 @@ def run(args: argparse.Namespace) -> int:
         return BAD_INPUT
     if args.check:
         return _check(args)
-    kubernetes = kubernetes_types().types
     if args.crds_only:
-        write_yaml(custom_resources(kubernetes, volcano=args.gang == "volcano"), sys.stdout)
+        write_yaml(custom_resources(volcano=args.gang == "volcano"), sys.stdout)
         return 0
     wishes = Wishes(
         image=args.image or _own_image(), namespace=args.namespace, gang=args.gang, webhook=not args.no_webhook
     )
-    write_yaml(manifests(wishes, kubernetes), sys.stdout)
+    write_yaml(manifests(wishes), sys.stdout)
     return 0
 
 

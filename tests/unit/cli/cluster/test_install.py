@@ -49,10 +49,9 @@ def test_definitions_alone(terminal: Terminal, flags: tuple[str, ...], definitio
 def test_what_is_printed_is_what_was_made(terminal: Terminal) -> None:
     """The YAML writer loses nothing of patterns, empty texts and numbers."""
     from pumice.engines.kubernetes.install.crds import custom_resources
-    from pumice.runtime.kubernetes_types import kubernetes_types
 
     out = terminal.run("install", "--crds-only", "--gang=volcano").out
-    assert list(yaml.safe_load_all(out)) == custom_resources(kubernetes_types().types, volcano=True)
+    assert list(yaml.safe_load_all(out)) == custom_resources(volcano=True)
 
 
 def test_the_image(terminal: Terminal) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from pumice.engines.kubernetes.install import names, webhook_configurations, workload
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.rbac import roles
-from pumice.model.shape import Schema
 
 Manifest = dict[str, Any]
 
@@ -22,9 +21,9 @@ class Wishes:
     webhook: bool = True
 
 
-def manifests(wishes: Wishes, kubernetes: Schema) -> Iterator[Manifest]:
+def manifests(wishes: Wishes) -> Iterator[Manifest]:
     yield workload.namespace(wishes.namespace)
-    yield from custom_resources(kubernetes, volcano=wishes.gang == "volcano")
+    yield from custom_resources(volcano=wishes.gang == "volcano")
     yield from roles(wishes.namespace, wishes.gang, webhook=wishes.webhook)
     yield from workload.controller(wishes.namespace, wishes.image, wishes.gang)
     if wishes.webhook:

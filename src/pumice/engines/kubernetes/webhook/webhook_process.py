@@ -16,7 +16,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.auth.access import Access
 from pumice.engines.kubernetes.controller.task_groups import until_one_ends, within
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.job_schema import job_schema
+from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.webhook import certificate_rotation as keeping
 from pumice.engines.kubernetes.webhook.certificate_rotation import CertificateKeeper
 from pumice.engines.kubernetes.webhook.certificate_storage import InFile, InMemory, InSecret, Place
@@ -65,12 +65,11 @@ async def run(settings: Settings, now: Callable[[], dt.datetime], stop: asyncio.
 
 class _Program:
     def __init__(self, settings: Settings, client: Client, now: Callable[[], dt.datetime]) -> None:
-        kubernetes = kubernetes_types().types
         self._settings = settings
         self._client = client
         self._now = now
-        self._surroundings = Surroundings(client, settings.gang, discover(), kubernetes)
-        self._server = WebhookServer(self._surroundings, job_schema(kubernetes))
+        self._surroundings = Surroundings(client, settings.gang, discover(), kubernetes_types().types)
+        self._server = WebhookServer(self._surroundings, job_schema())
         self._outside: Outside | None = None
 
     async def run(self, stop: asyncio.Event) -> None:

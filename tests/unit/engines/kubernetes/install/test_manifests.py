@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 
 
 def made(**wishes: Any) -> list[Manifest]:
-    return list(manifests(Wishes(image="pumice:test", **wishes), TYPES))
+    return list(manifests(Wishes(image="pumice:test", **wishes)))
 
 
 def kinds(objects: list[Manifest]) -> list[str]:

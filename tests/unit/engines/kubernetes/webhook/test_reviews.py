@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from pumice.admission.context import Context
-from pumice.engines.kubernetes.install.job_schema import job_schema
+from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.install.pumice_fields import OWN_FIELDS
 from pumice.engines.kubernetes.webhook.reviews import LAST_APPLIED, NoReviewError, mutated, validated
 from tests.builders import a_context, a_document
 from tests.unit.admission.findings import task
 
 CONTEXT = a_context()
-SCHEMA = job_schema(CONTEXT.kubernetes)
+SCHEMA = job_schema()
 
 
 def body(job: object, operation: str = "CREATE", **fields: Any) -> bytes:

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.kubernetes.install.job_schema import job_schema
+from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.webhook.schema_check import fits
-from tests.builders import a_context, a_document
+from tests.builders import a_document
 from tests.unit.admission.findings import task
 
-SCHEMA = job_schema(a_context().kubernetes)
+SCHEMA = job_schema()
 
 
 def container(**fields: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import uvloop
 from aiohttp import web
 
 from pumice.admission import review
-from pumice.engines.kubernetes.install.job_schema import job_schema
+from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.webhook import server as serving
 from pumice.engines.kubernetes.webhook.certificates import Credentials, renewed
 from pumice.engines.kubernetes.webhook.cluster_facts import Surroundings
@@ -55,7 +55,7 @@ async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
     context = a_context()
     async with client_of(nothing) as client:
         surroundings = Surroundings(client, "none", context.registry, context.kubernetes)
-        server = WebhookServer(surroundings, job_schema(context.kubernetes))
+        server = WebhookServer(surroundings, job_schema())
         credentials = fresh()
         server.show(credentials)
         port = await server.start("127.0.0.1", 0)

@@ -1,7 +1,7 @@
-"""The schemas of Volcano's PodGroup and Queue, for clusters whose scheduler is Volcano's.
+"""Builds the schemas of Volcano's PodGroup and Queue, for clusters with Volcano's scheduler.
 
-The controller makes PodGroups and reads Queues; Volcano's scheduler owns both. So these are its fields, limits and
-defaults, no more and no less, and applying them over its own definitions changes nothing but words.
+The controller creates PodGroups and reads Queues; the scheduler owns both types. So these schemas have exactly its
+fields, limits and defaults, and applying them over Volcano's definitions changes only descriptions.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pumice.engines.kubernetes.install.job_schema import DOMAIN_PATTERN
-from pumice.engines.kubernetes.install.structural import Structural, structural
 from pumice.model.shape import ObjectType
 from pumice.model.vocabulary import NETWORK_TOPOLOGY_MODES
+from scripts.crd_job import DOMAIN_PATTERN
+from scripts.crd_structural import Structural, structural
 
 _TYPES: Final = {
     "PodGroup": ObjectType(
@@ -113,7 +113,7 @@ _TOPOLOGY: Final[Mapping[str, Structural]] = {
         "enum": list(NETWORK_TOPOLOGY_MODES),
     },
 }
-# Limits, defaults and words by path; `[]` stands for the items of a list.
+# Limits, defaults and descriptions by path; `[]` means the items of a list.
 _POD_GROUP: Final[Mapping[str, Structural]] = {
     "spec": {"description": "which pods must start together"},
     "spec.minMember": {"description": "pods that must be able to run at once", **_COUNT},
@@ -178,10 +178,10 @@ def queue_schema() -> Structural:
 def _detailed(kind: str, more: Mapping[str, Structural]) -> Structural:
     schema = structural(kind, _TYPES)
     schema["properties"]["metadata"] = {"type": "object"}
-    for path, words in more.items():
-        place = schema
+    for path, additions in more.items():
+        part = schema
         for field in path.split("."):
-            place = place["properties"][field.removesuffix("[]")]
-            place = place["items"] if field.endswith("[]") else place
-        place.update(words)
+            part = part["properties"][field.removesuffix("[]")]
+            part = part["items"] if field.endswith("[]") else part
+        part.update(additions)
     return schema

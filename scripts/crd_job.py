@@ -1,8 +1,8 @@
-"""The schemas of Job and Command in a CustomResourceDefinition: the model's fields, as wide as Volcano's own schema.
+"""Builds the schemas of Job and Command: the fields of the model, with limits no narrower than Volcano's.
 
-Every object that Volcano's definitions accept is accepted here, so that ours can be applied over them (and theirs
-again over ours) while jobs run. So a value that no Job may have, such as an unknown action, passes: the webhook says
-what is wrong with it, with all else, and the API server could only say the first thing.
+Every object that Volcano's definitions accept is accepted here, so that these can be applied over Volcano's, and
+Volcano's over these, while jobs run. An unknown action therefore passes the schema: the webhook rejects it, together
+with all other findings, where the API server would report only the first.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.kubernetes.install.structural import SCALARS, Structural, structural
 from pumice.model.command import Command
 from pumice.model.job import Job
 from pumice.model.shape import Schema
 from pumice.model.vocabulary import Event, Phase
+from scripts.crd_structural import SCALARS, Structural, structural
 
 NAME_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DOMAIN_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-# Fields of Kubernetes' own types, each with the place under which `kubectl explain` describes it.
+# Fields of Kubernetes' own types, each with the path by which `kubectl explain` describes it.
 _KUBERNETES_PARTS: Final = {
     "template": ("PodTemplateSpec", "pod"),
     "volumeClaim": ("PersistentVolumeClaimSpec", "pvc.spec"),
@@ -33,7 +33,7 @@ _WITHOUT: Final[Mapping[str, frozenset[str]]] = {
     "DependsOn.iteration": frozenset({"enum"}),
     "NetworkTopology.highestTierAllowed": frozenset({"format"}),
 }
-# What a schema says beyond the model: Volcano's limits and defaults, and words about the status.
+# Additions to the model: Volcano's limits and defaults, and descriptions of the status.
 _MORE: Final[Mapping[str, Structural]] = {
     "NetworkTopology.mode": {"default": "hard"},
     "VolumeSpec.mountPath": {"minLength": 1, "pattern": "^[^:]+$"},
@@ -116,13 +116,13 @@ class _Converter:
             schema["required"] = _REQUIRED[name]
         return schema
 
-    def _field(self, place: str, field: str, model: dict[str, Any]) -> Structural:
+    def _field(self, path: str, field: str, model: dict[str, Any]) -> Structural:
         if field in _KUBERNETES_PARTS:
             type_, explained = _KUBERNETES_PARTS[field]
             return {**structural(type_, self._kubernetes, explained), "description": model["description"]}
         schema = self._value(model)
-        kept = {key: value for key, value in schema.items() if key not in _WITHOUT.get(place, ())}
-        return kept | _MORE.get(place, {})
+        kept = {key: value for key, value in schema.items() if key not in _WITHOUT.get(path, ())}
+        return kept | _MORE.get(path, {})
 
     def _value(self, model: dict[str, Any]) -> Structural:
         if "anyOf" in model:
@@ -133,7 +133,7 @@ class _Converter:
             return words | self._object(model["$ref"])
         if "additionalProperties" in model:
             values = model["additionalProperties"]
-            # A plugin without arguments may be written with nothing behind its colon.
+            # A plugin without arguments may be written as `svc:`, which is null.
             empty = {"nullable": True} if {"type": "null"} in values.get("anyOf", ()) else {}
             return words | {"additionalProperties": self._value(values) | empty}
         if model["type"] == "array":

@@ -1,7 +1,7 @@
-"""From the compact schema of Kubernetes' types to the form that CustomResourceDefinitions take ("structural").
+"""Converts the compact schema of Kubernetes' types to structural schemas, as CustomResourceDefinitions need them.
 
-That form has no references: each use of a type is written out. It keeps what server-side apply needs, how lists are
-merged and by which keys, and says nothing about a field beyond its type: what no type can say is for the webhook.
+A structural schema has no references: every use of a type is written out. The result keeps what server-side apply
+needs (how lists are merged, and by which keys) and the type of each field; the webhook checks everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Structural = dict[str, Any]
 QUANTITY_PATTERN: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-# API servers know exactly this way to say that a value may be either.
+# The only form of "integer or string" that API servers accept.
 _INT_OR_STRING: Final[Structural] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "x-kubernetes-int-or-string": True,
@@ -36,21 +36,21 @@ SCALARS: Final[Mapping[str, Structural]] = {
     "object": _FREE,
     "any": {"x-kubernetes-preserve-unknown-fields": True},
 }
-# Keys of lists must be there: the API server itself fills in these two, so a schema has to as well.
+# Keys of list items are mandatory. The API server sets these two by default, so the schema must as well.
 _DEFAULTS: Final[Mapping[tuple[str, str], Structural]] = {
     ("ContainerPort", "protocol"): {"default": "TCP"},
     ("LocalObjectReference", "name"): {"default": ""},
-    # What `kubectl create --dry-run=client` prints for a template.
+    # `kubectl create --dry-run=client` prints `creationTimestamp: null` in templates.
     ("ObjectMeta", "creationTimestamp"): {"nullable": True},
 }
-# A template's metadata is copied, never merged, and two equal finalizers there are no reason to refuse a job.
+# The metadata of a template is copied, never merged, so duplicate finalizers there must not make a Job invalid.
 _WITHOUT_MERGE: Final = frozenset({"ObjectMeta"})
 
 
 def structural(expression: str, types: Schema, explained: str = "") -> Structural:
-    """The schema of a type expression such as `PodTemplateSpec` or `{}quantity`, written out in full.
+    """Return the schema of a type expression such as `PodTemplateSpec` or `{}quantity`, written out in full.
 
-    `explained`: where `kubectl explain` describes it, such as `pod.spec`; our fields point there.
+    `explained` is the path by which `kubectl explain` describes the type, such as `pod.spec`; descriptions refer to it.
     """
     if expression.startswith("[]"):
         items = structural(expression[2:], types, explained)
@@ -65,11 +65,11 @@ def structural(expression: str, types: Schema, explained: str = "") -> Structura
 def _object(name: str, types: Schema, explained: str) -> Structural:
     type_, properties = types[name], {}
     for field, expression in type_.fields.items():
-        place = f"{explained}.{field}" if explained else ""
+        path = f"{explained}.{field}" if explained else ""
         merge = "" if name in _WITHOUT_MERGE else type_.merge.get(field, "")
-        schema = {**structural(expression, types, place), **_merging(merge), **_DEFAULTS.get((name, field), {})}
-        if place and expression.removeprefix("[]") in types:
-            schema["description"] = f"see kubectl explain {place}"
+        schema = {**structural(expression, types, path), **_merging(merge), **_DEFAULTS.get((name, field), {})}
+        if path and expression.removeprefix("[]") in types:
+            schema["description"] = f"see kubectl explain {path}"
         properties[field] = schema
     whole: Structural = {"type": "object", "properties": properties}
     if type_.required:
