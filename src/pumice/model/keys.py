@@ -24,4 +24,5 @@ REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
 JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 HCCL_RANK: Final = "hccl/rankIndex"

@@ -39,7 +39,9 @@ def pod_group(
     if groups:
         spec["subGroupPolicy"] = groups
     group = owned(job, API_VERSION, "PodGroup", naming.pod_group(job.name, job.uid), {"spec": spec})
-    for field, values in (("labels", job.metadata.labels), ("annotations", job.metadata.annotations)):
+    # kubectl's copy of the Job, which may contain ssh keys, describes the Job and not the PodGroup.
+    annotations = {key: value for key, value in job.metadata.annotations.items() if key != keys.LAST_APPLIED}
+    for field, values in (("labels", job.metadata.labels), ("annotations", annotations)):
         if values:
             group["metadata"][field] = values
     return group

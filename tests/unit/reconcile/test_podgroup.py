@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from pumice.model.bare_pod import bare_pod
 from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
 from pumice.reconcile.podgroup import least_members, min_resources, pod_group
-from tests.builders import NAMESPACE, OWNER, UID, a_container, a_job, a_task, a_template
+from tests.builders import NAMESPACE, OWNER, UID, a_container, a_job, a_slot, a_task, a_template
 
 
 def sized(cpu: str, priority: str = "", **resources: Any) -> Manifest:
@@ -47,6 +48,15 @@ def test_what_is_not_set_is_left_out() -> None:
     group = pod_group(a_job(min_available=1))
     assert set(group["metadata"]) == {"name", "namespace", "ownerReferences"}
     assert set(group["spec"]) == {"minMember", "minTaskMember", "queue", "minResources"}
+
+
+@pytest.mark.parametrize("others", [{}, {"note": "b"}], ids=["alone", "beside another annotation"])
+def test_the_copy_of_the_job_that_kubectl_keeps_is_not_passed_on(others: dict[str, str]) -> None:
+    """`kubectl apply` stores the whole Job in one of its annotations, given ssh keys included."""
+    copy = {"kubectl.kubernetes.io/last-applied-configuration": '{"spec": {"plugins": {"ssh": ["PRIVATE"]}}}'}
+    job = a_job(metadata={"annotations": {**copy, **others}})
+    assert pod_group(job)["metadata"].get("annotations", {}) == others
+    assert "PRIVATE" not in str(bare_pod(a_slot(job, "worker")).manifest)
 
 
 @pytest.mark.parametrize(
