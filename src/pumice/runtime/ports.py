@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from pumice.model.snapshot import JobKey, Snapshot
@@ -26,10 +26,6 @@ class EngineError(Exception):
 
 
 class Engine(Protocol):
-    def changes(self) -> AsyncIterator[JobKey]:
-        """Something about this job may have changed. At start: every job once."""
-        ...
-
     async def observe(self, key: JobKey) -> Snapshot | None:
         """Everything known, at one moment; None if there is no such job. Never writes."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pumice.model.snapshot import JobKey
@@ -24,6 +25,7 @@ MOST_RESTING = 1000
 
 @dataclass(slots=True)
 class KeyQueue:
+    on_add: Callable[[], None] = lambda: None  # called when a key becomes ready or gets an earlier appointment
     _ready: dict[JobKey, None] = field(default_factory=dict)  # in the order of their coming
     _serving: set[JobKey] = field(default_factory=set)
     _again: set[JobKey] = field(default_factory=set)
@@ -44,12 +46,14 @@ class KeyQueue:
             self.add_at(key, self._resting[key])
         else:
             self._ready[key] = None
+            self.on_add()
 
     def add_at(self, key: JobKey, moment: dt.datetime) -> None:
         """Come back to a key at a moment; an earlier appointment stands."""
         if key not in self._due or moment < self._due[key]:
             self._due[key] = moment
             heapq.heappush(self._heap, (moment, key))
+            self.on_add()
 
     def take(self, now: dt.datetime) -> JobKey | None:
         self._ripen(now)

@@ -1,4 +1,4 @@
-"""Drives the loop in real time: keys come in from the engine, and are served as soon as they are due.
+"""Runs the loop in real time: reconciles every key of its queue as soon as it is due.
 
 Several jobs may be served at once; the queue sees to it that one job never has two workers.
 """
@@ -28,17 +28,8 @@ class Runner:
     _busy: int = 0
 
     async def run(self) -> None:
-        """Until it is cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listen())
-            tasks.create_task(self._serve())
-
-    async def _listen(self) -> None:
-        async for key in self.loop.engine.changes():
-            self.loop.queue.add(key)
-            self._awake.set()
-
-    async def _serve(self) -> None:
+        """Reconcile until cancelled."""
+        self.loop.queue.on_add = self._awake.set
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._awake.clear()

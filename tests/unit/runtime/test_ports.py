@@ -17,5 +17,5 @@ def test_a_conflict_is_no_error_of_the_engine() -> None:
 
 def test_the_memory_engine_is_an_engine() -> None:
     engine: Engine = MemoryEngine(World(VirtualClock()))
-    asked = ("changes", "observe", "write_status", "apply", "emit")
+    asked = ("observe", "write_status", "apply", "emit")
     assert all(callable(getattr(engine, name)) for name in asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import pytest
 from pumice.model.snapshot import JobKey
 from pumice.runtime.loop import Loop
 from pumice.runtime.ports import Engine
+from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 from tests.builders import a_context
 
@@ -27,15 +28,11 @@ class Counting:
     busy: int = 0
     most_busy: int = 0
     meanwhile: Callable[[JobKey], Coroutine[Any, Any, None]] | None = None
-    _keys: asyncio.Queue[JobKey] = field(default_factory=asyncio.Queue)
+    queue: KeyQueue = field(default_factory=KeyQueue)
 
     def change(self, *keys: JobKey) -> None:
         for key in keys:
-            self._keys.put_nowait(key)
-
-    async def changes(self) -> AsyncIterator[JobKey]:
-        while True:
-            yield await self._keys.get()
+            self.queue.add(key)
 
     async def observe(self, key: JobKey) -> None:
         self.passes.append(key)
@@ -49,7 +46,7 @@ class Counting:
 
 
 def a_loop(engine: Counting, clock: Callable[[], dt.datetime]) -> Loop:
-    return Loop(cast(Engine, engine), a_context(), clock)
+    return Loop(cast(Engine, engine), a_context(), clock, queue=engine.queue)
 
 
 def real_clock() -> dt.datetime:
@@ -96,7 +93,6 @@ def test_many_changes_are_one_pass() -> None:
         engine.change(A)
         await until(lambda: engine.busy)
         engine.change(*[A] * 50)
-        await until(engine._keys.empty)
         gate.set()
         await until(lambda: len(engine.passes) == 2 and not engine.busy)
         for _ in range(20):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -34,6 +34,7 @@ from pumice.reconcile.decision import (
 )
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.ports import ConflictError
+from pumice.runtime.queue import KeyQueue
 
 # Where the machine itself decides who fits, a gang is let in as soon as it is there.
 ADMITTED = "Inqueue"
@@ -53,7 +54,7 @@ class LocalEngine:
     commands: dict[str, Command] = field(default_factory=dict)
     group: Manifest | None = None
     deleted: bool = False
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    queue: KeyQueue = field(default_factory=KeyQueue)
     _goings: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the uid of the pod that goes
 
     @property
@@ -61,13 +62,8 @@ class LocalEngine:
         return JobKey(self.job.namespace, self.job.name)
 
     def touch(self) -> None:
-        self._changed.set()
-
-    async def changes(self) -> AsyncIterator[JobKey]:
-        while True:
-            yield self.key
-            await self._changed.wait()
-            self._changed.clear()
+        """Have the loop look at the job again."""
+        self.queue.add(self.key)
 
     async def observe(self, key: JobKey) -> Snapshot | None:
         if key != self.key or self.deleted:

@@ -277,7 +277,9 @@ class LocalRun:
 
     async def _watch(self) -> int:
         self._beside.append(asyncio.create_task(self._tick()))
-        runner = asyncio.create_task(Runner(Loop(self._engine, offline_context(), now, rest=8.0)).run())
+        self._engine.touch()
+        loop = Loop(self._engine, offline_context(), now, queue=self._engine.queue, rest=8.0)
+        runner = asyncio.create_task(Runner(loop).run())
         over = asyncio.create_task(self._over.wait())
         try:
             await asyncio.wait([runner, over], return_when=asyncio.FIRST_COMPLETED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -50,11 +50,6 @@ class MemoryEngine:
     first_group_phase: str = "Inqueue"  # of a PodGroup that is made: as if its queue always had room
     events: list[tuple[JobKey, JobEvent]] = field(default_factory=list)
     calls: int = 0
-
-    async def changes(self) -> AsyncIterator[JobKey]:
-        for key in [*self.world.jobs, *self.world.changed]:
-            yield key
-        self.world.changed.clear()
 
     async def observe(self, key: JobKey) -> Snapshot | None:
         world, job = self.world, self.world.jobs.get(key)

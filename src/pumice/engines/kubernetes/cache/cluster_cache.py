@@ -23,6 +23,7 @@ from pumice.engines.kubernetes.cache.decode_jobs import (
     as_it_is,
     decode_command,
     decode_job,
+    same_except_text,
     with_known_spec,
 )
 from pumice.engines.kubernetes.cache.decode_pods import (
@@ -130,7 +131,9 @@ class ClusterView:
             if after is not None and (before is None or after.job.spec is not before.job.spec):
                 for name in claim_names(after.job):
                     self._claimants.setdefault((after.namespace, name), {})[after.key] = None
-            self._touch(before, after, lambda seen: seen.key)
+            # Only reason or message changed: do not requeue, or a server whose error text varies causes a hot loop.
+            if before is None or after is None or not same_except_text(before.job, after.job):
+                self._touch(before, after, lambda seen: seen.key)
 
         self.jobs = self.watch(resources.JOBS, a_job, job_changed)
         self.pods = self.watch(resources.PODS, decode_pod, self._pod_changed, label_selector=keys.JOB_NAME)

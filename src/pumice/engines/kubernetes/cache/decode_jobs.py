@@ -128,6 +128,15 @@ def with_known_spec(seen: SeenJob, before: SeenJob | None, completed: Callable[[
     return SeenJob(msgspec.structs.replace(seen.job, spec=before.job.spec), before.faults)
 
 
+def same_except_text(before: Job, after: Job) -> bool:
+    """Whether two versions of a job differ in nothing but the reason and the message of their status."""
+    old, new = before.status.state, after.status.state
+    state = msgspec.structs.replace(new, reason=old.reason, message=old.message)
+    status = msgspec.structs.replace(after.status, state=state)
+    metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
+    return after.spec is before.spec and (metadata, status) == (before.metadata, before.status)
+
+
 def decode_command(raw: bytes | msgspec.Raw) -> SeenCommand | None:
     """None for a Command to something else than a Job, such as a Queue, and for one that was obeyed or taken back."""
     command = _COMMAND.decode(raw)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,14 +17,13 @@ import msgspec
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.cache.cluster_cache import EVERYWHERE, ClusterView
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job, with_known_spec
 from pumice.engines.kubernetes.cache.decode_pods import SeenPod, decode_pod, has_lost_label, owned_by
 from pumice.engines.kubernetes.controller.event_recorder import EventTeller
 from pumice.engines.kubernetes.controller.metrics import Numbers
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, CompanionKeeper, failed, name_taken
-from pumice.engines.kubernetes.controller.status_patch import same_but_for_words, status_patch
-from pumice.engines.kubernetes.controller.touched import Touched
+from pumice.engines.kubernetes.controller.status_patch import status_patch
 from pumice.engines.kubernetes.gangs.base import Gang
 from pumice.model import keys
 from pumice.model.claims import claim_names
@@ -59,18 +58,9 @@ class KubernetesEngine:
     companions: CompanionKeeper
     gang: Gang
     teller: EventTeller
-    touched: Touched
     numbers: Numbers
     now: Callable[[], dt.datetime]
-    place: str = EVERYWHERE  # the namespace whose jobs are served
     _complained: dt.datetime | None = None
-
-    async def changes(self) -> AsyncIterator[JobKey]:
-        for seen in list(self.view.jobs):
-            if self.place in (EVERYWHERE, seen.namespace):
-                yield seen.key
-        async for key in self.touched.keys():
-            yield key
 
     async def observe(self, key: JobKey) -> Snapshot | None:
         self.numbers.passes += 1
@@ -113,12 +103,8 @@ class KubernetesEngine:
             self._complain(JobKey(job.namespace, job.name), failure)
             raise failure from error
         self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
-        seen, key = decode_job(raw, self.view.kubernetes), JobKey(job.namespace, job.name)
-        was_touched = key in self.touched
+        seen = decode_job(raw, self.view.kubernetes)
         self.view.jobs.put(with_known_spec(seen, self.view.jobs.get(job.namespace, job.name)))
-        if not was_touched and same_but_for_words(job.status, status):
-            # Nothing follows from words. A refusal in ever new ones would else be asked for as fast as we can.
-            self.touched.forget(key)
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
         seen = self.view.jobs.get(key.namespace, key.name)

@@ -11,7 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from pumice.admission.context import Context
@@ -30,7 +30,6 @@ from pumice.engines.kubernetes.controller.metrics import Metrics, Numbers
 from pumice.engines.kubernetes.controller.owned_objects import CompanionKeeper
 from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
 from pumice.engines.kubernetes.controller.task_groups import until_one_ends, within
-from pumice.engines.kubernetes.controller.touched import Touched
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
 from pumice.model.shape import Schema
@@ -74,7 +73,6 @@ class Controller:
     _problem: str = "the API server has not answered yet"
     # Of the namespaces that are served now; all of them under the empty name.
     _queues: dict[str, KeyQueue] = field(default_factory=dict)
-    _touched: dict[str, Touched] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. GangError if the cluster lacks what was asked for."""
@@ -95,11 +93,11 @@ class Controller:
             self.client,
             self.kubernetes,
             self.settings.namespaces,
-            self._touch,
+            self._enqueue,
             lambda job: with_defaults(job, self.registry),
         )
         gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
-        secrets = SecretKeeper(self.client, self._touch, self.monotonic)
+        secrets = SecretKeeper(self.client, self._enqueue, self.monotonic)
         teller = EventTeller(self.client, self.now)
         engine = KubernetesEngine(
             client=self.client,
@@ -107,7 +105,6 @@ class Controller:
             companions=CompanionKeeper(self.client, view, secrets),
             gang=gang,
             teller=teller,
-            touched=Touched(),
             numbers=self.numbers,
             now=self.now,
         )
@@ -157,24 +154,25 @@ class Controller:
         await leading.run(settings.namespaces, lambda place: self._serve(engine, context, place))
 
     async def _serve(self, engine: KubernetesEngine, context: Context, place: str) -> None:
-        touched = Touched()
-        engine = replace(engine, place=place, touched=touched)
         loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        self._touched[place], self._queues[place] = touched, loop.queue
+        for seen in engine.view.jobs:
+            if place in (EVERYWHERE, seen.namespace):
+                loop.queue.add(seen.key)
+        self._queues[place] = loop.queue
         self.numbers.is_leader = True
         try:
             await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
         finally:
-            del self._touched[place], self._queues[place]
+            del self._queues[place]
             self.numbers.is_leader = bool(self._queues)
             # Whoever leads next changes what we know, and when it is our turn again, we look anew.
             engine.companions.start_over(place)
 
-    def _touch(self, key: JobKey) -> None:
-        """Whoever only stands by would gather every job that ever was."""
-        touched = self._touched.get(key.namespace) or self._touched.get(EVERYWHERE)
-        if touched is not None:
-            touched.touch(key)
+    def _enqueue(self, key: JobKey) -> None:
+        """Ignore changes while not leading; otherwise a standby's queue grows without bound."""
+        for namespace in (key.namespace, EVERYWHERE):
+            if namespace in self._queues:
+                self._queues[namespace].add(key)
 
     def _defect(self, key: JobKey, error: Exception) -> None:
         self.numbers.defects += 1

@@ -15,12 +15,6 @@ def status_patch(resource_version: str, before: JobStatus, after: JobStatus) -> 
     return msgspec.json.encode({"metadata": {"resourceVersion": resource_version}, "status": changes})
 
 
-def same_but_for_words(before: JobStatus, after: JobStatus) -> bool:
-    """Whether only reason and message differ, which are for those who read them."""
-    state = msgspec.structs.replace(after.state, reason=before.state.reason, message=before.state.message)
-    return bool(msgspec.structs.replace(after, state=state) == before)
-
-
 def _plain(status: JobStatus) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.to_builtins(status)
     return plain

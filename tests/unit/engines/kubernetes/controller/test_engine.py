@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -19,7 +20,6 @@ from pumice.engines.kubernetes.controller.event_recorder import EventTeller
 from pumice.engines.kubernetes.controller.metrics import Numbers
 from pumice.engines.kubernetes.controller.owned_objects import CompanionKeeper
 from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
-from pumice.engines.kubernetes.controller.touched import Touched
 from pumice.engines.kubernetes.gangs.none import NoGang
 from pumice.engines.memory.clock import EPOCH
 from pumice.model.bare_pod import bare_pod
@@ -40,19 +40,17 @@ NEW = a_job(metadata={"uid": "new", "resource_version": "2"})
 KEY = JobKey(OLD.namespace, OLD.name)
 
 
-def an_engine(client: Client, *jobs: Job) -> KubernetesEngine:
-    touched = Touched()
-    view = ClusterView(client, kubernetes_types().types, (), touched.touch)
+def an_engine(client: Client, *jobs: Job, enqueue: Callable[[JobKey], None] = lambda _key: None) -> KubernetesEngine:
+    view = ClusterView(client, kubernetes_types().types, (), enqueue)
     for job in jobs:
         view.jobs.put(SeenJob(job))
-    keeper = CompanionKeeper(client, view, SecretKeeper(client, touched.touch, lambda: 0.0))
+    keeper = CompanionKeeper(client, view, SecretKeeper(client, enqueue, lambda: 0.0))
     return KubernetesEngine(
         client=client,
         view=view,
         companions=keeper,
         gang=NoGang(),
         teller=EventTeller(client, lambda: EPOCH),
-        touched=touched,
         numbers=Numbers(),
         now=lambda: EPOCH,
     )
@@ -87,15 +85,15 @@ def test_a_status_that_cannot_be_written_is_told_in_the_log_once_for_many(caplog
 
 
 @pytest.mark.parametrize(
-    ("status", "touched"),
+    ("status", "requeued"),
     [
-        pytest.param({"state": {"phase": "Pending", "reason": "FailedCreate", "message": "no"}}, False, id="words"),
+        pytest.param({"state": {"phase": "Pending", "reason": "FailedCreate", "message": "no"}}, False, id="text"),
         pytest.param({"state": {"phase": "Running"}}, True, id="a phase"),
         pytest.param({"state": {"phase": "Pending"}, "version": 1}, True, id="a version"),
         pytest.param({"state": {"phase": "Pending"}, "controlledResources": {"a": "b"}}, True, id="the ledger"),
     ],
 )
-def test_own_words_are_no_reason_to_look_again(status: dict[str, object], touched: bool) -> None:
+def test_a_write_of_only_reason_and_message_does_not_requeue(status: dict[str, object], requeued: bool) -> None:
     before = msgspec.structs.replace(NEW, status=JobStatus(state=JobState(phase="Pending")))
     after = msgspec.convert(status, JobStatus)
     metadata = {"name": KEY.name, "namespace": KEY.namespace, "uid": "new", "resourceVersion": "3"}
@@ -105,15 +103,16 @@ def test_own_words_are_no_reason_to_look_again(status: dict[str, object], touche
 
     async def story() -> bool:
         async with client_of(written) as client:
-            engine = an_engine(client, before)
-            engine.touched.forget(KEY)
+            engine = an_engine(client, before, enqueue=enqueued.append)
+            enqueued.clear()
             await engine.write_status(Snapshot(before), after)
             seen = engine.view.jobs.get(KEY.namespace, KEY.name)
             assert seen is not None
             assert seen.job.status == after
-            return KEY in engine.touched
+            return KEY in enqueued
 
-    assert play(story()) is touched
+    enqueued: list[JobKey] = []
+    assert play(story()) is requeued
 
 
 def test_looks_are_counted() -> None:
