@@ -21,7 +21,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in a file. `line` and `column` count from 1; both are 0 where only the file is known.
+    """A position in a file. `line` and `column` count from 1; what is not known is 0.
 
     `file` names whatever the problem is about where that is no file: a flag, an image, a pod.
     """
@@ -31,7 +31,7 @@ class Position:
     column: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))
 
 
 NOWHERE: Final = Position()
@@ -39,12 +39,20 @@ NOWHERE: Final = Position()
 
 @dataclass(frozen=True, slots=True)
 class Problem:
+    """`fatal` is False where the work goes on without what the problem is about: then it is a warning."""
+
     message: str
     hint: str = ""
     where: Position = NOWHERE
+    fatal: bool = True
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}" if self.where.file else self.message
+
+    @property
+    def text(self) -> str:
+        """The problem with its hint, which is on a line of its own."""
+        return f"{self}\n  hint: {self.hint}" if self.hint else str(self)
 
 
 class PumiceError(Exception):

@@ -5,8 +5,11 @@ from pumice.model.problem import Position, Problem, PumiceError
 
 def test_a_problem_prints_its_position_as_far_as_it_is_known() -> None:
     assert str(Problem("a tab", where=Position("job.yaml", 3, 7))) == "job.yaml:3:7: a tab"
+    assert str(Problem("a long name", where=Position("job.yaml", 3))) == "job.yaml:3: a long name"
     assert str(Problem("no such file", where=Position("job.yaml"))) == "job.yaml: no such file"
     assert str(Problem("no memory left")) == "no memory left"
+    assert Problem("no such file", where=Position("job.yaml")).text == "job.yaml: no such file"
+    assert Problem("no memory left", "close something").text == "no memory left\n  hint: close something"
 
 
 def test_an_error_carries_a_problem() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pumice.engines.local.pod_problems import Problem
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.model import keys
 from pumice.model.claims import claims
 from pumice.model.job import Job, Manifest
+from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
 from pumice.model.vocabulary import Action, Event
 
@@ -104,11 +104,11 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
     told: dict[str, str] = {}
     for manifest, container, problems in found:
         for problem in problems:
-            if problem.fatal and str(problem) not in told:
+            if problem.fatal and problem.text not in told:
                 annotations = manifest["metadata"]["annotations"]
                 pod = f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}"
                 place = locate(container_path(job, annotations[keys.TASK_SPEC], str(container["name"])))
-                told[str(problem)] = f"{place}: {pod}: container {container['name']}"
+                told[problem.text] = f"{place}: {pod}: container {container['name']}"
     if told:
         raise RefusedError("\n".join(f"{place}: {problem}" for problem, place in told.items()))
 

@@ -34,7 +34,6 @@ from pumice.engines.local.kubelet.pod_factory import PodMaker, now
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.outcome import Ending, Stop
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.engines.local.preflight import (
     RefusedError,
     check_fit,
@@ -62,6 +61,7 @@ from pumice.engines.local.state.run_directory import (
 )
 from pumice.engines.local.verdict import policy_text
 from pumice.model.job import Job, Manifest
+from pumice.model.problem import Problem
 from pumice.model.slot import slots
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Phase
@@ -257,7 +257,7 @@ class LocalRun:
             return self._spec_builder.problems(manifest, container)
         except ImageError as error:
             hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
-            return [fatal(f"image {container.get('image')}: {error.message}", hint)]
+            return [Problem(f"image {container.get('image')}: {error.message}", hint)]
 
     async def _surrounded(self) -> int:
         options = self.request.options

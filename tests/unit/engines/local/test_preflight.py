@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.engines.local.preflight import (
     RefusedError,
     check_fit,
@@ -20,6 +19,7 @@ from pumice.engines.local.preflight import (
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.model import keys
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec, VolumeSpec
+from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
 
 Manifest = dict[str, Any]
@@ -112,9 +112,9 @@ def test_what_fits_passes() -> None:
 def test_the_same_problem_in_many_pods_is_told_once_with_pod_container_and_place() -> None:
     container = _container()
     found = [
-        (PODS[0], container, [fatal("no ConfigMap x"), Problem("mild")]),
-        (PODS[1], container, [fatal("no ConfigMap x")]),
-        (PODS[3], {"name": "added"}, [fatal("no Secret y")]),
+        (PODS[0], container, [Problem("no ConfigMap x"), Problem("mild", fatal=False)]),
+        (PODS[1], container, [Problem("no ConfigMap x")]),
+        (PODS[3], {"name": "added"}, [Problem("no Secret y")]),
     ]
     with pytest.raises(RefusedError) as error:
         check_problems(_job(1, a=None, b=None), found, _locate)
@@ -122,7 +122,7 @@ def test_the_same_problem_in_many_pods_is_told_once_with_pod_container_and_place
         "big.yaml:<spec.tasks[0].template.spec.containers[0]>: a-0: container c: no ConfigMap x",
         "big.yaml:<spec.tasks[1]>: b-0: container added: no Secret y",
     ]
-    check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild")])], _locate)
+    check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild", fatal=False)])], _locate)
 
 
 def test_claims_are_those_of_the_user_and_those_made_for_the_job(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from pumice.engines.local.container_spec.users import home_of, supplemental_grou
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.network.network_env import interface_env
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, INTERNAL, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from pumice.engines.local.scheduling.fit import gpu_env, gpu_shares
@@ -31,6 +30,7 @@ from pumice.engines.local.volumes.apply import VolumeFiles
 from pumice.engines.local.volumes.plan import pod_directory, volume_mounts
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair
+from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
 from pumice.model.slot import slots
 from pumice.plugins import wait_for_master
@@ -169,7 +169,7 @@ class SpecBuilder:
         try:
             self._argv(container, self.image_of(str(container.get("image") or "")), {})
         except StartError as error:
-            found.append(fatal(error.message))
+            found.append(Problem(error.message))
         return found
 
     def _read_config_sources(self) -> tuple[ConfigSources, list[Problem]]:
@@ -214,8 +214,8 @@ class SpecBuilder:
         """Tell what does not matter much; stop at what does."""
         for problem in problems:
             if problem.fatal:
-                raise StartError(INTERNAL, str(problem))
-            self.warn(str(problem))
+                raise StartError(INTERNAL, problem.text)
+            self.warn(problem.text)
 
     def _argv(self, container: Manifest, image: ImageConfig | None, env: Mapping[str, str]) -> tuple[str, ...]:
         command = expand_all(container.get("command") or [], env)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.model.job import Manifest
+from pumice.model.problem import Problem
 from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import config_key_fault
 
@@ -72,7 +72,7 @@ def _encoded(manifest: Manifest, field_name: str, problems: list[Problem]) -> di
             entries[key] = base64.b64decode("".join(value.split()), validate=True)
         except (binascii.Error, ValueError):
             hint = "encode it with base64, or give it as it is under stringData" if field_name == "data" else ""
-            problems.append(fatal(f"{_place(manifest, field_name, key)}: is not base64", hint))
+            problems.append(Problem(f"{_place(manifest, field_name, key)}: is not base64", hint))
     return entries
 
 
@@ -81,7 +81,7 @@ def _entries(manifest: Manifest, field_name: str, problems: list[Problem]) -> It
         fault = config_key_fault(str(key)) if isinstance(value, str) else "must be a text"
         if fault:
             hint = "" if isinstance(value, str) else "put quotes around it"
-            problems.append(fatal(f"{_place(manifest, field_name, key)}: {fault}", hint))
+            problems.append(Problem(f"{_place(manifest, field_name, key)}: {fault}", hint))
         else:
             yield str(key), value
 

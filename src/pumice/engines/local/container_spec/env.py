@@ -14,8 +14,8 @@ from pumice.engines.local.container_spec.config_sources import ConfigSources, kn
 from pumice.engines.local.container_spec.downward_api import field_value, resource_value
 from pumice.engines.local.container_spec.expansion import expand
 from pumice.engines.local.container_spec.pod_facts import PodFacts
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.model.job import Manifest
+from pumice.model.problem import Problem
 from pumice.model.syntax import env_name_fault
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -79,7 +79,7 @@ class _Reading:
                 self.env[prefix + key] = _text(value)
         if skipped:
             message = f"envFrom: {origin}: {', '.join(skipped)} cannot be the name of a variable and is left out"
-            self.problems.append(Problem(message))
+            self.problems.append(Problem(message, fatal=False))
 
     def take(self, variable: Manifest) -> None:
         name, value, source = str(variable.get("name")), variable.get("value"), variable.get("valueFrom")
@@ -105,7 +105,9 @@ class _Reading:
             return self._known(found, f"env {name}: resourceFieldRef: {ref.get('resource')}")
         kinds = ", ".join(source)
         hint = "" if "fileKeyRef" not in source else "let the command read the file itself"
-        self.problems.append(Problem(f"env {name}: {kinds} is not read here, so the variable is not set", hint))
+        self.problems.append(
+            Problem(f"env {name}: {kinds} is not read here, so the variable is not set", hint, fatal=False)
+        )
         return None
 
     def _entry(
@@ -122,17 +124,17 @@ class _Reading:
         else:
             key = str(ref.get("key"))
             lack = f"env {name}: {kind} {ref.get('name')} has no key {key}"
-            self.problems.append(fatal(lack, known_keys(key, entries)))
+            self.problems.append(Problem(lack, known_keys(key, entries)))
         return None
 
     def _known(self, value: str | None, what: str) -> str | None:
         if value is None:
-            self.problems.append(fatal(f"{what}: a pod has no such field"))
+            self.problems.append(Problem(f"{what}: a pod has no such field"))
         return value
 
     def _missing(self, message: str, kind: str) -> None:
         hint = f"put the {kind} into the job's file or give it with --with FILE, or set optional: true"
-        self.problems.append(fatal(message, hint))
+        self.problems.append(Problem(message, hint))
 
     def _kinds(self, suffix: str) -> Iterator[tuple[str, str, Mapping[str, Mapping[str, bytes]]]]:
         yield f"configMap{suffix}", "ConfigMap", self.config_sources.config_maps
@@ -141,7 +143,7 @@ class _Reading:
     def check_values(self) -> None:
         for name, value in self.env.items():
             if "\0" in value:
-                self.problems.append(fatal(f"env {name}: holds a zero byte, which no variable can"))
+                self.problems.append(Problem(f"env {name}: holds a zero byte, which no variable can"))
 
 
 def _text(value: bytes) -> str:

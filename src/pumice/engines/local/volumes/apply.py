@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.volumes.data_sources import Entry
 from pumice.engines.local.volumes.plan import pod_directory
 from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
+from pumice.model.problem import Problem
 
 _CLOSED: Final = 0o700
 _OPEN: Final = 0o755
@@ -55,7 +55,7 @@ class VolumeFiles:
                 problem = self._take(step)
             except OSError as error:
                 what = f"volume {step.volume}: " if isinstance(step, HostPath | SubPath) else ""
-                problem = fatal(f"{what}{error.filename}: {(error.strerror or str(error)).lower()}")
+                problem = Problem(f"{what}{error.filename}: {(error.strerror or str(error)).lower()}")
             if problem is not None:
                 problems.append(problem)
         return problems
@@ -148,9 +148,9 @@ def _host_path(step: HostPath) -> Problem | None:
     try:
         found = step.path.stat().st_mode
     except FileNotFoundError:
-        return fatal(f"volume {step.volume}: hostPath {step.path}: is not there", "make it, or mend the path")
+        return Problem(f"volume {step.volume}: hostPath {step.path}: is not there", "make it, or mend the path")
     if is_that is not None and not is_that(found):
-        return fatal(f"volume {step.volume}: hostPath {step.path}: is not of type {step.type}")
+        return Problem(f"volume {step.volume}: hostPath {step.path}: is not of type {step.type}")
     return None
 
 
@@ -168,5 +168,5 @@ def _sub_path(step: SubPath) -> Problem | None:
         if stat.S_ISLNK(found):
             inner = place.relative_to(step.base)
             message = f"volume {step.volume}: subPath {step.within}: {inner} is a symbolic link, which is not followed"
-            return fatal(message, "name the directory that it points to")
+            return Problem(message, "name the directory that it points to")
     return None

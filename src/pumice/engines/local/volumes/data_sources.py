@@ -10,8 +10,8 @@ from typing import Any, Final
 from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
 from pumice.engines.local.container_spec.downward_api import field_value, resource_value
 from pumice.engines.local.container_spec.pod_facts import PodFacts
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.model.job import Manifest
+from pumice.model.problem import Problem
 
 KINDS: Final = ("configMap", "secret", "downwardAPI", "projected")
 _DEFAULT_MODE: Final = 0o644
@@ -56,7 +56,7 @@ class Contents:
         else:
             place = f" ({source['path']})" if source.get("path") else ""
             message = f"volume {self.volume}: {kind}{place} is left out: there is no API server to ask for it"
-            self.problems.append(Problem(message))
+            self.problems.append(Problem(message, fatal=False))
 
     def _read_keys(
         self, source: Mapping[str, Any], origin: str, entries: Mapping[str, bytes] | None, mode: int
@@ -66,14 +66,14 @@ class Contents:
             if not optional:
                 kind = origin.partition(" ")[0]
                 hint = f"put the {kind} into the job's file or give it with --with FILE, or set optional: true"
-                self.problems.append(fatal(f"volume {self.volume}: there is no {origin}", hint))
+                self.problems.append(Problem(f"volume {self.volume}: there is no {origin}", hint))
             return
         for key, path, own in _items(source, entries):
             if key in entries:
                 self._add(path, Entry(entries[key], _mode(own, mode)))
             elif not optional:
                 lack = f"volume {self.volume}: {origin} has no key {key}"
-                self.problems.append(fatal(lack, known_keys(key, entries)))
+                self.problems.append(Problem(lack, known_keys(key, entries)))
 
     def _read_downward(self, source: Mapping[str, Any], mode: int) -> None:
         for item in source.get("items") or []:
@@ -86,14 +86,14 @@ class Contents:
                 what = str(resource.get("resource"))
                 value = resource_value(resource, {}, self.manifest, self.facts)
             if value is None:
-                self.problems.append(fatal(f"volume {self.volume}: {path}: {what}: a pod has no such field"))
+                self.problems.append(Problem(f"volume {self.volume}: {path}: {what}: a pod has no such field"))
             else:
                 self._add(path, Entry(value.encode("utf-8", "surrogateescape"), _mode(item.get("mode"), mode)))
 
     def _add(self, path: str, entry: Entry) -> None:
         parts = PurePosixPath(path).parts
         if not parts or path.startswith("/") or ".." in parts:
-            self.problems.append(fatal(f"volume {self.volume}: {path}: must be a path within the volume"))
+            self.problems.append(Problem(f"volume {self.volume}: {path}: must be a path within the volume"))
         else:
             # A later source of a projected volume wins, as on a cluster.
             self.files["/".join(parts)] = entry

@@ -18,11 +18,11 @@ from pumice.engines.local.container_spec.env import container_env
 from pumice.engines.local.container_spec.expansion import expand, unknown_references
 from pumice.engines.local.container_spec.pod_facts import PodFacts
 from pumice.engines.local.container_spec.users import fs_group
-from pumice.engines.local.pod_problems import Problem, fatal
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, Contents, is_shared
 from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
 from pumice.model.job import Manifest
+from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
 
 _EMPTY: Final = "emptyDir"
@@ -83,10 +83,10 @@ class _Reading:
         volumes = (self.manifest.get("spec") or {}).get("volumes") or []
         volume = next((volume for volume in volumes if volume.get("name") == name), None)
         if volume is None:
-            self._tell(fatal(f"volumeMounts: the pod has no volume {name}"))
+            self._tell(Problem(f"volumeMounts: the pod has no volume {name}"))
             return
         if target == "/":
-            self._tell(fatal(f"volumeMounts: {name}: / cannot be mounted over"))
+            self._tell(Problem(f"volumeMounts: {name}: / cannot be mounted over"))
             return
         kind = next((key for key, value in volume.items() if key != "name" and value is not None), _EMPTY)
         source: Mapping[str, Any] = volume.get(kind) or {}
@@ -114,12 +114,12 @@ class _Reading:
         if expression := mount.get("subPathExpr"):
             env, _ = container_env(self.container, self.manifest, self.facts, self.config_sources)
             if missing := unknown_references(str(expression), env):
-                self._tell(fatal(f"volumeMounts: {mount['name']}: subPathExpr: there is no variable {missing[0]}"))
+                self._tell(Problem(f"volumeMounts: {mount['name']}: subPathExpr: there is no variable {missing[0]}"))
                 return None
             text = expand(str(expression), env)
         parts = PurePosixPath(text).parts
         if text.startswith("/") or ".." in parts:
-            self._tell(fatal(f"volumeMounts: {mount['name']}: subPath: {text}: must be a path within the volume"))
+            self._tell(Problem(f"volumeMounts: {mount['name']}: subPath: {text}: must be a path within the volume"))
             return None
         return "/".join(parts)
 
@@ -156,7 +156,7 @@ class _Reading:
         place = self.config_sources.claims.get(claim)
         if place is None:
             hint = "put the PersistentVolumeClaim into the job's file or give it with --with FILE"
-            self._tell(fatal(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))
+            self._tell(Problem(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))
             return None
         self._step(MakeDirectory(place, _EMPTY_MODE, self._group))
         return place
@@ -178,17 +178,20 @@ def _not_honoured(name: str, kind: str, source: Mapping[str, Any]) -> Iterator[P
     """What an empty directory of the pod's own does not give of what the volume asks for."""
     if kind == _EMPTY:
         if source.get("medium") == "Memory":
-            yield Problem(f"volume {name}: medium Memory: lies on disk, because parts of it are mounted")
+            yield Problem(f"volume {name}: medium Memory: lies on disk, because parts of it are mounted", fatal=False)
         elif source.get("medium"):
-            yield Problem(f"volume {name}: medium {source['medium']}: lies on disk")
+            yield Problem(f"volume {name}: medium {source['medium']}: lies on disk", fatal=False)
         if source.get("sizeLimit") is not None:
-            yield Problem(f"volume {name}: sizeLimit {source['sizeLimit']} is not enforced")
+            yield Problem(f"volume {name}: sizeLimit {source['sizeLimit']} is not enforced", fatal=False)
     elif kind == "ephemeral":
-        yield Problem(f"volume {name}: is a plain directory, so its claim's size and storage class have no effect")
+        yield Problem(
+            f"volume {name}: is a plain directory, so its claim's size and storage class have no effect", fatal=False
+        )
     else:
         yield Problem(
             f"volume {name}: {kind} is not mounted, an empty directory is there instead",
             "put the data into a directory and mount that with hostPath or a PersistentVolumeClaim, or with --mount",
+            fatal=False,
         )
 
 

@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_told() -> None:
     assert config_sources.secrets == {"s": {}}
     assert config_sources.config_map_files("c") == {}
     assert all(problem.fatal for problem in problems)
-    assert [str(problem) for problem in problems] == [
+    assert [problem.text for problem in problems] == [
         "Secret s: data.a: is not base64\n  hint: encode it with base64, or give it as it is under stringData",
         "Secret s: data.b: is not base64\n  hint: encode it with base64, or give it as it is under stringData",
         "ConfigMap c: data.../up: must be letters, digits, '-', '_' or '.'",
