@@ -14,8 +14,9 @@ from pumice.model.job import Job, JobSpec, VolumeSpec
 from pumice.model.quantity import Quantity
 
 MUTABLE: Final = ("minAvailable", "priorityClassName", "suspend", "tasks[*].replicas", "tasks[*].minAvailable")
-# Fields of templates and claims that are amounts, or hold them by the names of resources.
-_AMOUNTS: Final = frozenset({"limits", "requests", "overhead", "sizeLimit", "divisor"})
+# Fields that are quantities, and fields that map resource names to quantities, each below the field that has it.
+_QUANTITIES: Final = {("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")}
+_RESOURCE_LISTS: Final = {("resources", "limits"), ("resources", "requests"), ("spec", "overhead")}
 
 
 def check_update(old: Job, new: Job) -> Iterator[Finding]:
@@ -65,13 +66,13 @@ def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for position, (was, is_) in enumerate(zip(old, new, strict=True)):
             yield from _differences(was, is_, at / position)
-    elif old != new and not _are_equal_amounts(old, new, at):
+    elif old != new and not _are_equal_quantities(old, new, at):
         yield at
 
 
-def _are_equal_amounts(old: object, new: object, at: Path) -> bool:
-    """Whether both are the same amount of a resource: whoever sends a template back may write 1 for 1000m."""
-    if not _AMOUNTS.intersection(at[-2:]):
+def _are_equal_quantities(old: object, new: object, at: Path) -> bool:
+    """Return whether both are the same quantity: a client that sends a template back may write 1 for 1000m."""
+    if at[-2:] not in _QUANTITIES and at[-3:-1] not in _RESOURCE_LISTS:
         return False
     try:
         return Quantity.parse(old) == Quantity.parse(new)

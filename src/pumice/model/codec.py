@@ -16,14 +16,14 @@ from msgspec import inspect
 
 from pumice.model.findings import ABSENT, ROOT, SPEC, Finding, Path
 from pumice.model.job import Job
-from pumice.model.shape import UNKNOWN, ObjectType, Schema, misfits
+from pumice.model.shape import NO_FIELD, ObjectType, Schema, misfits
 
 Edit = Callable[[object], object]
 
-# Kubernetes' own parts of a Job are checked by whoever has its schema, not here.
-_OPAQUE: Final = ("template", "volumeClaim")
-_LISTS: Final = (("tasks",), ("policies",), ("volumes",))
 _PLUGINS: Final = SPEC / "plugins"
+# Lists of objects, by the keys on the way to them. An item that cannot be read is emptied instead of removed, so that
+# the indexes of the items after it stay right.
+_OBJECT_LISTS: Final = {("spec", "tasks"), ("spec", "policies"), ("spec", "volumes"), ("spec", "tasks", "policies")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,13 @@ def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
     value = _with_empty_plugins(dict(document))
     value.pop("status", None)
     found = tuple(map(_without_keys, misfits(value, "Job", schema, ROOT)))
-    if not found:
-        return Decoded(msgspec.convert(_without_nulls(value), Job), found)
-    value = _edited(value, {finding.path: _meaning_of(finding) for finding in found})
-    still = tuple(misfits(value, "Job", schema, ROOT))
-    value = _edited(value, {finding.path: _remains_of(finding) for finding in still})
-    unknown = {finding.path for finding in found if finding.message == UNKNOWN}
-    left_out = tuple(finding.path for finding in still if finding.path not in unknown)
-    return Decoded(msgspec.convert(_without_nulls(value), Job), found, left_out)
+    left_out: tuple[Path, ...] = ()
+    if found:
+        value = _edited(value, {finding.path: _intended_value(finding) for finding in found})
+        unreadable = tuple(misfits(value, "Job", schema, ROOT))
+        value = _edited(value, {finding.path: _replacement(finding) for finding in unreadable})
+        left_out = tuple(finding.path for finding in unreadable if finding.expected_type != NO_FIELD)
+    return Decoded(msgspec.convert(_without_nulls(value, "Job", schema), Job), found, left_out)
 
 
 def _without_keys(finding: Finding) -> Finding:
@@ -99,19 +98,19 @@ def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _meaning_of(misfit: Finding) -> Edit:
-    return _as_list_meant if misfit.message.startswith("must be a list,") else _as_meant
+def _intended_value(misfit: Finding) -> Edit:
+    return _as_list_item if misfit.expected_type.startswith("[]") else _as_scalar
 
 
-def _remains_of(misfit: Finding) -> Edit:
-    # A task or policy that cannot be read is emptied, not removed: the places of those behind it must not move.
-    # A plugin may be called like one of these lists.
-    is_part = misfit.path[:2] != _PLUGINS and misfit.path[-2:-1] in _LISTS
-    return _emptied if is_part else _removed
+def _replacement(misfit: Finding) -> Edit:
+    """Replace a value that cannot be read: an item of a list of objects by an empty object, everything else by null."""
+    keys = tuple(step for step in misfit.path if isinstance(step, str))
+    is_item = isinstance(misfit.path[-1], int) and keys in _OBJECT_LISTS
+    return lambda _value: {} if is_item else None
 
 
-def _as_meant(value: object) -> object:
-    """A value of the wrong type as its author probably meant it."""
+def _as_scalar(value: object) -> object:
+    """Convert between text and the other scalars: `"2"` to 2, `5` to `"5"`."""
     if isinstance(value, str):
         if value in ("true", "false"):
             return value == "true"
@@ -119,21 +118,13 @@ def _as_meant(value: object) -> object:
     return str(value).lower() if isinstance(value, bool | int | float) else value
 
 
-def _as_list_meant(value: object) -> object:
-    """One item where a list belongs."""
+def _as_list_item(value: object) -> object:
+    """Wrap a single item in the list that the field expects."""
     return [value] if isinstance(value, dict | str) else value
 
 
-def _emptied(_value: object) -> object:
-    return {}
-
-
-def _removed(_value: object) -> object:
-    return None
-
-
 def _edited(value: Any, edits: Mapping[Path, Edit]) -> Any:
-    """A copy of the document in which the values at some paths are changed; each level is copied but once."""
+    """Copy the document with the values at some paths edited; copy each level only once."""
     if ROOT in edits:
         return edits[ROOT](value)
     below: dict[str | int, dict[Path, Edit]] = {}
@@ -146,20 +137,21 @@ def _edited(value: Any, edits: Mapping[Path, Edit]) -> Any:
     return value
 
 
-def _without_nulls(value: Any) -> Any:
-    """A null means that the field is not set. Templates and claims are passed on as they were written.
+def _without_nulls(value: Any, type_: str, schema: Schema) -> Any:
+    """Remove nulls, which mean that a field is not set, and keys that are not strings, which are reported already.
 
-    Keys that are not strings have been reported; nothing in a Job could hold them.
+    The schema says what a key means: `template` is a field of a task, but may also name a plugin. Pod templates and
+    claims (type `object`) stay as they are written, except for such keys at their top level.
     """
-    if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if item is not None and isinstance(key, str)}
-        return {key: _string_keyed(item) if key in _OPAQUE else _without_nulls(item) for key, item in kept.items()}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
-    return value
-
-
-def _string_keyed(value: Any) -> Any:
-    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
-        return {key: item for key, item in value.items() if isinstance(key, str)}
-    return value
+        return [_without_nulls(item, type_.removeprefix("[]"), schema) for item in value if item is not None]
+    if not isinstance(value, dict):
+        return value
+    by_name = {key: item for key, item in value.items() if isinstance(key, str)}
+    if type_ in schema:
+        types: Mapping[str, str] = schema[type_].fields
+    elif type_.startswith("{}"):
+        types = dict.fromkeys(by_name, type_[2:])
+    else:
+        return by_name
+    return {key: _without_nulls(item, types[key], schema) for key, item in by_name.items() if item is not None}

@@ -69,6 +69,8 @@ class Finding:
     severity: Severity = Severity.ERROR
     # Of a field with a wrong name or at a wrong place: where it should be, so that nobody reports it as missing there.
     meant: Path | None = field(default=None, compare=False)
+    # Of a value that does not fit a schema: the type expression that it should fit (see `shape`).
+    expected_type: str = field(default="", compare=False)
 
     @property
     def is_error(self) -> bool:

@@ -15,11 +15,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from pumice.model.findings import Finding, Path
+from pumice.model.findings import ABSENT, Finding, Path
 from pumice.model.scalars import kind_of, plain_text, scalar_misfit
 from pumice.model.suggestions import nearest
 
-UNKNOWN: Final = "unknown field"
+# The expected type of a field that does not exist.
+NO_FIELD: Final = "no field"
 
 # A longer text would bury the hint that shows it.
 _LONGEST_EXAMPLE: Final = 40
@@ -69,18 +70,18 @@ class _Checker:
         elif type_ == "object":
             yield from self._map(value, "any", at, above)
         elif misfit := scalar_misfit(value, type_):
-            yield _misfit(value, misfit.accepted, at, misfit.hint)
+            yield _misfit(value, misfit.accepted, at, misfit.hint, type_)
 
     def _list(self, value: object, item_type: str, at: Path, above: _Level | None) -> Iterator[Finding]:
         if not isinstance(value, list):
-            yield _misfit(value, "a list", at, _as_list_item(value))
+            yield _misfit(value, "a list", at, _as_list_item(value), f"[]{item_type}")
             return
         for index, item in enumerate(value):
             yield from self.check(item, item_type, at / index, above)
 
     def _map(self, value: object, item_type: str, at: Path, above: _Level | None) -> Iterator[Finding]:
         if not isinstance(value, Mapping):
-            yield _misfit(value, "a mapping", at, _as_pairs(value))
+            yield _misfit(value, "a mapping", at, _as_pairs(value), f"{{}}{item_type}")
             return
         for key, item in value.items():
             if isinstance(key, str):
@@ -90,7 +91,7 @@ class _Checker:
 
     def _object(self, value: object, type_: ObjectType, at: Path, above: _Level | None) -> Iterator[Finding]:
         if not isinstance(value, Mapping):
-            yield _misfit(value, "a mapping", at, "")
+            yield _misfit(value, "a mapping", at, "", "object")
             return
         level = _Level(type_, value, at, above)
         for key, item in value.items():
@@ -139,7 +140,7 @@ class _Checker:
 
 
 def _unknown_field(at: Path, hint: str, meant: Path | None) -> Finding:
-    return Finding(at, UNKNOWN, hint=hint, meant=meant)
+    return Finding(at, "unknown field", hint=hint, meant=meant, expected_type=NO_FIELD)
 
 
 def _above_that_lacks(key: str, level: _Level | None) -> _Level | None:
@@ -168,9 +169,8 @@ def _unquoted_key(key: object, at: Path) -> Finding:
     return Finding(at / text, f"the key must be a string, found {kind_of(key)}", hint=f'quote it: "{text}"')
 
 
-def _misfit(value: object, accepted: str, at: Path, hint: str) -> Finding:
+def _misfit(value: object, accepted: str, at: Path, hint: str, type_: str) -> Finding:
     message = f"must be {accepted}, found {kind_of(value)}"
     # A mapping or list in full would bury the message; null says all by its kind.
-    if value is None or isinstance(value, (Mapping, list)):
-        return Finding(at, message, hint=hint)
-    return Finding(at, message, value, hint)
+    shown = ABSENT if value is None or isinstance(value, (Mapping, list)) else value
+    return Finding(at, message, shown, hint, expected_type=type_)

@@ -73,6 +73,7 @@ class TestMutate:
             pytest.param("CREATE", {"kind": "Job"}, id="no spec"),
             pytest.param("CREATE", {"kind": "Job", "spec": []}, id="spec of another type"),
             pytest.param("CREATE", a_document(tasks=["x"]), id="what cannot be read is for validate to refuse"),
+            pytest.param("CREATE", a_document(plugins={"template": {}}), id="plugin arguments that cannot be read"),
         ],
     )
     def test_everything_else_passes_unchanged(self, operation: str, document: object) -> None:

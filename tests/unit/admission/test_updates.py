@@ -125,6 +125,12 @@ def test_an_amount_may_be_written_otherwise(old: object, new: object, is_same: b
     assert [str(finding.path) for finding in findings] == ([] if is_same else [at])
 
 
+def test_text_that_looks_like_a_quantity_is_compared_as_text() -> None:
+    labels = ("tasks", 1, "template", "metadata")
+    before, after = (changed(labels, {"labels": {"limits": text}}) for text in ("1", "1000m"))
+    assert [finding.path for finding in found(after, before)] == ["spec.tasks[1].template.metadata.labels.limits"]
+
+
 def test_every_difference_is_told() -> None:
     new = changed(("queue",), "other")
     new["tasks"][0]["template"]["spec"] = {**POD["spec"], "restartPolicy": "Always", "hostname": "x"}

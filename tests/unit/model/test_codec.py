@@ -3,6 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pumice.model.codec import JOB_TYPES, _edited, decode
 from pumice.model.findings import ABSENT, Path
@@ -175,14 +177,31 @@ def test_the_types_are_read_off_the_model() -> None:
     assert fields["suspend"] == "bool"
 
 
-@pytest.mark.parametrize("name", ["tasks", "policies", "volumes"])
-def test_a_plugin_may_be_called_like_a_list(name: str) -> None:
-    """What cannot be read of a task is emptied; an argument of a plugin that cannot be read is left out."""
+FIELDS = ["tasks", "policies", "volumes", "template", "volumeClaim"]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_plugin_may_have_the_name_of_a_field(name: str) -> None:
+    """A task that cannot be read is emptied; a plugin argument that cannot be read is left out."""
     spec, findings, left_out = spec_of({"plugins": {name: ["--a", None, {}]}})
     at = f"spec.plugins.{name}"
     assert spec.plugins == {name: ["--a"]}
     assert findings == [f"{at}[1]: must be a string, found null", f"{at}[2]: must be a string, found a mapping"]
     assert left_out == [f"{at}[1]", f"{at}[2]"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=3), inner),
+)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=3), JSON))
+@example({"template": {}})
+@example({"volumeClaim": [None]})
+def test_plugin_arguments_of_any_shape_are_decoded(plugins: dict[str, Any]) -> None:
+    decoded = decode({"spec": {"plugins": plugins}}, KUBERNETES)
+    assert all(isinstance(arg, str) for args in decoded.job.spec.plugins.values() for arg in args or [])
 
 
 def test_a_key_that_is_a_number_beside_one_that_looks_like_it() -> None:
