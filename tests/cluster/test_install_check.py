@@ -81,6 +81,15 @@ def test_all_good(
         api.delete("Lease", names.NAMESPACE, names.LEASE)
 
 
+def test_a_controller_without_leader_election_is_not_called_missing(
+    pumice_cluster: Cluster, controllers: Controllers, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controllers.start(namespace, "--no-leader-elect")
+    seen = checked(capsys, pumice_cluster.kubeconfig(), "--no-webhook")
+    assert seen.state("controller") == "unknown"
+    assert "--no-leader-elect" in seen.found("controller")
+
+
 def _held_lease() -> Object:
     import datetime as dt
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,16 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, PROVIDERS, GangError, chosen
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.checks.check_result import APPLY_CRDS, Check, found, good, lacking
+from pumice.engines.kubernetes.install.checks.check_result import (
+    APPLY_ALL,
+    APPLY_CRDS,
+    Check,
+    State,
+    found,
+    good,
+    lacking,
+)
+from pumice.engines.kubernetes.install.labels import labels
 from pumice.engines.kubernetes.install.pumice_fields import dropped_fields
 from pumice.model.timestamps import read_time
 
@@ -21,6 +30,7 @@ from pumice.model.timestamps import read_time
 OLDEST: Final = (1, 25)
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 VOLCANO_CONTROLLER: Final = "app=volcano-controller"
+OUR_CONTROLLER: Final = ",".join(f"{key}={value}" for key, value in labels("controller").items())
 VOLCANO_OFF: Final = "--controllers=*,-job-controller,-gc-controller,-sharding-controller"
 # A Lease that was not renewed for longer has no holder any more.
 STALE: Final = dt.timedelta(seconds=60)
@@ -94,16 +104,15 @@ def serves_jobs(deployment: Mapping[str, Any]) -> bool:
     spec = deployment.get("spec") or {}
     if spec.get("replicas", 1) == 0:
         return False
-    gates = list(_gates(spec))
+    gates = list(_gates(deployment))
     return "-job-controller" not in gates and (
         not gates or bool({"*", "job-controller", "+job-controller"} & set(gates))
     )
 
 
-def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
-    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
-    for container in containers:
-        words = [*(container.get("command") or []), *(container.get("args") or [])]
+def _gates(deployment: Mapping[str, Any]) -> Iterator[str]:
+    for container in _containers(deployment):
+        words = _words(container)
         for word, following in zip(words, [*words[1:], ""], strict=True):
             if word == "--controllers":
                 yield from following.split(",")
@@ -111,16 +120,53 @@ def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
                 yield from word.removeprefix("--controllers=").split(",")
 
 
+def _containers(deployment: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    template = (deployment.get("spec") or {}).get("template") or {}
+    return (template.get("spec") or {}).get("containers") or []
+
+
+def _words(container: Mapping[str, Any]) -> list[str]:
+    return [*(container.get("command") or []), *(container.get("args") or [])]
+
+
 async def controller(client: Client, namespace: str, now: dt.datetime) -> Check:
-    """By its Lease: it may run inside the cluster or outside of it, and for some namespaces only."""
+    """Find a controller by its Lease, wherever it runs; without leader election, only its Deployment shows it."""
     subject = "controller"
     for place in dict.fromkeys((namespace, "kube-system")):
         async for items, _ in client.list_pages(resources.LEASES, place):
             for lease in map(msgspec.json.decode, items):
                 if holder := _holder(lease, now):
                     return good(subject, f"{holder} leads (Lease {place}/{lease['metadata']['name']})")
-    todo = "pumice install, or run pumice controller here"
-    return lacking(subject, f"none holds the Lease {namespace}/{names.LEASE}", todo)
+    async for items, _ in client.list_pages(DEPLOYMENTS, None, label_selector=OUR_CONTROLLER):
+        for deployment in map(msgspec.json.decode, items):
+            if runs_without_lease(deployment):
+                return _check_without_lease(subject, deployment)
+    # A controller that runs outside of the cluster without leader election leaves no trace that could be looked for.
+    unseen = "a controller with --no-leader-elect outside of the cluster cannot be seen from here"
+    todo = f"if none runs: {APPLY_ALL}, or start pumice controller on this machine"
+    return Check(subject, State.UNKNOWN, f"no controller holds the Lease {namespace}/{names.LEASE}; {unseen}", todo)
+
+
+def runs_without_lease(deployment: Mapping[str, Any]) -> bool:
+    """Whether a Deployment starts `pumice controller` with `--no-leader-elect`, as a flag or by the environment."""
+    for container in _containers(deployment):
+        variables = {str(one.get("name")): str(one.get("value")) for one in container.get("env") or []}
+        switch = variables.get("PUMICE_NO_LEADER_ELECT", "").lower()
+        if "--no-leader-elect" in _words(container) or switch in ("1", "true", "yes"):
+            return True
+    return False
+
+
+def _check_without_lease(subject: str, deployment: Mapping[str, Any]) -> Check:
+    namespace, name = (deployment["metadata"].get(key) for key in ("namespace", "name"))
+    ready = (deployment.get("status") or {}).get("readyReplicas") or 0
+    if ready == 0:
+        todo = f"kubectl -n {namespace} describe deployment {name}"
+        return lacking(subject, f"Deployment {namespace}/{name} has no ready pod", todo)
+    if ready > 1:
+        todo = "scale it to 1, or remove --no-leader-elect"
+        return lacking(subject, f"{ready} pods of Deployment {namespace}/{name} write the same Jobs", todo)
+    return good(subject, f"Deployment {namespace}/{name} runs without leader election")
 
 
 def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
