@@ -6,6 +6,7 @@ With `bind` a kubelet is the scheduler too; without, it waits for pods that some
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from tests.cluster.api import Object, path_of
 from tests.cluster.async_api import MERGE, AsyncApi
@@ -25,6 +26,7 @@ class Kubelet(Background):
         self._bind = bind
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._going: set[str] = set()
+        self._change = asyncio.Event()  # set, and replaced, with every change of a pod
 
     async def live(self, pod: Object) -> None:
         """A pod that is bound, from its start; cancelled when the pod is gone."""
@@ -43,12 +45,19 @@ class Kubelet(Background):
             self.begun()
             async for kind, pod in self.api.follow(path_of("Pod", self.namespace)):
                 self._see(kind, pod, tasks)
+                self._change.set()
+                self._change = asyncio.Event()
 
     def named(self, name: str) -> Object:
         """The newest pod of that name."""
         pods = [pod for pod in self.pods.values() if pod["metadata"]["name"] == name]
         assert pods, f"no pod {name} among {sorted(pod['metadata']['name'] for pod in self.pods.values())}"
         return pods[-1]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds for the pods, looking again at every change of one."""
+        while not holds():
+            await self._change.wait()
 
     async def write(self, pod: Object, status: Object) -> None:
         # The uid keeps a namesake that came later from getting the status of an earlier one.

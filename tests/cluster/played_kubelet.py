@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tests.cluster import statuses
 from tests.cluster.api import Object
@@ -21,13 +22,18 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What a pod does: never start (`pending`), or run for `seconds` (None: until told) and end with `code`."""
+    """What a pod does: stay Pending, or run and end with `code`.
+
+    It ends after `seconds`, or as soon as `once` holds for the pod and the pods of its namespace; without either, it
+    runs until the test ends it. A scenario that must not depend on the speed of the machine uses `once`.
+    """
 
     seconds: float | None = None
     code: int = 0
     reason: str = ""
     pending: bool = False
     fades: float = 0.0  # how long it takes to go when it is deleted
+    once: Callable[[Object, Collection[Object]], bool] | None = None
 
 
 RUNS = Play()
@@ -67,9 +73,12 @@ class PlayedKubelet(Kubelet):
         address = f"10.{100 + number // 65536}.{number // 256 % 256}.{number % 256}"
         containers = [statuses.container_status(each, statuses.running(), ready=True) for each in _containers(pod)]
         await self.write(pod, statuses.status(pod, "Running", containers, address=address))
-        if play.seconds is not None:
-            await asyncio.sleep(play.seconds)
-            await self._finish(pod, play.code, play.reason)
+        if play.seconds is None and play.once is None:
+            return
+        await asyncio.sleep(play.seconds or 0)
+        if play.once is not None:
+            await self.until(partial(play.once, pod, self.pods.values()))
+        await self._finish(pod, play.code, play.reason)
 
     async def end(self, pod: Object) -> None:
         """Its processes would be killed, and that is written."""

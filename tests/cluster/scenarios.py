@@ -6,7 +6,7 @@ time: so a story that ends otherwise after a crash has found a mistake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.cluster.api import Api, Object, eventually, path_of
@@ -18,7 +18,6 @@ RETRY = "volcano.sh/job-retry-count"
 VERSION = "volcano.sh/job-version"
 LONG = Play()  # until it is ended
 SOON = Play(seconds=0.3)
-LATER = 2.0  # seconds: time enough for the pods beside it to be made, even if the controller is killed meanwhile
 COMPANIONS = ("Service", "ConfigMap", "Secret", "NetworkPolicy", "PersistentVolumeClaim", "Command")
 
 
@@ -50,6 +49,12 @@ class Stage:
     def patch(self, spec: Object) -> None:
         self.api.patch("Job", self.namespace, NAME, {"spec": spec})
 
+    def touch(self, value: str) -> bool:
+        """Change an annotation of the job, so that the controller looks at it again; False if the job is gone."""
+        patch = {"metadata": {"annotations": {"example.com/touched": value}}}
+        found = self.api.ask("PATCH", path_of("Job", self.namespace, NAME), patch, "application/merge-patch+json")
+        return found.status != 404
+
     def evict(self, pod: str) -> None:
         self.api.delete("Pod", self.namespace, pod)
 
@@ -74,9 +79,32 @@ def always(play: Play) -> Plays:
     return lambda _pod, _attempt: play
 
 
+def with_others(count: int, code: int = 0) -> Play:
+    """Ends with `code` as soon as `count` pods of the same attempt run or have run."""
+
+    def enough(pod: Object, pods: Collection[Object]) -> bool:
+        attempt = pod["metadata"]["annotations"][RETRY]
+        peers = [one for one in pods if one["metadata"]["annotations"][RETRY] == attempt]
+        started = [one for one in peers if one.get("status", {}).get("phase", "Pending") != "Pending"]
+        return len(started) >= count
+
+    return Play(code=code, once=enough)
+
+
+def after_attempt(attempt: int) -> Play:
+    """Ends well as soon as a pod of that attempt has succeeded."""
+
+    def done(_pod: Object, pods: Collection[Object]) -> bool:
+        ended = [one for one in pods if one.get("status", {}).get("phase") == "Succeeded"]
+        return any(int(one["metadata"]["annotations"][RETRY]) == attempt for one in ended)
+
+    return Play(once=done)
+
+
 def first_fails(pod: str, code: int = 3) -> Plays:
-    """That pod fails in the first attempt; all else ends well, but not before."""
-    return lambda name, attempt: Play(LATER, code) if (name, attempt) == (pod, 0) else (LONG if attempt == 0 else SOON)
+    """That pod fails in the first attempt, once both pods run; the second attempt succeeds."""
+    failing = with_others(2, code)
+    return lambda name, attempt: failing if (name, attempt) == (pod, 0) else (LONG if attempt == 0 else SOON)
 
 
 def _on(event: str, action: str) -> Object:
@@ -166,7 +194,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         Scenario(
             "exhausts its retries",
             a_job(maxRetry=2, policies=[_on("PodFailed", "RestartJob")]),
-            lambda pod, _attempt: Play(LATER, 5) if pod == "worker-0" else LONG,
+            lambda pod, _attempt: with_others(2, 5) if pod == "worker-0" else LONG,
             "Failed",
         ),
         Scenario(
@@ -185,7 +213,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             _suspend_and_resume,
         ),
         Scenario("is scaled", a_job(minAvailable=1, plugins={"svc": []}), always(LONG), "Completed", _scale),
-        Scenario("has dependent tasks", a_job(tasks=_DEPENDENT), always(Play(seconds=1.5)), "Completed"),
+        Scenario("has dependent tasks", a_job(tasks=_DEPENDENT), always(with_others(3)), "Completed"),
         Scenario(
             "completes with its master",
             _two_tasks(_on("TaskCompleted", "CompleteJob")),
@@ -203,7 +231,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             "restarts a task",
             _two_tasks(_on("PodFailed", "RestartTask")),
             lambda pod, attempt: (
-                Play(LATER, 3) if (pod, attempt) == ("worker-0", 0) else Play(2 * LATER) if attempt == 0 else SOON
+                with_others(3, 3) if (pod, attempt) == ("worker-0", 0) else after_attempt(1) if attempt == 0 else SOON
             ),
             "Completed",
         ),

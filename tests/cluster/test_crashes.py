@@ -11,16 +11,16 @@ import itertools
 import os
 import random
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pumice.engines.kubernetes.install import names
-from tests.cluster.api import Object
+from tests.cluster.api import Object, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.fault_proxy import Call, FaultProxy, Faults
 from tests.cluster.forge import Forge
@@ -56,7 +56,7 @@ class Theatre:
         with FaultProxy(self.cluster) as proxy, PlayedKubelet(self.cluster, namespace, scenario.behaviour) as kubelet:
             config = self.cluster.kubeconfig(names.CONTROLLER, token=self.token, server=proxy.server)
             argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none"]
-            argv += ["--no-leader-elect", "--log-format=text"]
+            argv += ["--no-leader-elect", "--log-format=text", "--log-level=debug"]
             log = self.folder / f"{namespace}.log"
             running = [self.forge.start(argv, log)]
 
@@ -73,7 +73,8 @@ class Theatre:
                 api.create("Job", namespace, scenario.job)
                 scenario.people(stage)
                 until_over(stage, scenario)
-                return _settled(lambda: ending(stage, kubelet.created)), list(proxy.calls)
+                _until_idle(stage, log)
+                return ending(stage, kubelet.created), list(proxy.calls)
             except AssertionError as error:
                 raise AssertionError(
                     f"{scenario.name}, killed after call {kill_after}: {error}\n{_tail(log)}"
@@ -84,15 +85,30 @@ class Theatre:
                 api.delete("Namespace", "", namespace)
 
 
-def _settled(look: Callable[[], Object]) -> Object:
-    """What is seen when nothing moves any more."""
-    before = look()
-    while True:
-        time.sleep(0.6)
-        now = look()
-        if now == before:
-            return now
-        before = now
+def _until_idle(stage: Stage, log: Path) -> None:
+    """Touch the job until two passes in a row decide to do nothing: only then is the story over.
+
+    A controller that was killed may take any time to start, so no pause without a change proves anything. The second
+    pass starts after the first has written its status.
+    """
+    idle = touches = 0
+    while idle < 2:
+        touches += 1
+        before = len(_passes(log))
+        if not stage.touch(str(touches)):
+            return
+        newer = partial(_newer_pass, log, before)
+        idle = idle + 1 if eventually(f"a pass over {stage.namespace}", newer, within=120).isalpha() else 0
+
+
+def _newer_pass(log: Path, count: int) -> str:
+    passes = _passes(log)
+    return passes[-1] if len(passes) > count else ""
+
+
+def _passes(log: Path) -> list[str]:
+    """What each pass over the job decided, as the controller logs it."""
+    return re.findall(r" DEBUG +job \S+: (.*)$", log.read_text(), re.MULTILINE)
 
 
 def _tail(log: Path) -> str:
