@@ -17,7 +17,17 @@ import yaml
 from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
-_MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+# As a shell in the foreground would start it, also where the tests themselves run in the background.
+_MAIN = """
+import signal, sys
+signal.signal(signal.SIGINT, {SIGINT})
+signal.signal(signal.SIGQUIT, {SIGQUIT})
+from pumice.cli.main import main
+sys.exit(main())
+"""
+_FOREGROUND = _MAIN.format(SIGINT="signal.default_int_handler", SIGQUIT="signal.SIG_DFL")
+# As a shell without job control starts a program with `&`.
+_BACKGROUND = _MAIN.format(SIGINT="signal.SIG_IGN", SIGQUIT="signal.SIG_IGN")
 Manifest = dict[str, Any]
 
 
@@ -50,6 +60,7 @@ class Result:
 class Place:
     directory: Path
     environ: dict[str, str] = field(default_factory=dict)
+    background: bool = False  # with SIGINT and SIGQUIT ignored
 
     @property
     def state(self) -> Path:
@@ -70,7 +81,7 @@ class Place:
         return name
 
     def argv(self, *documents: Manifest, flags: Sequence[str] = ()) -> list[str]:
-        return [sys.executable, "-c", _MAIN, "run", self.write(*documents), *flags]
+        return [sys.executable, "-c", _BACKGROUND if self.background else _FOREGROUND, "run", self.write(*documents), *flags]
 
     def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
         return subprocess.Popen(

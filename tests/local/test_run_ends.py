@@ -89,6 +89,25 @@ def test_who_does_not_end_is_killed_when_the_grace_is_over(place: Place) -> None
     _nothing_left(place)
 
 
+@pytest.mark.parametrize("isolation", ["namespaces", "process"])
+def test_a_pod_does_not_inherit_ignored_signals(place: Place, isolation: str) -> None:
+    place.background = True
+    result = place.run(job(task("only", "grep SigIgn /proc/self/status")), flags=[f"--isolation={isolation}"])
+    ignored = int(result.out.split()[-1], 16)
+    assert {number for number in signal.valid_signals() if ignored >> (number - 1) & 1} == set(), result.err
+
+
+def test_an_ignored_interrupt_stays_ignored_and_sigterm_ends_the_job(place: Place) -> None:
+    place.background = True
+    process = _started(place, POLITE, grace=60)
+    process.send_signal(signal.SIGINT)
+    # It would have been noticed first: signals of different numbers arrive in the order of their numbers.
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert "farewell" in out
+
+
 def test_timeout_is_graceful_and_says_what_to_type(place: Place) -> None:
     result = place.run(job(task("only", POLITE, pod=_pod(POLITE))), flags=["--timeout=5s"])
     assert result.code == 124, result.err

@@ -136,7 +136,9 @@ class _Driver:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         loop.set_exception_handler(lambda _loop, about: self.job.tell.warn(_about(about)))
         self._task = asyncio.ensure_future(self.job.run())
-        self._listen(signal.SIGINT, Stop(INTERRUPTED, "Interrupted"))
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # A shell without job control starts programs in the background so: Ctrl-C is for others.
+            self._listen(signal.SIGINT, Stop(INTERRUPTED, "Interrupted"))
         self._listen(signal.SIGTERM, Stop(TERMINATED, "Terminated"))
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             # The terminal is gone. With nohup the job goes on without it.

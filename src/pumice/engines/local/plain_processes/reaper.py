@@ -71,7 +71,9 @@ class Reaper:
         # By now a pipe that nobody reads would be its death, as for every program that Python starts.
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._tell(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        # What the caller of Pumice ignores, as a shell does for programs in the background, would stay ignored.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
 
     def remove(self, group: int) -> None:
         self._tell(f"-{group}\n")

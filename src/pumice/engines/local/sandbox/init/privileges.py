@@ -23,9 +23,9 @@ _AUDIT_ARCHITECTURE_AND_SETGROUPS = {"x86_64": (0xC000003E, 116), "aarch64": (0x
 
 
 def default_signals() -> None:
-    """Python ignores some signals, and what is ignored or blocked stays so across exec."""
+    """Reset all signals: what Python or the caller of Pumice ignores or blocks would stay so across exec."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
 
 
