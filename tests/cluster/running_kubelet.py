@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pumice.admission.admit import admit
-from pumice.engines.local.container_spec.builder import SpecBuilder
+from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
+from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.isolation import AnySandbox, Isolation, only_user, open_sandbox
 from pumice.engines.local.kubelet.container import Container
 from pumice.engines.local.kubelet.container_logs import LogFile, LogLine, LogPump
@@ -139,7 +140,7 @@ class RunningKubelet(Kubelet):
         assert self._sandbox is not None
         sandbox = self._sandbox
         uid = pod["metadata"]["uid"]
-        address = spec_builder.address_of(_short_name(pod))
+        address = spec_builder.inputs.address_of(_short_name(pod))
 
         def changed() -> None:
             if uid in self._runs:
@@ -180,7 +181,7 @@ class RunningKubelet(Kubelet):
         claim_directories(claims.values())
         assert self._sandbox is not None
         objects = self._objects
-        return SpecBuilder(
+        inputs = JobInputs(
             job=admit({**document, "status": {}}, offline_context()).job,
             settings=self._settings,
             scratch=self._settings.state / "scratch" / pod["metadata"]["uid"],
@@ -189,12 +190,13 @@ class RunningKubelet(Kubelet):
             claims=claims,
             address_of=lambda short: self._addresses.of(f"{owner}/{short}"),
             image_of=lambda _name: None,
-            host_key=self._host_key,
-            warn=self.warnings.append,
+        )
+        facts = SandboxFacts(
             all_users=self._sandbox.all_users,
             only_user=only_user(self._sandbox),
             kernel_limits=self._sandbox.limits,
         )
+        return SpecBuilder(inputs=inputs, sandbox=facts, host_key=self._host_key, warn=self.warnings.append)
 
     async def _list(self, kind: str) -> list[Object]:
         found = await self.api.persist("GET", path_of(kind, self.namespace))

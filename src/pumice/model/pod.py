@@ -22,6 +22,11 @@ def env_values(values: Mapping[str, str]) -> list[EnvVar]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
+def all_containers(spec: Manifest) -> list[Manifest]:
+    """Return the containers of a pod spec, init containers first."""
+    return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     manifest: Manifest

@@ -49,9 +49,14 @@ def sum_usage(parts: Iterable[tuple[Mapping[str, Quantity], int]]) -> Usage:
     return dict(sorted(total.items()))
 
 
+def resource_list(owner: Mapping[str, object], kind: str) -> Usage:
+    """Return the `requests` or `limits` (`kind`) of a container or pod spec, without ill-formed quantities."""
+    return _amounts(_mapping(_mapping(owner).get("resources")).get(kind))
+
+
 def gpu_limit(container: Mapping[str, object]) -> int | None:
     """How many GPUs, or slices of one, the container may use; None if none."""
-    limits = _resource_list(container, "limits")
+    limits = resource_list(container, "limits")
     # A slice of a GPU is a device of its own, one resource name a size.
     names = [name for name in limits if name.endswith("/gpu") or name.startswith("nvidia.com/mig-")]
     return sum(_whole(limits[name]) for name in names) or None
@@ -59,7 +64,7 @@ def gpu_limit(container: Mapping[str, object]) -> int | None:
 
 def cpu_limit(container: Mapping[str, object]) -> int | None:
     """How many whole CPUs the container may use; None if it has no limit or less than one."""
-    return _whole(_resource_list(container, "limits").get("cpu", Quantity())) or None
+    return _whole(resource_list(container, "limits").get("cpu", Quantity())) or None
 
 
 def _whole(amount: Quantity) -> int:
@@ -87,11 +92,11 @@ def _containers_total(spec: Mapping[str, object], kind: str) -> Usage:
     """
     running: Usage = {}
     for container in _mappings(spec.get("containers")):
-        _add(running, _resource_list(container, kind))
+        _add(running, resource_list(container, kind))
     sidecars: Usage = {}
     starting: Usage = {}
     for container in _mappings(spec.get("initContainers")):
-        own = _resource_list(container, kind)
+        own = resource_list(container, kind)
         if container.get("restartPolicy") == "Always":
             _add(running, own)
             _add(sidecars, own)
@@ -105,7 +110,7 @@ def _containers_total(spec: Mapping[str, object], kind: str) -> Usage:
 
 def _pod_level(spec: Mapping[str, object], kind: str) -> Usage:
     """What the spec sets for the pod as a whole, in place of the sum of its containers."""
-    amounts = _resource_list(spec, kind)
+    amounts = resource_list(spec, kind)
     return {name: amount for name, amount in amounts.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)}
 
 
@@ -128,10 +133,6 @@ def _raise_to(total: Usage, amounts: Usage) -> None:
     for name, amount in amounts.items():
         if name not in total or amount > total[name]:
             total[name] = amount
-
-
-def _resource_list(owner: Mapping[str, object], kind: str) -> Usage:
-    return _amounts(_mapping(_mapping(owner).get("resources")).get(kind))
 
 
 def _amounts(value: object) -> Usage:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.admission.admit import Admitted
-from pumice.engines.local.container_spec.builder import SpecBuilder
+from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
+from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.event_json import JsonView
@@ -99,7 +100,7 @@ class LocalRun:
     _manifests: list[Manifest] = field(init=False)
     _engine: LocalEngine = field(init=False)
     _sandbox: AnySandbox = field(init=False)
-    _spec_builder: SpecBuilder = field(init=False)
+    _inputs: JobInputs = field(init=False)
     _addresses: Addresses = field(init=False)
     _directory: Path = field(init=False)
     _record: RunDirectory = field(init=False)
@@ -132,7 +133,7 @@ class LocalRun:
             try:
                 self._equip(held)
                 self._check()
-                claim_directories(self._spec_builder.claims.values())
+                claim_directories(self._inputs.claims.values())
                 held.enter_context(locked_run_directory(self._directory))
             except OSError as error:
                 raise RefusedError(state_error_text(options.settings.state, error)) from error
@@ -153,19 +154,7 @@ class LocalRun:
             if not str(error.filename).startswith(str(stage)):
                 raise
             raise RefusedError(state_error_text(settings.state, error)) from error
-        self._spec_builder.all_users = self._sandbox.all_users
-        self._spec_builder.only_user = only_user(self._sandbox)
-        self._spec_builder.kernel_limits = self._sandbox.limits
         raise_open_files_limit(*self._counts())
-        self._pods = PodMaker(
-            job=self._admitted.job,
-            sandbox=self._sandbox,
-            spec_builder=self._spec_builder,
-            scheduler=self._scheduler,
-            record=self._record,
-            tell=self.tell,
-            touch=self._engine.touch,
-        )
         try:
             return await self._surrounded()
         finally:
@@ -218,7 +207,7 @@ class LocalRun:
             self._addresses.of,
             frozenset(claims),
         )
-        self._spec_builder = SpecBuilder(
+        self._inputs = JobInputs(
             job=self._admitted.job,
             settings=settings,
             scratch=self._directory / (KEPT if settings.keep else SCRATCH) / "volumes",
@@ -227,11 +216,7 @@ class LocalRun:
             claims=claims,
             address_of=self._addresses.of,
             image_of=self._images.of,
-            host_key=make_key_pair("ed25519"),
-            warn=self.tell.warn,
             allocatable=self._machine.free(),
-            gpus_of=self._scheduler.gpus_of,
-            processors=Processors(self._machine.cpus),
         )
 
     def _check(self) -> None:
@@ -254,7 +239,7 @@ class LocalRun:
 
     def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
         try:
-            return self._spec_builder.problems(manifest, container)
+            return self._inputs.problems(manifest, container)
         except ImageError as error:
             hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
             return [Problem(f"image {container.get('image')}: {error.message}", hint)]
@@ -262,7 +247,7 @@ class LocalRun:
     async def _surrounded(self) -> int:
         options = self.request.options
         ports = [(f"{self.job.name}-{each.pod}", each.port) for each in options.publish]
-        hosts = self._spec_builder.hosts()
+        hosts = self._inputs.hosts()
         # What a way out lacks that nobody asked for is worth a word, but not in every run.
         warn: Callable[[str], None] = self.tell.warn
         if options.network is Network.OUTBOUND:
@@ -271,8 +256,29 @@ class LocalRun:
             published(self._sandbox, ports, self._published),
             way_out(self._sandbox, options.network, hosts, warn, self.tell.warn) as way,
         ):
-            self._spec_builder.extra_env = {**self._spec_builder.extra_env, **way.env}
-            self._spec_builder.nameservers = way.nameservers
+            spec_builder = SpecBuilder(
+                inputs=self._inputs,
+                sandbox=SandboxFacts(
+                    all_users=self._sandbox.all_users,
+                    only_user=only_user(self._sandbox),
+                    kernel_limits=self._sandbox.limits,
+                    env=way.env,
+                    nameservers=way.nameservers,
+                ),
+                host_key=make_key_pair("ed25519"),
+                warn=self.tell.warn,
+                gpus_of=self._scheduler.gpus_of,
+                processors=Processors(self._machine.cpus),
+            )
+            self._pods = PodMaker(
+                job=self._admitted.job,
+                sandbox=self._sandbox,
+                spec_builder=spec_builder,
+                scheduler=self._scheduler,
+                record=self._record,
+                tell=self.tell,
+                touch=self._engine.touch,
+            )
             return await self._watch()
 
     async def _watch(self) -> int:

@@ -1,17 +1,20 @@
-"""What a pod may read about itself: the values of `fieldRef` and `resourceFieldRef`, in variables and in files."""
+"""The downward API: values of `fieldRef` and `resourceFieldRef`, for variables and for files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.pod_facts import PodFacts
 from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
 from pumice.model.quantity import Quantity
+from pumice.model.resources import resource_list
 
 _SUBSCRIPTED: Final = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]", re.DOTALL)
 _ONE: Final = Quantity.parse(1)
+_ZERO: Final = Quantity()
 _SHORT_ESCAPES: Final = {
     "\a": r"\a",
     "\b": r"\b",
@@ -25,8 +28,22 @@ _SHORT_ESCAPES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFacts:
+    """What a scheduled pod may read about itself beyond its manifest."""
+
+    name: str
+    namespace: str
+    uid: str
+    ip: str
+    hostname: str
+    node_name: str
+    host_ip: str
+    allocatable: Mapping[str, Quantity] = field(default_factory=dict)  # stands in for a missing limit
+
+
 def field_value(path: str, manifest: Manifest, facts: PodFacts) -> str | None:
-    """The value of a pod's field by its path; None for a path that the downward API does not know."""
+    """Return the value of a pod's field; None for a path that the downward API does not know."""
     metadata = manifest.get("metadata") or {}
     if match := _SUBSCRIPTED.fullmatch(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
@@ -49,47 +66,41 @@ def field_value(path: str, manifest: Manifest, facts: PodFacts) -> str | None:
 
 
 def resource_value(ref: Mapping[str, Any], container: Manifest, manifest: Manifest, facts: PodFacts) -> str | None:
-    """What a container may use or has asked for, counted in units of `divisor`; None if the pod has no such thing."""
-    about = _named_container(manifest, ref.get("containerName")) or container
+    """Return a container's limit or request in units of `divisor`; None if the downward API has no such resource."""
     kind, _, name = str(ref.get("resource")).partition(".")
     if kind not in {"limits", "requests"} or not (
         name in {"cpu", "memory", "ephemeral-storage"} or name.startswith("hugepages-")
     ):
         return None
-    amount = _amount(kind, name, about, manifest) or (facts.allocatable.get(name) if kind == "limits" else None)
-    divisor = _quantity(ref.get("divisor")) or _ONE
-    return str(-(-(amount or Quantity()).nanos // divisor.nanos))
+    spec = manifest.get("spec") or {}
+    named = (each for each in all_containers(spec) if each.get("name") == ref.get("containerName"))
+    amount = _amount(kind, name, (next(named, container), spec))
+    if amount is None:
+        amount = facts.allocatable.get(name, _ZERO) if kind == "limits" else _ZERO
+    divisor = _nonzero(ref.get("divisor")) or _ONE
+    return str(-(-amount.nanos // divisor.nanos))
 
 
-def _amount(kind: str, name: str, container: Manifest, manifest: Manifest) -> Quantity | None:
-    """The container's own amount, else the whole pod's; without a request, the limit is what was asked for."""
-    kinds = ("limits",) if kind == "limits" else ("requests", "limits")
-    for owner in (container, manifest.get("spec") or {}):
-        resources = owner.get("resources") or {}
-        for which in kinds:
-            amount = _quantity((resources.get(which) or {}).get(name))
-            if amount is not None:
+def _amount(kind: str, name: str, owners: Sequence[Manifest]) -> Quantity | None:
+    """Return the first owner's amount that is not zero. A limit serves as request; zero means no limit."""
+    for owner in owners:
+        for which in ("limits",) if kind == "limits" else ("requests", "limits"):
+            amount = resource_list(owner, which).get(name, _ZERO)
+            if not amount.is_zero:
                 return amount
     return None
 
 
-def _quantity(found: object) -> Quantity | None:
+def _nonzero(found: object) -> Quantity | None:
     try:
         quantity = Quantity.parse(found)
     except ValueError:
         return None
-    # Zero is no limit, and nothing can be counted in units of zero.
     return None if quantity.is_zero else quantity
 
 
-def _named_container(manifest: Manifest, name: object) -> Manifest | None:
-    spec = manifest.get("spec") or {}
-    containers: list[Manifest] = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
-    return next((container for container in containers if name and container.get("name") == name), None)
-
-
 def _listed(entries: Mapping[str, str]) -> str:
-    """One `key="value"` a line, sorted, quoted as Go quotes: programs parse these files."""
+    """Return sorted `key="value"` lines, quoted as Go quotes them: programs parse these files."""
     return "\n".join(f"{key}={_quoted(str(value))}" for key, value in sorted(entries.items()))
 
 
@@ -105,4 +116,4 @@ def _escaped(character: str) -> str:
         return character
     if code < 0x80:  # noqa: PLR2004 - ASCII
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - what fits four digits
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - four digits

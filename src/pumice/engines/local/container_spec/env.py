@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
-from pumice.engines.local.container_spec.downward_api import field_value, resource_value
+from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
 from pumice.engines.local.container_spec.expansion import expand
-from pumice.engines.local.container_spec.pod_facts import PodFacts
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.syntax import env_name_fault

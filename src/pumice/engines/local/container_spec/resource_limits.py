@@ -1,41 +1,44 @@
-"""What a container may use of the machine: its limits as the sandbox wants them, its processors, its threads."""
+"""What a container may use of the machine: limits as the sandbox takes them, CPUs, threads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pumice.model.job import Manifest
-from pumice.model.quantity import Quantity
+from pumice.model.resources import resource_list
 
 
 def memory_limit(container: Manifest) -> int | None:
-    limit = _amount(container, "limits", "memory")
+    limit = resource_list(container, "limits").get("memory")
     return None if limit is None else limit.value()
 
 
 def cpu_limit(container: Manifest) -> float | None:
-    """How many processors it may keep busy, possibly a fraction."""
-    limit = _amount(container, "limits", "cpu")
+    """Return how many CPUs the container may keep busy, possibly a fraction; None without a limit."""
+    limit = resource_list(container, "limits").get("cpu")
     return None if limit is None else limit.milli_value() / 1000
 
 
 def threads_env(container: Manifest) -> dict[str, str]:
-    """Libraries start as many threads as the machine has processors, which slows a pod down that may use but a few."""
-    amount = _amount(container, "limits", "cpu") or _amount(container, "requests", "cpu")
-    return {} if amount is None else {"OMP_NUM_THREADS": str(max(1, amount.ceil()))}
+    """Limit OpenMP to the container's CPUs: libraries start one thread per CPU of the machine otherwise."""
+    amounts = resource_list(container, "requests") | resource_list(container, "limits")
+    return {"OMP_NUM_THREADS": str(max(1, amounts["cpu"].ceil()))} if "cpu" in amounts else {}
 
 
 @dataclass(slots=True)
 class Processors:
-    """Binds containers to processors where the kernel does not limit their share: evenly, and always to the same."""
+    """Binds containers to CPUs where the kernel does not enforce a CPU limit."""
 
     numbers: Sequence[int]
     _bound: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _load: dict[int, int] = field(default_factory=dict)
 
     def bind(self, container: str, count: int) -> tuple[int, ...]:
-        """`container` is the name of it and its pod. Empty if it may use them all anyway."""
+        """Return the least used CPUs, the same for each start of a container; () if it may use all of them.
+
+        `container` is unique in the job, as `POD/CONTAINER`.
+        """
         if count >= len(self.numbers):
             return ()
         if container not in self._bound:
@@ -44,8 +47,3 @@ class Processors:
                 self._load[number] = self._load.get(number, 0) + 1
             self._bound[container] = tuple(sorted(chosen))
         return self._bound[container]
-
-
-def _amount(container: Manifest, kind: str, name: str) -> Quantity | None:
-    amounts: Mapping[str, object] = (container.get("resources") or {}).get(kind) or {}
-    return None if amounts.get(name) is None else Quantity.parse(amounts[name])

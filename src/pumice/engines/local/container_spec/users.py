@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 from pumice.engines.local.container_spec.accounts import find_group, find_user
 from pumice.engines.local.images.file_in_image import read_inside
+from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import USER, StartError
 from pumice.model.job import Manifest
 
 _ROOT = (None, 0)
 
 
-class UserImage(Protocol):
-    @property
-    def root(self) -> Path: ...
-
-    @property
-    def user(self) -> str: ...
-
-
-def user_and_group(manifest: Manifest, container: Manifest, image: UserImage | None) -> tuple[int | None, int | None]:
+def user_and_group(manifest: Manifest, container: Manifest, image: Image | None) -> tuple[int | None, int | None]:
     """None where nobody says anything: root, whose file system it is. Raises StartError for a name that is unknown."""
     user, group = _asked(manifest, container, "runAsUser"), _asked(manifest, container, "runAsGroup")
-    if user is None and image is not None and image.user:
-        named, _, named_group = image.user.partition(":")
+    if user is None and image is not None and image.config.user:
+        named, _, named_group = image.config.user.partition(":")
         user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
         group = group if group is not None else _image_group(named_group, image.root) or found
     return user, group
 
 
-def home_of(user: int | None, image: UserImage | None) -> str:
+def home_of(user: int | None, image: Image | None) -> str:
     """As a container runtime has it: what the image says, else the root. The host's homes are not shown."""
     if user in _ROOT:
         return "/root"

@@ -43,26 +43,6 @@ class Image:
     size: int = 0
     warnings: tuple[str, ...] = ()
 
-    @property
-    def entrypoint(self) -> tuple[str, ...]:
-        return self.config.entrypoint
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        return self.config.cmd
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        return self.config.env
-
-    @property
-    def workdir(self) -> str:
-        return self.config.workdir
-
-    @property
-    def user(self) -> str:
-        return self.config.user
-
 
 def images_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """Where a user's images are. Raises NoStateError."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
-from pumice.model.resources import Usage, pod_usage
+from pumice.model.resources import Usage, pod_usage, resource_list
 
 GPU: Final = "nvidia.com/gpu"
 _CORE: Final = ("cpu", "memory")
@@ -102,11 +102,8 @@ def size_text(size: int) -> str:
 
 def container_gpus(container: Manifest) -> int:
     """How many whole GPUs the container is given."""
-    resources = _filled(container).get("resources") or {}
-    try:
-        return max(0, Quantity.parse((resources.get("requests") or {}).get(GPU, 0)).value())
-    except ValueError:
-        return 0
+    amounts = resource_list(container, "limits") | resource_list(container, "requests")
+    return max(0, amounts.get(GPU, Quantity()).value())
 
 
 def gpu_shares(spec: Manifest, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:

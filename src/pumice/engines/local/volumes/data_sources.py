@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
-from pumice.engines.local.container_spec.downward_api import field_value, resource_value
-from pumice.engines.local.container_spec.pod_facts import PodFacts
+from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 

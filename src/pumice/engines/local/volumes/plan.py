@@ -14,14 +14,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources
+from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env
 from pumice.engines.local.container_spec.expansion import expand, unknown_references
-from pumice.engines.local.container_spec.pod_facts import PodFacts
 from pumice.engines.local.container_spec.users import fs_group
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, Contents, is_shared
 from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
 from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
 from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
 
@@ -162,8 +163,7 @@ class _Reading:
         return place
 
     def _is_mounted_whole(self, name: str) -> bool:
-        spec = self.manifest.get("spec") or {}
-        containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+        containers = all_containers(self.manifest.get("spec") or {})
         mounts = [each for container in containers for each in container.get("volumeMounts") or []]
         return not any(each.get("subPath") or each.get("subPathExpr") for each in mounts if each.get("name") == name)
 

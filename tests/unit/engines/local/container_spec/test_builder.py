@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.builder import SpecBuilder, holder_id
+from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder, hidden_directories, holder_id
+from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.resource_limits import Processors
+from pumice.engines.local.images.config import ImageConfig
+from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.engines.local.scheduling.fit import GPU
@@ -22,52 +25,55 @@ from tests.builders import a_job, a_task, literal
 from tests.unit.engines.local.pod_values import a_pod
 
 
-@dataclass(frozen=True)
-class Image:
-    root: Path
-    entrypoint: Sequence[str] = ()
-    command: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    workdir: str = ""
-    user: str = ""
-
-
 @dataclass
 class Bench:
-    spec_builder: SpecBuilder
-    warned: list[str]
+    settings: Settings
+    scratch: Path
+    sandbox: SandboxFacts = field(default_factory=SandboxFacts)
+    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)
     images: dict[str, Image] = field(default_factory=dict)
+    warned: list[str] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> JobInputs:
+        return JobInputs(
+            job=a_job(a_task(replicas=2)),
+            settings=self.settings,
+            scratch=self.scratch,
+            documents=(),
+            objects=list,
+            claims={},
+            address_of={"worker-0": "10.77.0.10", "worker-1": "10.77.0.11"}.__getitem__,
+            image_of=self.images.get,
+        )
+
+    @property
+    def builder(self) -> SpecBuilder:
+        return SpecBuilder(
+            inputs=self.inputs,
+            sandbox=self.sandbox,
+            host_key=KeyPair("private", "public"),
+            warn=self.warned.append,
+            gpus_of=lambda pod: self.gpus.get(pod, ()),
+            processors=Processors((0, 1, 2, 3)),
+        )
 
     def spec(self, container: Manifest, *, attempt: int = 0, **pod: Any) -> ContainerSpec:
         container = {"name": "c", "image": "known", **container}
-        return self.spec_builder.spec(a_pod(container, **pod), "uid-1", "10.77.0.10", container, attempt)
+        return self.builder.spec(a_pod(container, **pod), "uid-1", "10.77.0.10", container, attempt)
+
+    def add_image(self, root: Path, entrypoint: str = "", **config: Any) -> None:
+        config["entrypoint"] = (entrypoint,) if entrypoint else ()
+        self.images["known"] = Image("known", root, str(root), config=ImageConfig(**config))
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    warned: list[str] = []
-    images: dict[str, Image] = {}
     settings = Settings(workdir=tmp_path / "work", state=tmp_path / "state", entrypoints={"named": ("run", "it")})
-    spec_builder = SpecBuilder(
-        job=a_job(a_task(replicas=2)),
-        settings=settings,
-        scratch=tmp_path / "scratch/volumes",
-        documents=(),
-        objects=list,
-        claims={},
-        address_of={"worker-0": "10.77.0.10", "worker-1": "10.77.0.11"}.__getitem__,
-        image_of=images.get,
-        host_key=KeyPair("private", "public"),
-        warn=warned.append,
-    )
-    return Bench(spec_builder, warned, images)
+    return Bench(settings, tmp_path / "scratch/volumes")
 
 
-def changed(settings: Settings, **values: Any) -> Settings:
-    known = {name: getattr(settings, name) for name in Settings.__dataclass_fields__}
-    return Settings(**{**known, **values})
-
-
+STATE = "/data/state/pumice"
 COMMANDS: list[Any] = [
     pytest.param({"command": ["a"], "args": ["b"]}, ("a", "b"), id="its own"),
     pytest.param({"args": ["b"]}, ("entry", "b"), id="arguments for the image"),
@@ -82,7 +88,7 @@ COMMANDS: list[Any] = [
 
 @pytest.mark.parametrize(("container", "argv"), COMMANDS)
 def test_commands(bench: Bench, tmp_path: Path, container: Manifest, argv: tuple[str, ...]) -> None:
-    bench.images["known"] = Image(tmp_path, ["entry"], ["arg"])
+    bench.add_image(tmp_path, "entry", cmd=("arg",))
     assert bench.spec(container).argv == argv
 
 
@@ -93,7 +99,7 @@ def test_a_container_without_a_command_cannot_be_started(bench: Bench) -> None:
 
 
 def test_arguments_are_a_command_unless_they_are_options(bench: Bench, tmp_path: Path) -> None:
-    bench.images["known"] = Image(tmp_path, [], [])
+    bench.add_image(tmp_path)
     assert bench.spec({"image": "other", "args": ["python3", "-V"]}).argv == ("python3", "-V")
     assert bench.spec({"args": ["python3", "-V"]}).argv == ("python3", "-V")
     with pytest.raises(StartError, match="has no command, and this machine has no image other"):
@@ -115,7 +121,7 @@ def test_the_host_as_image(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_an_image(bench: Bench, tmp_path: Path) -> None:
-    bench.images["known"] = Image(tmp_path, ["entry"], env={"A": "image", "PATH": "/image"}, workdir="/srv")
+    bench.add_image(tmp_path, "entry", env={"A": "image", "PATH": "/image"}, workdir="/srv")
     spec = bench.spec({"env": literal(A="own")})
     assert (spec.root.image, spec.cwd) == (str(tmp_path), "/srv")
     assert (spec.env["A"], spec.env["PATH"]) == ("own", "/image")
@@ -123,8 +129,8 @@ def test_an_image(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_variables_from_low_to_high(bench: Bench) -> None:
-    bench.spec_builder.settings = changed(bench.spec_builder.settings, env={"B": "given", "C": "given"})
-    bench.spec_builder.extra_env = {"http_proxy": "http://10.77.0.1:1"}
+    bench.settings = replace(bench.settings, env={"B": "given", "C": "given"})
+    bench.sandbox = SandboxFacts(env={"http_proxy": "http://10.77.0.1:1"})
     env = bench.spec({"command": ["a"], "env": literal(C="own")}).env
     assert (env["B"], env["C"], env["http_proxy"]) == ("given", "own", "http://10.77.0.1:1")
     assert (env["GLOO_SOCKET_IFNAME"], env["HOSTNAME"], env["HOME"]) == ("eth0", "train-worker-0", "/root")
@@ -135,8 +141,7 @@ def with_resources(**limits: Any) -> Manifest:
 
 
 def test_limits(bench: Bench) -> None:
-    bench.spec_builder.kernel_limits = frozenset({"cpu", "memory"})
-    bench.spec_builder.processors = Processors((0, 1, 2, 3))
+    bench.sandbox = SandboxFacts(kernel_limits=frozenset({"cpu", "memory"}))
     spec = bench.spec(with_resources(cpu="1500m", memory="1Gi"))
     assert (spec.cpu_quota, spec.memory, spec.cpus, spec.env["OMP_NUM_THREADS"]) == (1.5, 1 << 30, (), "2")
     assert bench.warned == []
@@ -149,14 +154,13 @@ def test_threads_are_the_user_s_affair_if_he_says_so(bench: Bench) -> None:
 
 
 def test_whole_processors_where_the_kernel_limits_nothing(bench: Bench) -> None:
-    bench.spec_builder.processors = Processors((0, 1, 2, 3))
     assert bench.spec(with_resources(cpu="2")).cpus == (0, 1)
     assert bench.spec(with_resources(cpu="1500m")).cpus == ()
     assert bench.warned == ["container c: limits.cpu 1.5 is not enforced: no control groups here"]
 
 
 def test_gpus(bench: Bench) -> None:
-    bench.spec_builder.gpus_of = {"train-worker-0": ("4", "7")}.__getitem__
+    bench.gpus = {"train-worker-0": ("4", "7")}
     env = bench.spec(with_resources(**{GPU: 2})).env
     assert env["CUDA_VISIBLE_DEVICES"] == "4,7"
     assert "CUDA_VISIBLE_DEVICES" not in bench.spec({"command": ["a"]}).env
@@ -189,13 +193,13 @@ def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[i
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("app:x:1000:1001::/home/app:/bin/sh\n")
     (tmp_path / "etc/group").write_text("staff:x:50:\n")
-    bench.images["known"] = Image(tmp_path, ["entry"], user=user)
+    bench.add_image(tmp_path, "entry", user=user)
     spec = bench.spec({})
     assert (spec.uid, spec.gid) == ids
 
 
 def test_a_user_whom_the_image_does_not_know_is_not_root(bench: Bench, tmp_path: Path) -> None:
-    bench.images["known"] = Image(tmp_path, ["entry"], user="app")
+    bench.add_image(tmp_path, "entry", user="app")
     with pytest.raises(StartError, match="its image runs as app, whom its /etc/passwd does not know"):
         bench.spec({})
     assert bench.spec({"securityContext": {"runAsUser": 5}}).uid == 5
@@ -213,7 +217,7 @@ def test_a_user_whom_the_image_does_not_know_is_not_root(bench: Bench, tmp_path:
 def test_homes(bench: Bench, tmp_path: Path, image: str, user: int | None, home: str) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("app:x:1000:1001::/srv/app:/bin/sh\n")
-    bench.images["known"] = Image(tmp_path)
+    bench.add_image(tmp_path)
     fields = {"image": image, "command": ["a"], "securityContext": {"runAsUser": user}}
     assert bench.spec(fields).env["HOME"] == home
     assert bench.spec({**fields, "env": literal(HOME="/own")}).env["HOME"] == "/own"
@@ -224,7 +228,7 @@ def test_homes(bench: Bench, tmp_path: Path, image: str, user: int | None, home:
     [pytest.param("", True, id="of an image that says nothing"), pytest.param("0", True), pytest.param("5", False)],
 )
 def test_who_must_not_be_root(bench: Bench, tmp_path: Path, user: str, refused: bool) -> None:
-    bench.images["known"] = Image(tmp_path, ["entry"], user=user)
+    bench.add_image(tmp_path, "entry", user=user)
     fields = {"securityContext": {"runAsNonRoot": True}}
     if refused:
         with pytest.raises(StartError, match="runAsNonRoot is set, and it would run as root"):
@@ -240,33 +244,33 @@ def test_groups(bench: Bench) -> None:
     context = {"supplementalGroups": [5, 6], "fsGroup": 7}
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == (5, 6, 7)
     assert bench.spec({"command": ["a"]}, securityContext={"fsGroup": 0}).groups == (0,)
-    bench.spec_builder.all_users = False
+    bench.sandbox = SandboxFacts(all_users=False)
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == ()
 
 
 def test_without_root_there_is_one_user(bench: Bench) -> None:
-    bench.spec_builder.all_users = False
+    bench.sandbox = SandboxFacts(all_users=False)
     spec = bench.spec({"command": ["a"], "securityContext": {"runAsUser": 5}})
     assert (spec.uid, spec.gid) == (None, None)
     assert any("5" in warning for warning in bench.warned)
 
 
 def test_that_who_waits_for_a_master_is_nobody_in_particular_needs_no_warning(bench: Bench) -> None:
-    bench.spec_builder.all_users = False
+    bench.sandbox = SandboxFacts(all_users=False)
     container = WaitForMaster("master", 23456, 10, "small").container(None)
     manifest = a_pod({"name": "c"}, initContainers=[container])
-    spec = bench.spec_builder.spec(manifest, "uid-1", "10.77.0.10", container, 0)
+    spec = bench.builder.spec(manifest, "uid-1", "10.77.0.10", container, 0)
     assert (spec.uid, spec.cwd, bench.warned) == (None, "/", [])
 
 
 def test_what_is_kept(bench: Bench, tmp_path: Path) -> None:
-    bench.spec_builder.settings = changed(bench.spec_builder.settings, keep=True)
+    bench.settings = replace(bench.settings, keep=True)
     assert bench.spec({"command": ["a"]}, attempt=2).root.upper == str(tmp_path / "scratch/train-worker-0.c.2")
 
 
 def test_mounts_of_the_user(bench: Bench, tmp_path: Path) -> None:
     extra = (ExtraMount(tmp_path / "a"), ExtraMount(tmp_path / "b", read_only=True))
-    bench.spec_builder.settings = changed(bench.spec_builder.settings, mounts=extra, python=(tmp_path / "venv",))
+    bench.settings = replace(bench.settings, mounts=extra, python=(tmp_path / "venv",))
     mounts = bench.spec({"command": ["a"]}).mounts[:-1]
     assert [(mount.target, mount.read_only) for mount in mounts if isinstance(mount, Mount)] == [
         (str(tmp_path / "work"), False),
@@ -287,7 +291,7 @@ def test_a_file_for_last_words(bench: Bench, tmp_path: Path) -> None:
 
 def test_containers_that_share_processes(bench: Bench) -> None:
     manifest = a_pod({"name": "c"})
-    holder = bench.spec_builder.holder(manifest)
+    holder = bench.builder.holder(manifest)
     assert (holder.id, holder.pod) == (holder_id("train-worker-0"), "train-worker-0")
     assert bench.spec({"command": ["a"]}).share_pid_with is None
     assert bench.spec({"command": ["a"]}, shareProcessNamespace=True).share_pid_with == holder.id
@@ -295,8 +299,24 @@ def test_containers_that_share_processes(bench: Bench) -> None:
 
 def test_what_keeps_it_from_starting_is_known_before(bench: Bench) -> None:
     container = {"name": "c", "image": "none", "envFrom": [{"configMapRef": {"name": "gone"}}]}
-    found = [problem.message for problem in bench.spec_builder.problems(a_pod(container), container)]
+    found = [problem.message for problem in bench.inputs.problems(a_pod(container), container)]
     assert found[0] == "envFrom: there is no ConfigMap gone"
     assert found[1].startswith("has no command")
     with pytest.raises(StartError, match="there is no ConfigMap gone"):
         bench.spec({**container, "command": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("home", "host", "expected"),
+    [
+        pytest.param("/home/me", True, ("/home", "/root", "/home/me", STATE), id="usual"),
+        pytest.param("/root", True, ("/home", "/root", STATE), id="root"),
+        pytest.param("/data/me", True, ("/home", "/root", "/data/me", STATE), id="elsewhere"),
+        pytest.param("/var/lib/me", True, ("/home", "/root", "/var/lib/me", STATE), id="service"),
+        pytest.param("/usr/sbin", True, ("/home", "/root", STATE), id="where the programs are"),
+        pytest.param("/", True, ("/home", "/root", STATE), id="no home"),
+        pytest.param("/home/me", False, (STATE,), id="image"),
+    ],
+)
+def test_hidden_directories(home: str, *, host: bool, expected: tuple[str, ...]) -> None:
+    assert hidden_directories(Path(home), Path(STATE), host_is_image=host) == expected

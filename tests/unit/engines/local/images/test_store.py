@@ -71,8 +71,9 @@ def test_every_form_of_archive(tmp_path: Path, store: ImageStore, form: str) -> 
     assert not (image.root / "gone").exists()
     assert (image.root / "sh").readlink() == Path("/bin/busybox")
     assert stat.S_IMODE((image.root / "shut").stat().st_mode) == 0o500
-    assert (image.entrypoint, image.command, image.env) == ((), ("/sh",), {"A": "1"})
-    assert (image.workdir, image.user) == ("/w", "7")
+    config = image.config
+    assert (config.entrypoint, config.cmd, config.env) == ((), ("/sh",), {"A": "1"})
+    assert (config.workdir, config.user) == ("/w", "7")
     assert image.size == len(BASE) + len(TOP)
     assert image.warnings == ()
     assert store.find("docker.io/library/busybox:latest") == image

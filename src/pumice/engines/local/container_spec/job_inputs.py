@@ -1,0 +1,104 @@
+"""What the containers of a job are built from, as far as it is known before the sandbox is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
+from pumice.engines.local.container_spec.downward_api import PodFacts
+from pumice.engines.local.container_spec.env import container_env
+from pumice.engines.local.container_spec.etc_hosts import hosts_text, named_pod, pod_hostname
+from pumice.engines.local.container_spec.expansion import expand_all
+from pumice.engines.local.images.store import Image
+from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
+from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.volumes.plan import volume_mounts
+from pumice.model import keys
+from pumice.model.job import Job, Manifest
+from pumice.model.problem import Problem
+from pumice.model.quantity import Quantity
+from pumice.model.slot import slots
+
+
+@dataclass(slots=True, kw_only=True)
+class JobInputs:
+    job: Job
+    settings: Settings
+    scratch: Path
+    documents: Sequence[Manifest]  # ConfigMaps and Secrets of the user's files
+    objects: Callable[[], Sequence[Manifest]]  # the plugins' objects in their current state
+    claims: Mapping[str, Path]
+    address_of: Callable[[str], str]  # a pod's short name -> its address
+    image_of: Callable[[str], Image | None]  # None: the host's file system serves as image
+    allocatable: Mapping[str, Quantity] = field(default_factory=dict)
+    _sources: tuple[list[Manifest], ConfigSources, list[Problem]] | None = None
+    _hosts: str = ""
+
+    def config_sources(self) -> tuple[ConfigSources, list[Problem]]:
+        """Parse again only after the plugins' objects changed: large jobs ask once per container."""
+        objects = list(self.objects())
+        if self._sources is None or self._sources[0] != objects:
+            self._sources = (objects, *read_config_sources([*self.documents, *objects], self.claims))
+            self._hosts = ""
+        return self._sources[1], self._sources[2]
+
+    def hosts(self) -> str:
+        """Return the part of /etc/hosts that all pods of the job share."""
+        self.config_sources()
+        if not self._hosts:
+            named = []
+            for slot in slots(self.job):
+                labels = {
+                    keys.JOB_NAME: self.job.name,
+                    keys.JOB_NAMESPACE: self.job.namespace,
+                    keys.TASK_SPEC: slot.task.name,
+                }
+                spec = {"hostname": slot.hostname, "subdomain": slot.subdomain}
+                pod: Manifest = {"metadata": {"name": slot.pod_name, "labels": labels}, "spec": spec}
+                named.append(named_pod(pod, self.address_of(slot.short_name)))
+            services = [manifest for manifest in self.objects() if manifest["kind"] == "Service"]
+            self._hosts = hosts_text(named, services, self.job.namespace)
+        return self._hosts
+
+    def pod_facts(self, manifest: Manifest, uid: str, address: str) -> PodFacts:
+        return PodFacts(
+            name=manifest["metadata"]["name"],
+            namespace=self.job.namespace,
+            uid=uid,
+            ip=address,
+            hostname=pod_hostname(manifest),
+            node_name="localhost",
+            host_ip="127.0.0.1",
+            allocatable=self.allocatable,
+        )
+
+    def argv(self, container: Manifest, image: Image | None, env: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the container's command line. Raises StartError if there is none."""
+        name = str(container.get("image") or "")
+        command = expand_all(container.get("command") or [], env) or self.settings.entrypoints.get(name, ())
+        args = expand_all(container.get("args") or [], env)
+        argv = (*command, *args) if image is None else image.config.argv(command, args)
+        # Without an entrypoint the arguments are the command, but no program is named like an option.
+        if not argv or argv[0].startswith("-"):
+            lack = f"this machine has no image {name}" if image is None else f"its image {name} names none"
+            raise StartError(
+                IMAGE,
+                f"has no command, and {lack}\n"
+                f'  hint: --image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
+            )
+        return argv
+
+    def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
+        """Return what would keep the container from starting, as far as it is known before the sandbox is open."""
+        facts = self.pod_facts(manifest, "", "")
+        sources, problems = self.config_sources()
+        _, missing = container_env(container, manifest, facts, sources)
+        volumes = volume_mounts(container, manifest, facts, sources, self.scratch)
+        found = [*problems, *missing, *volumes.problems]
+        try:
+            self.argv(container, self.image_of(str(container.get("image") or "")), {})
+        except StartError as error:
+            found.append(Problem(error.message))
+        return found
