@@ -10,6 +10,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.model.status import JobStatus
 from pumice.reconcile.decision import JobEvent
+from pumice.runtime.once import Once
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Teller:
     listeners: list[Listener]
     failed: Callable[[OSError], None] | None = None  # somebody cannot be told any more
     lost: OSError | None = None  # that was so before anybody wanted to know
-    _warned: set[str] = field(default_factory=set)
+    _warnings: Once = field(default_factory=Once)
 
     def __call__(self, happening: Happening) -> None:
         for listener in tuple(self.listeners):
@@ -125,6 +126,5 @@ class Teller:
                     self.failed(error)
 
     def warn(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
+        if self._warnings.first(message):
             self(Warned(message))

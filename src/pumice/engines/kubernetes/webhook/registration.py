@@ -19,6 +19,7 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import webhook_configurations
+from pumice.runtime.once import Once
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Installed:
     client: Client
     namespace: str
     service: str
-    _told: set[str] = field(default_factory=set)
+    _warnings: Once = field(default_factory=Once)
 
     async def announce(self, authority: bytes) -> bool:
         text = base64.b64encode(authority).decode()
@@ -53,11 +54,10 @@ class Installed:
             missing = error.not_found or error.is_invalid or error.is_forbidden
             if not missing:
                 raise
-            if kind not in self._told:
-                self._told.add(kind)
+            if self._warnings.first(kind):
                 _log.warning("%s %s: %s; apply the output of pumice install", kind, name, error)
             return False
-        self._told.discard(kind)
+        self._warnings.forget(kind)
         return True
 
 

@@ -23,6 +23,7 @@ from pumice.engines.local.state.run_directory import RunDirectory
 from pumice.engines.local.verdict import Failures
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ContainerEnd
+from pumice.runtime.once import Once
 
 _ENOUGH_RESTARTS: Final = 3
 
@@ -41,7 +42,7 @@ class PodMaker:
     touch: Callable[[], None]  # the engine should look again
     failures: Failures = field(default_factory=Failures)
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
-    _hinted: set[tuple[str, str]] = field(default_factory=set)
+    _hints: Once = field(default_factory=Once)
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
     def make(self, manifest: Manifest, uid: str, address: str) -> LocalPod:
@@ -101,10 +102,7 @@ class PodMaker:
             )
         elif count == _ENOUGH_RESTARTS:
             hint = what_ends_restarts(self.job, task)
-        if not hint or (task, hint) in self._hinted:
-            return ""
-        self._hinted.add((task, hint))
-        return hint
+        return hint if hint and self._hints.first((task, hint)) else ""
 
     def _open_logs(self, pod: LocalPod, place: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
         file = self.record.log(place, container, attempt)

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +20,8 @@ from typing import Final, Self
 
 from pumice.engines.local.network.addresses import NETWORK
 from pumice.engines.local.sandbox.net.tunnel import INTERFACE, READY
+from pumice.engines.local.sandbox.python_start import python_start
 
-_SOURCES: Final = str(Path(__file__).resolve().parents[4])
-_BOOT: Final = (
-    f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.net.tunnel import main; main()"
-)
 # For documentation (RFC 5737), so nobody's own network can be hidden behind it.
 _OWN, _GATEWAY, _NAMES = "198.51.100.100", "198.51.100.2", "198.51.100.3"
 _MTU: Final = "65520"
@@ -135,8 +131,7 @@ class Tunnel:
 
 async def _start(config: dict[str, object], errors: int) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-I", "-S", "-X", "utf8", "-c", _BOOT, json.dumps(config)),
+        *python_start("sandbox.net.tunnel", json.dumps(config)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,

@@ -39,6 +39,7 @@ from pumice.engines.local.sandbox.sandbox_errors import (
     StartError,
 )
 from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.runtime.once import Once
 
 Warn = Callable[[str], None]
 _SIGNAL_BASE = 128
@@ -59,7 +60,7 @@ class ProcessSandbox:
     def __init__(self, directory: Path, lock: int, warn: Warn) -> None:
         self._directory = directory
         self._warn = warn
-        self._warned: set[str] = set()
+        self._warnings = Once()
         self._reaper = Reaper(lock)
         self._translation = Translation()
         self._addresses: dict[str, str] = {}
@@ -260,8 +261,7 @@ class ProcessSandbox:
                 )
 
     def _warn_once(self, warning: str) -> None:
-        if warning not in self._warned:
-            self._warned.add(warning)
+        if self._warnings.first(warning):
             self._warn(warning)
 
 

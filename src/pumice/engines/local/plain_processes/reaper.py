@@ -13,13 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError
 
-_SOURCES = str(Path(__file__).resolve().parents[4])
-_BOOT = (
-    f"import sys; sys.path.insert(0, {_SOURCES!r}); "
-    "from pumice.engines.local.plain_processes.reaper import main; main()"
-)
 _ROUNDS = 5
 
 
@@ -48,7 +44,7 @@ class Reaper:
         """The lock says that something of the job lives. It must outlive the engine, too."""
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-I", "-S", "-c", _BOOT],
+                python_start("plain_processes.reaper"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

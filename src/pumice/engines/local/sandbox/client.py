@@ -16,7 +16,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,16 +24,13 @@ from typing import Any, Self
 
 from pumice.engines.local.sandbox import protocol, scratch
 from pumice.engines.local.sandbox.pipe_collector import Collector
+from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 DEFAULT_NETWORK = "10.77.0.0/16"
 _MOST_LOOKS = 100
 _BETWEEN_LOOKS = 0.01
-_SOURCES = str(Path(__file__).resolve().parents[4])
-_BOOT = (
-    f"import sys; sys.path.insert(0, {_SOURCES!r}); from pumice.engines.local.sandbox.init.job_init import main; main()"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ class Sandbox:
         }
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; it starts within a millisecond
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, json.dumps(config)],
+                python_start("sandbox.init.job_init", json.dumps(config)),
                 pass_fds=(theirs.fileno(), lock),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -19,6 +19,7 @@ from pumice.engines.local.scheduling.reservations import Reservations, Reserved,
 from pumice.model.job import Manifest
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
+from pumice.runtime.once import Once
 
 # Other runs do not tell when they end; who waits looks again now and then.
 LOOK_AGAIN: Final = 1.0
@@ -42,7 +43,7 @@ class PodScheduler:
     _finished: dict[str, Placement] = field(default_factory=dict)  # which they had, for when they come back
     _taken: Usage = field(default_factory=dict)  # what is kept and held, in all
     _published: Reserved = field(default_factory=Reserved)
-    _announced: set[str] = field(default_factory=set)
+    _announced: Once = field(default_factory=Once)
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def reserve(self, gang: Mapping[str, Manifest]) -> Fit:
@@ -97,8 +98,7 @@ class PodScheduler:
 
     def _tell(self, pod: str, lack: str) -> None:
         """Many pods may wait for the same: that is told once."""
-        if lack not in self._announced:
-            self._announced.add(lack)
+        if self._announced.first(lack):
             self.announce(f"{pod} waits until there is room for it on this machine ({lack})")
 
     def _try(self, pod: str, usage: Usage) -> str | None:

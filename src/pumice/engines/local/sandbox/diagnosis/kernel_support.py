@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_SOURCES = str(Path(__file__).resolve().parents[5])
-_BOOT = (
-    f"import sys; sys.path.insert(0, {_SOURCES!r}); "
-    "from pumice.engines.local.sandbox.diagnosis.trials import main; main()"
-)
+from pumice.engines.local.sandbox.python_start import python_start
+
 _SETTINGS = {
     "max_user_namespaces": "/proc/sys/user/max_user_namespaces",
     "unprivileged_userns_clone": "/proc/sys/kernel/unprivileged_userns_clone",
@@ -77,7 +74,7 @@ def probe() -> Permits:
     try:
         with tempfile.TemporaryDirectory(prefix="pumice-probe-") as place:
             done = subprocess.run(  # noqa: S603 - our own program
-                [sys.executable, "-I", "-S", "-c", _BOOT, place],
+                python_start("sandbox.diagnosis.trials", place),
                 capture_output=True,
                 timeout=_SECONDS,
                 check=False,
