@@ -8,7 +8,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run examples test soak lint format bench docs pin clean
+.PHONY: help run examples check test soak lint format bench docs pin clean
 
 
 help: ## This list
@@ -21,6 +21,10 @@ run: ## Run the PyTorch job of the examples on this machine
 examples: ## Run every job of the examples that can run on this machine
 	$(setup) run
 	@$(python) -m scripts.examples
+
+check: ## Style, types, layers and unit tests: for the inner loop, about a minute
+	$(setup) test
+	@$(python) -m scripts.check check
 
 test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test

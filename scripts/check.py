@@ -1,28 +1,31 @@
-"""What `make test` and `make lint` do: every check, each with the time it took, and one verdict.
+"""`make check` and `make test`: every check, how far it is, how long it takes, and one verdict.
 
 All checks run even if one fails, so that a developer sees everything at once. Under CI=true a program that could be
-installed but is not counts as a failure: a test that never runs there would rot unseen.
+installed but is missing counts as a failure: a test that never runs there would rot unseen.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from subprocess import run
 
 from scripts import kubernetes_programs, programs
+from scripts.duration_text import duration
 from scripts.fetching import FetchError, fetch
 from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
 
+ROOT = Path(__file__).resolve().parent.parent
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
-# What depends on the rights of the user: real sandboxes, and files that are made, owned and removed.
+# Tests whose result depends on the rights of the user: real sandboxes, and files that are made, owned and removed.
 USER_TESTS = (
     "tests/local",
     "tests/unit/engines/local/images",
@@ -30,41 +33,51 @@ USER_TESTS = (
     "tests/unit/engines/local/volumes",
     "tests/unit/engines/local/sandbox",
 )
+# Many tests wait for processes and servers: more workers than cores keep the cores busy.
+WORKERS = str((os.cpu_count() or 1) + 2)
+PYTEST = ("pytest", "--progress", "-q", "-rfEs", f"--numprocesses={WORKERS}")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """`seconds` is how long the check takes on two cores, until a run on this machine has measured it."""
+
     name: str
+    seconds: int
     passes: Callable[[], bool]
 
 
-def command(name: str, *arguments: str) -> Check:
-    """A check that is a program of .venv."""
+def command(name: str, seconds: int, *arguments: str) -> Check:
+    """Return a check that runs a program of .venv."""
     program = str(Path(sys.executable).with_name(arguments[0]))
-    return Check(name, lambda: run([program, *arguments[1:]], check=False).returncode == 0)
+    return Check(name, seconds, lambda: subprocess.run([program, *arguments[1:]], check=False).returncode == 0)
 
 
 def lint() -> list[Check]:
     folders = [folder for folder in PYTHON_FOLDERS if Path(folder).is_dir()]
     return [
-        command("ruff check", "ruff", "check", "--quiet", "."),
-        command("ruff format", "ruff", "format", "--check", "--quiet", "."),
-        command("mypy --strict", "mypy", "--no-error-summary", *folders),
-        command("import-linter", "lint-imports", "--no-logo"),
+        command("ruff check", 1, "ruff", "check", "--quiet", "."),
+        command("ruff format", 1, "ruff", "format", "--check", "--quiet", "."),
+        command("mypy --strict", 25, "mypy", "--no-error-summary", *folders),
+        command("import-linter", 1, "lint-imports", "--no-logo"),
     ]
 
 
+def unit_tests() -> list[Check]:
+    return [command("unit tests", 60, *PYTEST, "tests/unit", "tests/meta")]
+
+
 def tests() -> list[Check]:
-    """As root, what depends on the user's rights is run once more as an ordinary user."""
+    """Return the checks of `make test`; as root, tests that depend on the user's rights run again as `nobody`."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     is_root = sys.platform == "linux" and os.geteuid() == 0
-    again = [Check("tests as an ordinary user", ordinary_user)] if is_root else []
+    again = [Check("tests as an ordinary user", 120, ordinary_user)] if is_root else []
     return [
-        Check("outside programs", outside_programs),
-        *(Check(name, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
-        Check("kubernetes programs", kubernetes),
-        command("pytest", "pytest", "-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "--cov", "--cov-report="),
-        command("coverage of the pure packages", "coverage", "report", f"--include={pure}", "--fail-under=100"),
+        Check("outside programs", 1, outside_programs),
+        *(Check(name, 1, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
+        command("pytest", 420, *PYTEST, "--cov", "--cov-report="),
+        Check("kubernetes programs", 1, kubernetes),
+        command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
         *again,
     ]
 
@@ -78,9 +91,9 @@ def outside_programs() -> bool:
 def ordinary_user() -> bool:
     found = {each.variable: python_with(each) for each in FRAMEWORKS.values()}
     environ = {**os.environ, **{name: each.python for name, each in found.items() if each is not None}}
-    options = ("-q", "-rfEs", "--numprocesses=auto", "--maxprocesses=8", "-p", "no:cacheprovider")
-    command = [sys.executable, "-m", "scripts.ordinary_user", sys.executable, "-m", "pytest", *options, *USER_TESTS]
-    return run(command, env=environ, check=False).returncode == 0
+    pytest = [sys.executable, "-m", *PYTEST, "-p", "no:cacheprovider", *USER_TESTS]
+    done = subprocess.run([sys.executable, "-m", "scripts.ordinary_user", *pytest], env=environ, check=False)
+    return done.returncode == 0
 
 
 @functools.cache
@@ -89,7 +102,7 @@ def python_with(framework: Framework) -> Candidate | None:
 
 
 def has(framework: Framework) -> bool:
-    """Under CI=true it is fetched; elsewhere such a download is not for a test to begin, and its tests are skipped."""
+    """Find a framework. Under CI=true it is fetched; elsewhere no test starts such a download, and is skipped."""
     found = python_with(framework)
     if found is None and os.environ.get("CI") == "true":
         try:
@@ -102,33 +115,64 @@ def has(framework: Framework) -> bool:
     return True
 
 
+def build_kubernetes() -> subprocess.Popen[bytes] | None:
+    """Build a real API server beside the other checks; the tests that need it run last and wait for it."""
+    if kubernetes_programs.find(os.environ, ROOT) is not None:
+        return None
+    return subprocess.Popen(
+        [sys.executable, "-m", "scripts.kubernetes_programs"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+
+
 def kubernetes() -> bool:
-    """A real API server. Where it cannot be built, its tests are skipped; under CI=true that is a failure."""
-    try:
-        found = kubernetes_programs.find_or_build(os.environ, Path.cwd())
-    except kubernetes_programs.ProgramsError as error:
-        print(f"  not there, its tests are skipped: {error}", flush=True)
-        return os.environ.get("CI") != "true"
-    print(f"  {found.origin}", flush=True)
-    return True
+    """Without a real API server its tests are skipped; under CI=true that is a failure."""
+    found = kubernetes_programs.find(os.environ, ROOT)
+    print(f"  {found.origin}" if found else "  not built: tests/cluster is skipped", flush=True)
+    return found is not None or os.environ.get("CI") != "true"
 
 
-def perform(checks: Iterable[Check]) -> bool:
+def perform(checks: Iterable[Check], times: Path | None = None) -> bool:
+    """Run the checks; print before each how far this is and how long it takes, and at the end a summary."""
+    every = list(checks)
+    known = _read_times(times)
     lines = []
     passed = True
-    for check in checks:
-        print(f"\n== {check.name}", flush=True)
+    for number, check in enumerate(every, start=1):
+        left = sum(known.get(each.name, each.seconds) for each in every[number - 1 :])
+        expected = duration(known.get(check.name, check.seconds))
+        print(f"\n== {number}/{len(every)} {check.name} (about {expected}; {duration(left)} to go)", flush=True)
         started = time.monotonic()
         good = check.passes()
         passed = passed and good
-        lines.append(f"  {'ok    ' if good else 'FAILED'} {time.monotonic() - started:6.1f} s  {check.name}")
+        known[check.name] = took = time.monotonic() - started
+        lines.append(f"  {'ok    ' if good else 'FAILED'} {took:6.1f} s  {check.name}")
     print("\n== summary", *lines, sep="\n")
+    if times is not None and times.parent.is_dir():
+        times.write_text(json.dumps(known))
     return passed
 
 
+def _read_times(file: Path | None) -> dict[str, float]:
+    """How long each check took last time on this machine."""
+    if file is None or not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text())
+        return {str(name): float(seconds) for name, seconds in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
 def main(arguments: Sequence[str]) -> int:
-    checks = lint() if list(arguments) == ["lint"] else [*lint(), *tests()]
-    return 0 if perform(checks) else 1
+    what = arguments[0] if arguments else "test"
+    checks = [*lint(), *({"check": unit_tests, "test": tests}[what]() if what != "lint" else [])]
+    building = build_kubernetes() if what == "test" else None
+    try:
+        return 0 if perform(checks, ROOT / ".venv" / "check-times.json") else 1
+    finally:
+        if building is not None:
+            building.terminate()
+            building.wait()
 
 
 if __name__ == "__main__":

@@ -16,15 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.duration_text import duration
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 MODULE = Path("tests", "cluster", "programs")
 SOURCES = ("go.mod", "go.sum", "main.go")
 EXPECTED = "9 to 15 minutes on two cores, 1.4 GB of modules and 3 GB of Go's build cache"
 DISK = 6_000_000_000
+PACKAGES = 2_000
+_PROGRESS_EVERY = 20.0
 _VERSIONS = "k8s.io/component-base/version"
 
 
@@ -56,6 +61,17 @@ def find(environ: Mapping[str, str], project: Path) -> Programs | None:
         if not programs.missing():
             return programs
     return None
+
+
+def find_or_wait(environ: Mapping[str, str], project: Path) -> Programs | None:
+    """Return the programs; while another process builds them, wait for it."""
+    found = find(environ, project)
+    lock = cache_directory(environ) / "lock"
+    if found is None and lock.is_file():
+        with lock.open() as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH)
+        found = find(environ, project)
+    return found
 
 
 def find_or_build(environ: Mapping[str, str], project: Path) -> Programs:
@@ -115,8 +131,8 @@ def _build(cache: Path, environ: Mapping[str, str], project: Path) -> Programs:
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as folder:
         made = Path(folder, "made")
         made.mkdir()
-        _call(
-            [go, "build", *build_flags(version(project)), "-o", str(made / "cluster"), "."], project / MODULE, environ
+        _compile(
+            [go, "build", "-v", *build_flags(version(project)), "-o", str(made / "cluster"), "."], project, environ
         )
         for name in NAMES:
             (made / name).symlink_to("cluster")
@@ -184,6 +200,36 @@ def _call(command: Sequence[str], place: Path, environ: Mapping[str, str]) -> No
     )
     if done.returncode:
         lines = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines()[-8:])
+        raise ProgramsError(f"`{' '.join([Path(command[0]).name, *command[1:3]])} ...` failed:\n{lines}")
+
+
+def _compile(command: Sequence[str], project: Path, environ: Mapping[str, str]) -> None:
+    """Run `go build -v`, which prints a line for each module it fetches and each package it compiles."""
+    started = said = time.monotonic()
+    fetched = compiled = 0
+    last = deque[str](maxlen=8)
+    process = subprocess.Popen(
+        # Other work on this machine goes first.
+        ["nice", "-n", "10", *command],
+        cwd=project / MODULE,
+        env=_settings(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        for line in process.stdout or ():
+            last.append(line.rstrip())
+            fetching = line.startswith("go: downloading")
+            fetched, compiled = fetched + fetching, compiled + (not fetching)
+            now = time.monotonic()
+            if now - said >= _PROGRESS_EVERY:
+                said = now
+                how_far = f"{fetched} modules fetched, {compiled} of about {PACKAGES} packages compiled"
+                _say(f"{how_far}, {duration(now - started)}")
+    if process.returncode:
+        lines = "\n".join(f"    {line}" for line in last)
         raise ProgramsError(f"`{' '.join([Path(command[0]).name, *command[1:3]])} ...` failed:\n{lines}")
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from scripts import programs
-from tests.together import Together
+from scripts import kubernetes_programs, programs
+from tests.progress import Progress
+from tests.together import CLUSTER, Together
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -31,9 +33,26 @@ def seed() -> int:
     return int(SEED)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--progress", action="store_true", help="say how far the tests are, instead of dots")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    writer = config.pluginmanager.get_plugin("terminalreporter")
+    if config.getoption("--progress") and isinstance(writer, pytest.TerminalReporter):
+        config.pluginmanager.register(Progress(config, writer), "pumice-progress")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together | None:
     return Together(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """While Kubernetes is being built, the tests that need it come last."""
+    if kubernetes_programs.find(os.environ, Path(__file__).parents[1]) is None:
+        items.sort(key=lambda item: item.nodeid.startswith(CLUSTER))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

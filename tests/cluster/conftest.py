@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kubernetes_programs_found() -> kubernetes_programs.Programs:
-    found = kubernetes_programs.find(os.environ, ROOT)
+    found = kubernetes_programs.find_or_wait(os.environ, ROOT)
     if found is None:
         _give_up("the programs of Kubernetes are not built: make test does it")
     if "etcd" in found.missing() or "kube-apiserver" in found.missing() or "kubectl" in found.missing():

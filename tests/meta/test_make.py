@@ -326,7 +326,7 @@ def test_all_checks_run_and_one_failure_fails_all(
         ran.append(number)
         return results[number]
 
-    checks = [check.Check(f"check {number}", partial(passes, number)) for number in range(len(results))]
+    checks = [check.Check(f"check {number}", 1, partial(passes, number)) for number in range(len(results))]
     assert check.perform(checks) is verdict
     assert ran == [0, 1]
     summary = capsys.readouterr().out.partition("== summary\n")[2].splitlines()

@@ -1,0 +1,75 @@
+"""`--progress`: a line every few seconds that says how far the tests are and how long they still take.
+
+It replaces the dots, which say neither. How long each test took is kept in pytest's cache, so that the next run knows;
+without that, every test counts the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from scripts.duration_text import duration
+
+EVERY = 15.0
+KEY = "pumice/durations"
+
+
+class Progress:
+    def __init__(self, config: pytest.Config, writer: pytest.TerminalReporter) -> None:
+        self._writer = writer
+        # None under `-p no:cacheprovider`, which the declared type does not say.
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)
+        found = self._cache.get(KEY, {}) if self._cache is not None else {}
+        self._known: dict[str, float] = found if isinstance(found, dict) else {}
+        self._took: dict[str, float] = {}
+        self._total: Sequence[str] = ()
+        self._ended = self._failed = 0
+        self._began = self._said = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        self._start(ids)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if session.items:
+            self._start([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> tuple[str, str, str] | None:
+        """No dots: a test that passes prints nothing."""
+        if isinstance(report, pytest.TestReport) and report.passed:
+            return ("passed", "", "") if report.when == "call" else ("", "", "")
+        return None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._took[report.nodeid] = self._took.get(report.nodeid, 0.0) + report.duration
+        self._failed += report.failed
+        self._ended += report.when == "teardown"
+        now = time.monotonic()
+        if now - self._said >= EVERY:
+            self._said = now
+            self._writer.write_line(self.line(now))
+
+    def pytest_sessionfinish(self) -> None:
+        if self._cache is not None and len(self._took) >= len(self._known):
+            self._cache.set(KEY, {name: round(took, 2) for name, took in self._took.items()})
+
+    def line(self, now: float) -> str:
+        elapsed = now - self._began
+        done = self._weight(self._took) / max(self._weight(self._total), 0.001)
+        left = f", about {duration(elapsed / done - elapsed)} left" if 0 < done < 1 else ""
+        failed = f", {self._failed} FAILED" if self._failed else ""
+        return f"  {self._ended} of {len(self._total)} tests{failed}, {duration(elapsed)}{left}"
+
+    def _start(self, ids: Sequence[str]) -> None:
+        self._total = ids
+        self._began = self._said = time.monotonic()
+
+    def _weight(self, names: Sequence[str] | dict[str, float]) -> float:
+        """How much work these tests are: seconds where that is known, else one each."""
+        if not self._known:
+            return float(len(names))
+        return sum(self._known.get(name, 0.05) for name in names)
