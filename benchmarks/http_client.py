@@ -30,7 +30,7 @@ from pumice.engines.kubernetes.api.transport import Transport
 from pumice.engines.kubernetes.api.watch import Watch
 from pumice.engines.kubernetes.auth.access import Access
 from pumice.engines.kubernetes.auth.credentials import Fixed, bearer
-from pumice.engines.kubernetes.auth.tls import trusting
+from pumice.engines.kubernetes.auth.tls import tls_context
 from tests.cluster.pki import make_pki
 
 PARALLEL: Final = 64
@@ -200,7 +200,7 @@ def main() -> int:
         )
         server.start()
         tls_port, plain_port = ports.recv()
-        tls = trusting(Path(pki.path("ca.crt")).read_bytes())
+        tls = tls_context(Path(pki.path("ca.crt")).read_bytes())
         secured = Access(f"https://127.0.0.1:{tls_port}", "default", tls, Fixed(HEADERS), "benchmark")
         plain = Access(f"http://127.0.0.1:{plain_port}", "default", None, Fixed(HEADERS), "benchmark")
         print("ms of processor time per 1,000     pumice   aiohttp   ratio")

@@ -34,7 +34,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.auth.access import find_access
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.runtime.kubernetes_types import kubernetes_types
 from scripts import kubernetes_programs
 from tests.cluster.cluster import Cluster, make_cluster
@@ -161,13 +161,13 @@ async def until(client: Client, namespace: str, wanted: int) -> tuple[float, flo
 
 
 @contextlib.asynccontextmanager
-async def watching(client: Client, namespace: str) -> AsyncIterator[ClusterView]:
+async def watching(client: Client, namespace: str) -> AsyncIterator[ClusterCache]:
     """What the controller must do besides: follow the pods."""
-    view = ClusterView(client, kubernetes_types().types, [namespace], lambda _key: None)
-    task = asyncio.create_task(view.run())
-    await view.synced()
+    cache = ClusterCache(client, kubernetes_types().types, [namespace], lambda _key: None)
+    task = asyncio.create_task(cache.run())
+    await cache.synced()
     try:
-        yield view
+        yield cache
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

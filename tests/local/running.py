@@ -81,7 +81,14 @@ class Place:
         return name
 
     def argv(self, *documents: Manifest, flags: Sequence[str] = ()) -> list[str]:
-        return [sys.executable, "-c", _BACKGROUND if self.background else _FOREGROUND, "run", self.write(*documents), *flags]
+        return [
+            sys.executable,
+            "-c",
+            _BACKGROUND if self.background else _FOREGROUND,
+            "run",
+            self.write(*documents),
+            *flags,
+        ]
 
     def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -18,7 +18,7 @@ from pumice.engines.kubernetes.api.errors import AccessError
 from pumice.engines.kubernetes.api.proxies import proxy_for
 from pumice.engines.kubernetes.auth.credentials import Credentials, TokenFile
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Context, Kubeconfig, User, read_kubeconfig
-from pumice.engines.kubernetes.auth.tls import CertificateError, trusting
+from pumice.engines.kubernetes.auth.tls import CertificateError, tls_context
 from pumice.engines.kubernetes.auth.user_credentials import Owner, credentials_of, material, told_to_plugins
 from pumice.model.suggestions import did_you_mean
 
@@ -134,7 +134,7 @@ def _tls(cluster: Cluster, subject: str, folder: Path) -> ssl.SSLContext:
             f"{subject}: certificate-authority and insecure-skip-tls-verify contradict each other; keep the authority"
         )
     try:
-        return trusting(authority, verify=not cluster.insecure_skip_tls_verify)
+        return tls_context(authority, verify=not cluster.insecure_skip_tls_verify)
     except CertificateError as error:
         raise AccessError(f"{subject}: certificate-authority {error}") from error
 
@@ -180,7 +180,7 @@ def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:
     if not token_there:
         raise AccessError(f"{account / 'token'} is not there; {_NO_ACCOUNT}")
     try:
-        tls = trusting(authority)
+        tls = tls_context(authority)
     except CertificateError as error:
         raise AccessError(f"{account / 'ca.crt'} {error}") from error
     return Access(

@@ -21,7 +21,7 @@ import msgspec
 
 from pumice.engines.kubernetes.api.errors import UnreachableError
 from pumice.engines.kubernetes.auth.credentials import bearer
-from pumice.engines.kubernetes.auth.tls import CertificateError, load_pair
+from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -106,7 +106,7 @@ class ExecCredentials:
         if self._tls is None or (certificate, key) == self._certificate:
             return
         try:
-            load_pair(self._tls, certificate.encode(), key.encode())
+            load_key_pair(self._tls, certificate.encode(), key.encode())
         except CertificateError as error:
             raise UnreachableError(
                 f"the credential plugin {self._plugin.command!r} gave a certificate that cannot be used: {error}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pumice.engines.kubernetes.auth.credentials import Credentials
-from pumice.engines.kubernetes.auth.tls import CertificateError, load_pair
+from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 # How often to look, in seconds. Certificates are renewed long before they expire.
 _INTERVAL = 60.0
@@ -47,7 +47,7 @@ class RotatingCertificate:
         if stamps == self._stamps:
             return False
         try:
-            load_pair(self._tls, *(file.read_bytes() for file in self._files))
+            load_key_pair(self._tls, *(file.read_bytes() for file in self._files))
         except (OSError, CertificateError):
             # Only one of the two has been replaced so far. What was loaded last serves until both fit.
             return False

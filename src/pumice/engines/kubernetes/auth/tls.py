@@ -12,7 +12,7 @@ class CertificateError(Exception):
     """A certificate or a key that cannot be used, and why."""
 
 
-def trusting(authority: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
+def tls_context(authority: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
     """A context that trusts this authority (PEM), or, without one, those that the system trusts."""
     try:
         context = ssl.create_default_context(cadata=_text(authority) if authority is not None else None)
@@ -29,7 +29,7 @@ def trusting(authority: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
     return context
 
 
-def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Show this certificate from the next connection on. OpenSSL's binding in Python reads files only."""
     with tempfile.TemporaryDirectory(prefix="pumice-") as folder:
         names = (Path(folder) / "certificate", Path(folder) / "key")

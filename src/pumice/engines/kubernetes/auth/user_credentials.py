@@ -15,7 +15,7 @@ from pumice.engines.kubernetes.auth.credentials import Credentials, Fixed, Token
 from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials, Plugin
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Exec, User
 from pumice.engines.kubernetes.auth.rotating_certificate import RotatingCertificate
-from pumice.engines.kubernetes.auth.tls import CertificateError, load_pair
+from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
 # Under this name a cluster's entry may hold what only the plugin understands.
@@ -118,7 +118,7 @@ def _show_certificate(user: User, owner: Owner, tls: ssl.SSLContext | None) -> N
     if certificate is None or key is None or tls is None:
         return
     try:
-        load_pair(tls, certificate, key)
+        load_key_pair(tls, certificate, key)
     except CertificateError as error:
         raise AccessError(f"{owner.described}: {error}") from error
 

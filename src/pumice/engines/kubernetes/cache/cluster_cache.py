@@ -18,8 +18,8 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.decode_jobs import (
-    SeenCommand,
-    SeenJob,
+    CachedCommand,
+    CachedJob,
     as_it_is,
     decode_command,
     decode_job,
@@ -27,9 +27,9 @@ from pumice.engines.kubernetes.cache.decode_jobs import (
     with_known_spec,
 )
 from pumice.engines.kubernetes.cache.decode_pods import (
-    SeenObject,
-    SeenPod,
-    SeenPriority,
+    CachedObject,
+    CachedPod,
+    CachedPriorityClass,
     decode_object,
     decode_owned,
     decode_pod,
@@ -44,10 +44,10 @@ from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 
 # Objects beside the pods whose content is compared with what it should be.
-COMPANIONS = (resources.SERVICES, resources.CONFIG_MAPS, resources.NETWORK_POLICIES)
+OWNED_KINDS = (resources.SERVICES, resources.CONFIG_MAPS, resources.NETWORK_POLICIES)
 
 
-EVERYWHERE = ""
+ALL_NAMESPACES = ""
 
 
 class Runs(Protocol):
@@ -62,7 +62,7 @@ class Runs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched(Generic[T]):
+class ResourceCache(Generic[T]):
     """All objects of one kind, in every namespace that is served."""
 
     informers: Mapping[str, Informer[T]]  # by namespace; all of them under the empty name
@@ -90,39 +90,41 @@ class Watched(Generic[T]):
             informer.removed(seen.uid)
 
     def _of(self, namespace: str) -> Informer[T] | None:
-        return self.informers.get(namespace) or self.informers.get(EVERYWHERE)
+        return self.informers.get(namespace) or self.informers.get(ALL_NAMESPACES)
 
 
 @dataclass(slots=True)
-class ClusterView:
+class ClusterCache:
     client: Client
     kubernetes: Schema
     namespaces: Sequence[str]  # empty: all
-    touched: Callable[[JobKey], None]
+    enqueue: Callable[[JobKey], None]
     completed: Callable[[Job], Job] = as_it_is  # a job with the defaults that the webhook would have given it
-    jobs: Watched[SeenJob] = field(init=False)
-    pods: Watched[SeenPod] = field(init=False)
-    commands: Watched[SeenCommand] = field(init=False)
-    claims: Watched[SeenObject] = field(init=False)
-    priority_classes: Watched[SeenPriority] = field(init=False)
-    companions: dict[str, Watched[SeenObject]] = field(init=False)
-    pods_of: dict[JobKey, dict[str, SeenPod]] = field(default_factory=lambda: defaultdict(dict))
-    commands_of: dict[JobKey, dict[str, SeenCommand]] = field(default_factory=lambda: defaultdict(dict))
-    companions_of: dict[JobKey, dict[tuple[str, str], SeenObject]] = field(default_factory=lambda: defaultdict(dict))
+    jobs: ResourceCache[CachedJob] = field(init=False)
+    pods: ResourceCache[CachedPod] = field(init=False)
+    commands: ResourceCache[CachedCommand] = field(init=False)
+    claims: ResourceCache[CachedObject] = field(init=False)
+    priority_classes: ResourceCache[CachedPriorityClass] = field(init=False)
+    owned_objects: dict[str, ResourceCache[CachedObject]] = field(init=False)
+    pods_of: dict[JobKey, dict[str, CachedPod]] = field(default_factory=lambda: defaultdict(dict))
+    commands_of: dict[JobKey, dict[str, CachedCommand]] = field(default_factory=lambda: defaultdict(dict))
+    owned_objects_of: dict[JobKey, dict[tuple[str, str], CachedObject]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     # Who names which claim, by namespace and name of the claim.
     _claimants: dict[tuple[str, str], dict[JobKey, None]] = field(default_factory=dict)
     _running: list[tuple[str, Runs]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        known: dict[tuple[str, str], SeenJob] = {}
+        known: dict[tuple[str, str], CachedJob] = {}
 
-        def a_job(raw: msgspec.Raw) -> SeenJob:
+        def a_job(raw: msgspec.Raw) -> CachedJob:
             seen = decode_job(raw, self.kubernetes)
             place = (seen.namespace, seen.name)
             known[place] = with_known_spec(seen, known.get(place), self.completed)
             return known[place]
 
-        def job_changed(before: SeenJob | None, after: SeenJob | None) -> None:
+        def job_changed(before: CachedJob | None, after: CachedJob | None) -> None:
             if after is None and before is not None:
                 known.pop((before.namespace, before.name), None)
             if before is not None and (after is None or after.job.spec is not before.job.spec):
@@ -140,15 +142,15 @@ class ClusterView:
         self.commands = self.watch(resources.COMMANDS, decode_command, self._command_changed)
         self.claims = self.watch(resources.CLAIMS, decode_object, self._claim_changed, metadata_only=True)
         self.priority_classes = self.watch(resources.PRIORITY_CLASSES, decode_priority, _nobody_minds, optional=True)
-        self.companions = {
+        self.owned_objects = {
             resource.kind: self.watch(
                 resource,
                 decode_owned,
-                self._companion_changed(resource.kind),
+                self._owned_object_changed(resource.kind),
                 metadata_only=True,
                 optional=resource is resources.NETWORK_POLICIES,
             )
-            for resource in COMPANIONS
+            for resource in OWNED_KINDS
         }
 
     def watch(  # noqa: PLR0913 - what an informer has
@@ -160,9 +162,9 @@ class ClusterView:
         label_selector: str = "",
         metadata_only: bool = False,
         optional: bool = False,
-    ) -> Watched[T]:
+    ) -> ResourceCache[T]:
         """Watch one more kind; one that is `optional` may be forbidden to us, and jobs are served all the same."""
-        places = self.namespaces if self.namespaces and resource.namespaced else (EVERYWHERE,)
+        places = self.namespaces if self.namespaces and resource.namespaced else (ALL_NAMESPACES,)
         informers = {
             place: Informer(
                 self.client,
@@ -177,7 +179,7 @@ class ClusterView:
             for place in places
         }
         self._running += [(resource.full_name, informer) for informer in informers.values()]
-        return Watched(informers)
+        return ResourceCache(informers)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -203,7 +205,7 @@ class ClusterView:
         """What we may not watch any more, or what is not there any more."""
         return [name for name, informer in self._running if informer.is_refused]
 
-    def _pod_changed(self, before: SeenPod | None, after: SeenPod | None) -> None:
+    def _pod_changed(self, before: CachedPod | None, after: CachedPod | None) -> None:
         if before is not None and (after is None or after.job != before.job):
             _take_out(self.pods_of, before.job, before.name)
         if after is not None:
@@ -211,36 +213,36 @@ class ClusterView:
         if before is None or after is None or (before.observed, before.job_uid) != (after.observed, after.job_uid):
             self._touch(before, after, lambda seen: seen.job)
 
-    def _command_changed(self, before: SeenCommand | None, after: SeenCommand | None) -> None:
+    def _command_changed(self, before: CachedCommand | None, after: CachedCommand | None) -> None:
         if before is not None and (after is None or after.job != before.job):
             _take_out(self.commands_of, before.job, before.name)
         if after is not None:
             self.commands_of[after.job][after.name] = after
         self._touch(before, after, lambda seen: seen.job)
 
-    def _companion_changed(self, kind: str) -> Callable[[SeenObject | None, SeenObject | None], None]:
-        def changed(before: SeenObject | None, after: SeenObject | None) -> None:
+    def _owned_object_changed(self, kind: str) -> Callable[[CachedObject | None, CachedObject | None], None]:
+        def changed(before: CachedObject | None, after: CachedObject | None) -> None:
             for seen in (before, after):
                 if seen is not None and seen.job is not None:
-                    _take_out(self.companions_of, seen.job, (kind, seen.name))
-                    self.touched(seen.job)
+                    _take_out(self.owned_objects_of, seen.job, (kind, seen.name))
+                    self.enqueue(seen.job)
             if after is not None and after.job is not None:
-                self.companions_of[after.job][(kind, after.name)] = after
+                self.owned_objects_of[after.job][(kind, after.name)] = after
 
         return changed
 
-    def _claim_changed(self, before: SeenObject | None, after: SeenObject | None) -> None:
+    def _claim_changed(self, before: CachedObject | None, after: CachedObject | None) -> None:
         """A claim that somebody else makes is not owned by the job that waits for it."""
         if before is not None and after is not None:
             return
         seen = before or after
         for waiting in self._claimants.get((seen.namespace, seen.name), ()) if seen is not None else ():
-            self.touched(waiting)
+            self.enqueue(waiting)
 
     def _touch(self, before: T | None, after: T | None, key: Callable[[T], JobKey]) -> None:
         for seen in (before, after):
             if seen is not None:
-                self.touched(key(seen))
+                self.enqueue(key(seen))
 
 
 def _nobody_minds(_before: object, _after: object) -> None:

@@ -26,7 +26,7 @@ _COMMAND: Final = msgspec.json.Decoder(Command)
 
 
 @dataclass(frozen=True, slots=True)
-class SeenJob:
+class CachedJob:
     job: Job
     faults: tuple[str, ...] = ()
 
@@ -52,7 +52,7 @@ class SeenJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCommand:
+class CachedCommand:
     command: Command
 
     @property
@@ -77,9 +77,9 @@ class SeenCommand:
         return JobKey(self.namespace, target.name if target is not None else "")
 
 
-def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> SeenJob:
+def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> CachedJob:
     try:
-        return SeenJob(_JOB.decode(raw))
+        return CachedJob(_JOB.decode(raw))
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw)
     decoded = decode(document, kubernetes)
@@ -87,7 +87,7 @@ def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> SeenJob:
     metadata = msgspec.convert(document["metadata"], Metadata)
     job = msgspec.structs.replace(decoded.job, metadata=metadata, status=_status(document.get("status")))
     faults = (f"{finding.path}: {finding.message}" for finding in decoded.findings if finding.is_error)
-    return SeenJob(job, tuple(faults))
+    return CachedJob(job, tuple(faults))
 
 
 def _status(document: object) -> JobStatus:
@@ -117,15 +117,15 @@ def as_it_is(job: Job) -> Job:
     return job
 
 
-def with_known_spec(seen: SeenJob, before: SeenJob | None, completed: Callable[[Job], Job] = as_it_is) -> SeenJob:
+def with_known_spec(seen: CachedJob, before: CachedJob | None, completed: Callable[[Job], Job] = as_it_is) -> CachedJob:
     """The spec of a job changes with its generation only; the one that is known already is kept, and all made of it.
 
     A new one is completed with the defaults: where there is no webhook, nobody has filled in the names of tasks or the
     plugins that others need.
     """
     if before is None or before.uid != seen.uid or before.job.metadata.generation != seen.job.metadata.generation:
-        return seen if seen.faults else SeenJob(completed(seen.job))
-    return SeenJob(msgspec.structs.replace(seen.job, spec=before.job.spec), before.faults)
+        return seen if seen.faults else CachedJob(completed(seen.job))
+    return CachedJob(msgspec.structs.replace(seen.job, spec=before.job.spec), before.faults)
 
 
 def same_except_text(before: Job, after: Job) -> bool:
@@ -137,10 +137,10 @@ def same_except_text(before: Job, after: Job) -> bool:
     return after.spec is before.spec and (metadata, status) == (before.metadata, before.status)
 
 
-def decode_command(raw: bytes | msgspec.Raw) -> SeenCommand | None:
+def decode_command(raw: bytes | msgspec.Raw) -> CachedCommand | None:
     """None for a Command to something else than a Job, such as a Queue, and for one that was obeyed or taken back."""
     command = _COMMAND.decode(raw)
     # Somebody's finalizer may keep a Command that is removed for as long as it likes.
     if command.target is None or command.target.kind != KIND or command.metadata.deletion_timestamp is not None:
         return None
-    return SeenCommand(command)
+    return CachedCommand(command)

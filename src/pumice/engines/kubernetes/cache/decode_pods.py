@@ -101,7 +101,7 @@ class _Object(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPod:
+class CachedPod:
     """A pod of a Job."""
 
     namespace: str
@@ -116,7 +116,7 @@ class SeenPod:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenObject:
+class CachedObject:
     """Any other object of a Job, by its metadata."""
 
     namespace: str
@@ -132,7 +132,7 @@ class _Priority(_Object, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPriority:
+class CachedPriorityClass:
     """A priority class, which has no namespace."""
 
     name: str
@@ -147,13 +147,13 @@ _OBJECT: Final = msgspec.json.Decoder(_Object)
 _PRIORITY: Final = msgspec.json.Decoder(_Priority)
 
 
-def decode_pod(raw: bytes | msgspec.Raw) -> SeenPod | None:
+def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
     """None for a pod that no Job owns, or that has no place in one."""
     pod = _POD.decode(raw)
     meta, owner = pod.metadata, _owner(pod.metadata)
     if owner is None or not _is_number(meta.annotations.index):
         return None
-    return SeenPod(
+    return CachedPod(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
@@ -178,10 +178,10 @@ def has_lost_label(raw: bytes, label: str) -> bool:
     return label not in msgspec.json.decode(raw, type=_LabelledObject).metadata.labels
 
 
-def decode_object(raw: bytes | msgspec.Raw) -> SeenObject:
+def decode_object(raw: bytes | msgspec.Raw) -> CachedObject:
     meta = _OBJECT.decode(raw).metadata
     owner = _owner(meta)
-    return SeenObject(
+    return CachedObject(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
@@ -191,16 +191,16 @@ def decode_object(raw: bytes | msgspec.Raw) -> SeenObject:
     )
 
 
-def decode_owned(raw: bytes | msgspec.Raw) -> SeenObject | None:
+def decode_owned(raw: bytes | msgspec.Raw) -> CachedObject | None:
     """None for an object that no Job owns."""
     seen = decode_object(raw)
     return seen if seen.job is not None else None
 
 
-def decode_priority(raw: bytes | msgspec.Raw) -> SeenPriority:
+def decode_priority(raw: bytes | msgspec.Raw) -> CachedPriorityClass:
     seen = _PRIORITY.decode(raw)
     meta = seen.metadata
-    return SeenPriority(meta.name, meta.uid, meta.resource_version, seen.value)
+    return CachedPriorityClass(meta.name, meta.uid, meta.resource_version, seen.value)
 
 
 def owned_by(manifest: dict[str, Any], uid: str) -> bool:

@@ -17,12 +17,12 @@ import msgspec
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job, with_known_spec
-from pumice.engines.kubernetes.cache.decode_pods import SeenPod, decode_pod, has_lost_label, owned_by
-from pumice.engines.kubernetes.controller.event_recorder import EventTeller
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, has_lost_label, owned_by
+from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import Numbers
-from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, CompanionKeeper, failed, name_taken
+from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedObjectManager, failed, name_taken
 from pumice.engines.kubernetes.controller.status_patch import status_patch
 from pumice.engines.kubernetes.gangs.base import Gang
 from pumice.model import keys
@@ -54,17 +54,17 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class KubernetesEngine:
     client: Client
-    view: ClusterView
-    companions: CompanionKeeper
+    cache: ClusterCache
+    companions: OwnedObjectManager
     gang: Gang
-    teller: EventTeller
+    teller: EventRecorder
     numbers: Numbers
     now: Callable[[], dt.datetime]
     _complained: dt.datetime | None = None
 
     async def observe(self, key: JobKey) -> Snapshot | None:
         self.numbers.passes += 1
-        seen = self.view.jobs.get(key.namespace, key.name)
+        seen = self.cache.jobs.get(key.namespace, key.name)
         if seen is None:
             self.companions.forget(key)
             return None
@@ -75,17 +75,17 @@ class KubernetesEngine:
             self._complain(key, error)
             raise
         # Only now: while companions were read, pods may have come and gone.
-        pods = self.view.pods_of.get(key, {}).values()
-        claims = [name for name in claim_names(job) if self.view.claims.get(key.namespace, name) is not None]
+        pods = self.cache.pods_of.get(key, {}).values()
+        claims = [name for name in claim_names(job) if self.cache.claims.get(key.namespace, name) is not None]
         return Snapshot(
             job=job,
             pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
             group=self.gang.observed(job),
             companions=companions,
             claims=frozenset(claims),
-            commands=tuple(one.command for one in self.view.commands_of.get(key, {}).values()),
+            commands=tuple(one.command for one in self.cache.commands_of.get(key, {}).values()),
             faults=seen.faults,
-            priorities=self.view.priorities,
+            priorities=self.cache.priorities,
             gang=self.gang.waits_for_group,
         )
 
@@ -103,11 +103,11 @@ class KubernetesEngine:
             self._complain(JobKey(job.namespace, job.name), failure)
             raise failure from error
         self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
-        seen = decode_job(raw, self.view.kubernetes)
-        self.view.jobs.put(with_known_spec(seen, self.view.jobs.get(job.namespace, job.name)))
+        seen = decode_job(raw, self.cache.kubernetes)
+        self.cache.jobs.put(with_known_spec(seen, self.cache.jobs.get(job.namespace, job.name)))
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
-        seen = self.view.jobs.get(key.namespace, key.name)
+        seen = self.cache.jobs.get(key.namespace, key.name)
         if seen is None:
             # Whatever is made for an owner that is gone is collected as garbage, so it need not be made.
             return
@@ -155,10 +155,10 @@ class KubernetesEngine:
         if pod is None or pod.job_uid != job.uid:
             raise name_taken(resources.PODS.kind, name)
         self._timed(job, pod)
-        self.view.pods.put(pod)
+        self.cache.pods.put(pod)
         self.gang.check_pod(shaped, pod)
 
-    def _timed(self, job: Job, pod: SeenPod) -> None:
+    def _timed(self, job: Job, pod: CachedPod) -> None:
         """How long the job waited for its first pod."""
         is_first = pod.observed.index == 0 and pod.observed.task == job.spec.tasks[0].name and not job.status.version
         if is_first and job.metadata.creation_timestamp is not None:
@@ -182,15 +182,15 @@ class KubernetesEngine:
             # A conflict does not say that this one is gone: if another one has its name, the watch will tell.
             if not error.not_found:
                 raise failed("delete", resources.PODS, name, error) from error
-            pod: SeenPod | None = None
+            pod: CachedPod | None = None
         else:
             pod = decode_pod(raw)
         if pod is None or pod.is_gone:
-            known = self.view.pods_of.get(key, {}).get(name)
+            known = self.cache.pods_of.get(key, {}).get(name)
             if known is not None and known.uid == uid:
-                self.view.pods.removed(known)
+                self.cache.pods.removed(known)
         else:
-            self.view.pods.put(pod)
+            self.cache.pods.put(pod)
 
     async def _ensure(self, job: Job, companion: Companion) -> None:
         manifest = manifest_of(companion)
@@ -205,9 +205,9 @@ class KubernetesEngine:
         except ApiError as error:
             if not error.not_found:
                 raise failed("delete", resources.COMMANDS, name, error) from error
-        known = self.view.commands_of.get(key, {}).get(name)
+        known = self.cache.commands_of.get(key, {}).get(name)
         if known is not None and known.uid == uid:
-            self.view.commands.removed(known)
+            self.cache.commands.removed(known)
 
     async def _delete_job(self, key: JobKey, uid: str) -> None:
         try:

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class EventTeller:
+class EventRecorder:
     client: Client
     now: Callable[[], dt.datetime]
     dropped: int = 0

@@ -20,9 +20,9 @@ from typing import Any, Final
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.cache.cluster_cache import EVERYWHERE
-from pumice.engines.kubernetes.controller.lease import Durations, Election
-from pumice.engines.kubernetes.controller.task_groups import until_one_ends, within
+from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES
+from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
 
 LEASE: Final = "pumice-controller"
 INSTALLED_IN: Final = "pumice-system"
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Leading:
+class LeaderElector:
     client: Client
     now: Callable[[], dt.datetime]
     lease_namespace: str = ""  # empty: that of an installation, if there is one
@@ -46,19 +46,19 @@ class Leading:
         """Serve each of the namespaces (none: all at once) whenever its Lease is ours, until it is cancelled."""
         home = self.lease_namespace or await self._home()
         async with asyncio.TaskGroup() as tasks:
-            for place in namespaces or (EVERYWHERE,):
+            for place in namespaces or (ALL_NAMESPACES,):
                 tasks.create_task(self._strive(self._election(home, place), place, serve), name=f"lead {place}")
 
-    def _election(self, home: str, place: str) -> Election:
+    def _election(self, home: str, place: str) -> LeaseLock:
         name, above = (f"{LEASE}-{place}", LEASE) if place else (LEASE, "")
-        return Election(self.client, home, name, self.identity, self.now, self.monotonic, self.durations, above=above)
+        return LeaseLock(self.client, home, name, self.identity, self.now, self.monotonic, self.durations, above=above)
 
-    async def _strive(self, election: Election, place: str, serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    async def _strive(self, election: LeaseLock, place: str, serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         try:
             while True:
                 await election.acquire()
                 _log.info("leading%s", f" namespace {place}" if place else "")
-                await until_one_ends(serve(place), election.hold())
+                await run_until_first_ends(serve(place), election.hold())
         finally:
             await within(LAST_WORDS, election.release())
 

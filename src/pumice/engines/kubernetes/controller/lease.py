@@ -68,7 +68,7 @@ class _Sighting:
 
 
 @dataclass(slots=True)
-class Election:
+class LeaseLock:
     client: Client
     namespace: str
     name: str

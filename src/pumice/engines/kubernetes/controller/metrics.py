@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.model.vocabulary import Phase
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -61,8 +61,8 @@ class Numbers:
 
 
 class Metrics(Collector):
-    def __init__(self, numbers: Numbers, view: ClusterView) -> None:
-        self._numbers, self._view = numbers, view
+    def __init__(self, numbers: Numbers, cache: ClusterCache) -> None:
+        self._numbers, self._cache = numbers, cache
         ProcessCollector(registry=numbers.registry)
         GCCollector(registry=numbers.registry)
         numbers.registry.register(self)
@@ -75,7 +75,7 @@ class Metrics(Collector):
         yield self._jobs()
         numbers = self._numbers
         for name, what, value in (
-            ("pumice_pods", "Pods of jobs that are watched", len(self._view.pods)),
+            ("pumice_pods", "Pods of jobs that are watched", len(self._cache.pods)),
             ("pumice_queue_depth", "Jobs that wait to be looked at", numbers.waiting),
             ("pumice_writes_allowed", "Writes that may be under way at once", numbers.writes_allowed),
             ("pumice_leader", "1 where this process is the one that works", int(numbers.is_leader)),
@@ -100,7 +100,7 @@ class Metrics(Collector):
             yield family
 
     def _jobs(self) -> Metric:
-        phases = Counter(seen.job.status.state.phase for seen in self._view.jobs)
+        phases = Counter(seen.job.status.state.phase for seen in self._cache.jobs)
         jobs = GaugeMetricFamily("pumice_jobs", "Jobs by phase", labels=["phase"])
         for phase in Phase:
             jobs.add_metric([str(phase)], phases[phase])

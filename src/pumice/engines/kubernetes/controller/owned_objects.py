@@ -18,9 +18,9 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.cache.cluster_cache import COMPANIONS, EVERYWHERE, ClusterView
-from pumice.engines.kubernetes.cache.decode_pods import SeenObject, decode_object, owned_by
-from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
+from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, OWNED_KINDS, ClusterCache
+from pumice.engines.kubernetes.cache.decode_pods import CachedObject, decode_object, owned_by
+from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Companion, Once
@@ -31,16 +31,16 @@ from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.ports import EngineError
 
 ATTEMPTS: Final = 4
-_BY_KIND: Final = {resource.kind: resource for resource in (*COMPANIONS, resources.SECRETS, resources.CLAIMS)}
+_BY_KIND: Final = {resource.kind: resource for resource in (*OWNED_KINDS, resources.SECRETS, resources.CLAIMS)}
 # What of an object is ours to say; the rest is the server's.
 _PARTS: Final = ("spec", "data", "stringData")
 
 
 @dataclass(slots=True)
-class CompanionKeeper:
+class OwnedObjectManager:
     client: Client
-    view: ClusterView
-    secrets: SecretKeeper
+    cache: ClusterCache
+    secrets: SecretManager
     # Contents by job, kind and name, with the version that they were read at.
     _contents: dict[JobKey, dict[tuple[str, str], tuple[str, Manifest]]] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ class CompanionKeeper:
         finished = job.status.state.phase in FINAL
         known = self._contents.get(key, {})
         found: dict[tuple[str, str], Manifest] = {}
-        for place, seen in list(self.view.companions_of.get(key, {}).items()):
+        for place, seen in list(self.cache.owned_objects_of.get(key, {}).items()):
             if seen.job_uid != job.uid:
                 continue
             version, content = known.get(place, ("", {}))
@@ -71,10 +71,10 @@ class CompanionKeeper:
         self._contents.pop(key, None)
         self.secrets.forget(key)
 
-    def start_over(self, namespace: str = EVERYWHERE) -> None:
+    def start_over(self, namespace: str = ALL_NAMESPACES) -> None:
         """Forget everything that is there: what is known was true before somebody else was at work."""
         for key in list(self._contents):
-            if namespace in (EVERYWHERE, key.namespace):
+            if namespace in (ALL_NAMESPACES, key.namespace):
                 del self._contents[key]
         self.secrets.start_over(namespace)
 
@@ -101,14 +101,14 @@ class CompanionKeeper:
             await self._delete(resources.SECRETS, job, name, self.secrets.own_uid(job.namespace, name))
             self.secrets.put(key, job.uid, name, None)
             return
-        seen = self.view.companions_of.get(key, {}).get((kind, name))
+        seen = self.cache.owned_objects_of.get(key, {}).get((kind, name))
         if seen is None or seen.job_uid != job.uid:
             return
         await self._delete(_BY_KIND[kind], job, name, seen.uid)
-        self.view.companions[kind].removed(seen)
+        self.cache.owned_objects[kind].removed(seen)
         self._contents.get(key, {}).pop((kind, name), None)
 
-    async def _read(self, key: JobKey, place: tuple[str, str], seen: SeenObject) -> Manifest | None:
+    async def _read(self, key: JobKey, place: tuple[str, str], seen: CachedObject) -> Manifest | None:
         try:
             raw = await self.client.get(_BY_KIND[place[0]], seen.namespace, seen.name, attempts=ATTEMPTS)
         except ApiError as error:
@@ -181,12 +181,12 @@ class CompanionKeeper:
         """What was written need not be read again."""
         seen = decode_object(raw)
         if resource is resources.CLAIMS:
-            self.view.claims.put(seen)
+            self.cache.claims.put(seen)
             return
         content = _content(msgspec.json.decode(raw))
         key = JobKey(job.namespace, job.name)
         self._contents.setdefault(key, {})[(resource.kind, seen.name)] = (seen.resource_version, content)
-        self.view.companions[resource.kind].put(seen)
+        self.cache.owned_objects[resource.kind].put(seen)
 
 
 def failed(verb: str, resource: Resource, name: str, error: ApiError) -> EngineError:

@@ -62,9 +62,9 @@ class _Known:
 
 
 @dataclass(slots=True)
-class SecretKeeper:
+class SecretManager:
     client: Client
-    touched: Callable[[JobKey], None]
+    enqueue: Callable[[JobKey], None]
     clock: Callable[[], float]  # monotonic
     _known: dict[tuple[str, str], _Known] = field(default_factory=dict)
     _line: dict[tuple[str, str], None] = field(default_factory=dict)  # to be looked at again, in this order
@@ -130,7 +130,7 @@ class SecretKeeper:
         if self._known.get(place) is known:
             self._known[place] = now
             if (now.entries, now.foreign) != (known.entries, known.foreign):
-                self.touched(known.job)
+                self.enqueue(known.job)
 
     async def _checked(self, job: JobKey, uid: str, name: str) -> _Known:
         try:

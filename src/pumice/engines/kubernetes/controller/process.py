@@ -20,16 +20,16 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.cache.cluster_cache import EVERYWHERE, ClusterView
+from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
-from pumice.engines.kubernetes.controller.event_recorder import EventTeller
+from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.health import Health, serve
-from pumice.engines.kubernetes.controller.leadership import LAST_WORDS, Leading
+from pumice.engines.kubernetes.controller.leadership import LAST_WORDS, LeaderElector
 from pumice.engines.kubernetes.controller.lease import Durations
 from pumice.engines.kubernetes.controller.metrics import Metrics, Numbers
-from pumice.engines.kubernetes.controller.owned_objects import CompanionKeeper
-from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
-from pumice.engines.kubernetes.controller.task_groups import until_one_ends, within
+from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
+from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
 from pumice.model.shape import Schema
@@ -68,7 +68,7 @@ class Controller:
     monotonic: Callable[[], float] = time.monotonic
     numbers: Numbers = field(default_factory=Numbers)
     port: int = 0
-    _view: ClusterView | None = None
+    _cache: ClusterCache | None = None
     _text: Callable[[], bytes] = bytes  # of /metrics
     _problem: str = "the API server has not answered yet"
     # Of the namespaces that are served now; all of them under the empty name.
@@ -81,7 +81,7 @@ class Controller:
         server, self.port = await serve(self._health().app(), host, port, any_port=self.settings.any_port)
         _log.info("health and metrics: http://%s:%d", host, self.port)
         try:
-            await until_one_ends(stop.wait(), self._control())
+            await run_until_first_ends(stop.wait(), self._control())
         finally:
             await server.cleanup()
 
@@ -89,29 +89,29 @@ class Controller:
         """Everything that needs the cluster; a part that fails ends it all."""
         name, resource = choice.chosen(self.settings.gang, await self._offered())
         _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
-        view = self._view = ClusterView(
+        cache = self._cache = ClusterCache(
             self.client,
             self.kubernetes,
             self.settings.namespaces,
             self._enqueue,
             lambda job: with_defaults(job, self.registry),
         )
-        gang = choice.make_gang(name, resource, self.client, view, self.settings.scheduler)
-        secrets = SecretKeeper(self.client, self._enqueue, self.monotonic)
-        teller = EventTeller(self.client, self.now)
+        gang = choice.make_gang(name, resource, self.client, cache, self.settings.scheduler)
+        secrets = SecretManager(self.client, self._enqueue, self.monotonic)
+        teller = EventRecorder(self.client, self.now)
         engine = KubernetesEngine(
             client=self.client,
-            view=view,
-            companions=CompanionKeeper(self.client, view, secrets),
+            cache=cache,
+            companions=OwnedObjectManager(self.client, cache, secrets),
             gang=gang,
             teller=teller,
             numbers=self.numbers,
             now=self.now,
         )
-        self._text = self._metrics(view, engine)
+        self._text = self._metrics(cache, engine)
         context = Context(self.registry, self.kubernetes, queue_rules=name == "volcano")
         working = asyncio.create_task(self._work(engine, context))
-        tasks = [working, *(asyncio.create_task(part) for part in (view.run(), secrets.run(), teller.run()))]
+        tasks = [working, *(asyncio.create_task(part) for part in (cache.run(), secrets.run(), teller.run()))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -132,31 +132,31 @@ class Controller:
 
     def _awaited(self) -> str:
         """What must come before jobs can be served."""
-        if self._view is None:
+        if self._cache is None:
             return self._problem
-        if missing := self._view.unsynced():
+        if missing := self._cache.unsynced():
             return f"not yet listed: {', '.join(missing)}"
-        refused = self._view.refused()
+        refused = self._cache.refused()
         return f"cannot be watched: {', '.join(refused)}; the log says why" if refused else ""
 
     async def _work(self, engine: KubernetesEngine, context: Context) -> None:
         """Serve jobs whenever we are the leader."""
-        await engine.view.synced()
+        await engine.cache.synced()
         # What is known now stays; looking through it again and again for garbage is in vain.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 100)
-        _log.info("watching: %d jobs, %d pods", len(engine.view.jobs), len(engine.view.pods))
+        _log.info("watching: %d jobs, %d pods", len(engine.cache.jobs), len(engine.cache.pods))
         if not self.settings.leader_elect:
-            await self._serve(engine, context, EVERYWHERE)
+            await self._serve(engine, context, ALL_NAMESPACES)
         settings = self.settings
-        leading = Leading(self.client, self.now, settings.lease_namespace, self.monotonic, settings.durations)
+        leading = LeaderElector(self.client, self.now, settings.lease_namespace, self.monotonic, settings.durations)
         await leading.run(settings.namespaces, lambda place: self._serve(engine, context, place))
 
     async def _serve(self, engine: KubernetesEngine, context: Context, place: str) -> None:
         loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        for seen in engine.view.jobs:
-            if place in (EVERYWHERE, seen.namespace):
+        for seen in engine.cache.jobs:
+            if place in (ALL_NAMESPACES, seen.namespace):
                 loop.queue.add(seen.key)
         self._queues[place] = loop.queue
         self.numbers.is_leader = True
@@ -170,7 +170,7 @@ class Controller:
 
     def _enqueue(self, key: JobKey) -> None:
         """Ignore changes while not leading; otherwise a standby's queue grows without bound."""
-        for namespace in (key.namespace, EVERYWHERE):
+        for namespace in (key.namespace, ALL_NAMESPACES):
             if namespace in self._queues:
                 self._queues[namespace].add(key)
 
@@ -178,8 +178,8 @@ class Controller:
         self.numbers.defects += 1
         _log.error("job %s: an unexpected error; it is tried again", key, exc_info=error, extra={"job": key})
 
-    def _metrics(self, view: ClusterView, engine: KubernetesEngine) -> Callable[[], bytes]:
-        metrics = Metrics(self.numbers, view)
+    def _metrics(self, cache: ClusterCache, engine: KubernetesEngine) -> Callable[[], bytes]:
+        metrics = Metrics(self.numbers, cache)
 
         def text() -> bytes:
             self.numbers.events_dropped = engine.teller.dropped

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def until_one_ends(*works: Coroutine[Any, Any, object]) -> None:
+async def run_until_first_ends(*works: Coroutine[Any, Any, object]) -> None:
     """Returns when one of them has returned, or raises what it raised; the others are ended, and gone by then."""
     tasks = [asyncio.create_task(work) for work in works]
     try:

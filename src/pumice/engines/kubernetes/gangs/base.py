@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pumice.engines.kubernetes.cache.decode_pods import SeenPod
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ObservedGroup
 
@@ -34,7 +34,7 @@ class Gang(Protocol):
 
     def shape_pod(self, job: Job, manifest: Manifest) -> Manifest: ...
 
-    def check_pod(self, wanted: Manifest, made: SeenPod) -> None:
+    def check_pod(self, wanted: Manifest, made: CachedPod) -> None:
         """Raises EngineError if the server dropped what makes the pod a member."""
         ...
 

@@ -8,10 +8,10 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.gangs.base import Gang
 from pumice.engines.kubernetes.gangs.coscheduling import Coscheduling
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper
+from pumice.engines.kubernetes.gangs.groups import PodGroupManager
 from pumice.engines.kubernetes.gangs.native import NativeGang
 from pumice.engines.kubernetes.gangs.none import NoGang
 from pumice.engines.kubernetes.gangs.volcano import VolcanoGang
@@ -56,10 +56,10 @@ _HINTS: Final = {
 }
 
 
-def make_gang(name: str, resource: Resource | None, client: Client, view: ClusterView, scheduler: str) -> Gang:
+def make_gang(name: str, resource: Resource | None, client: Client, cache: ClusterCache, scheduler: str) -> Gang:
     if resource is None:
         return NoGang()
-    groups = GroupKeeper(client, view, resource)
+    groups = PodGroupManager(client, cache, resource)
     if name == "volcano":
         return VolcanoGang(groups)
     if name == "native":

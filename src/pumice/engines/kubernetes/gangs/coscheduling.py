@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pumice.engines.kubernetes.cache.decode_pods import SeenPod
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.engines.kubernetes.gangs.base import with_scheduler
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper
+from pumice.engines.kubernetes.gangs.groups import PodGroupManager
 from pumice.engines.kubernetes.gangs.translation import annotated, asked_for, node_resources
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
@@ -21,7 +21,7 @@ _ADMITTED: Final = "Inqueue"
 
 @dataclass(frozen=True, slots=True)
 class Coscheduling:
-    groups: GroupKeeper
+    groups: PodGroupManager
     scheduler: str = SCHEDULER
     name: str = "coscheduling"
     waits_for_group: bool = True
@@ -46,7 +46,7 @@ class Coscheduling:
         labels = {**metadata["labels"], MEMBER_LABEL: self._group_name(job)}
         return with_scheduler({**manifest, "metadata": {**metadata, "labels": labels}}, self.scheduler)
 
-    def check_pod(self, _wanted: Manifest, _made: SeenPod) -> None:
+    def check_pod(self, _wanted: Manifest, _made: CachedPod) -> None:
         """A member is known by its label, which every server keeps."""
 
     def _group_name(self, job: Job) -> str:

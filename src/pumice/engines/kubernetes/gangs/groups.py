@@ -12,7 +12,7 @@ import msgspec
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView, Watched
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache, ResourceCache
 from pumice.engines.kubernetes.cache.decode_pods import decode_owned, owned_by
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
 from pumice.model.job import Job, Manifest
@@ -45,7 +45,7 @@ class _Group(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenGroup:
+class CachedGroup:
     namespace: str
     name: str
     uid: str
@@ -74,12 +74,12 @@ class SeenGroup:
 _GROUP: Final = msgspec.json.Decoder(_Group)
 
 
-def decode_group(raw: bytes | msgspec.Raw) -> SeenGroup | None:
+def decode_group(raw: bytes | msgspec.Raw) -> CachedGroup | None:
     owned = decode_owned(raw)
     if owned is None or owned.job is None:
         return None
     group = _GROUP.decode(raw)
-    return SeenGroup(
+    return CachedGroup(
         namespace=owned.namespace,
         name=owned.name,
         uid=owned.uid,
@@ -95,24 +95,24 @@ def decode_group(raw: bytes | msgspec.Raw) -> SeenGroup | None:
 
 
 @dataclass(slots=True)
-class GroupKeeper:
+class PodGroupManager:
     client: Client
-    view: ClusterView
+    cache: ClusterCache
     resource: Resource
-    watched: Watched[SeenGroup] = field(init=False)
+    watched: ResourceCache[CachedGroup] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watched = self.view.watch(self.resource, decode_group, self._changed)
+        self.watched = self.cache.watch(self.resource, decode_group, self._changed)
 
-    def _changed(self, before: SeenGroup | None, after: SeenGroup | None) -> None:
+    def _changed(self, before: CachedGroup | None, after: CachedGroup | None) -> None:
         if before is not None and after is not None and before.essence == after.essence:
             # A scheduler repeats itself about every group that has to wait.
             return
         for seen in (before, after):
             if seen is not None:
-                self.view.touched(seen.job)
+                self.cache.enqueue(seen.job)
 
-    def of(self, job: Job, names: Iterable[str]) -> list[SeenGroup]:
+    def of(self, job: Job, names: Iterable[str]) -> list[CachedGroup]:
         """Those of the job's groups that are there and stay."""
         found = (self.watched.get(job.namespace, name) for name in names)
         return [group for group in found if group is not None and group.job_uid == job.uid and not group.is_deleting]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pumice.engines.kubernetes.cache.decode_pods import SeenPod
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.engines.kubernetes.gangs.base import DEFAULT_SCHEDULER, with_scheduler
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
+from pumice.engines.kubernetes.gangs.groups import CachedGroup, PodGroupManager
 from pumice.engines.kubernetes.gangs.translation import annotated, asked_for, by_priority, shares
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
@@ -26,7 +26,7 @@ _SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
 
 @dataclass(frozen=True, slots=True)
 class NativeGang:
-    groups: GroupKeeper
+    groups: PodGroupManager
     name: str = "native"
     waits_for_group: bool = True
 
@@ -58,7 +58,7 @@ class NativeGang:
         shaped = with_scheduler(manifest, DEFAULT_SCHEDULER)
         return {**shaped, "spec": {**shaped["spec"], "schedulingGroup": {"podGroupName": name}}}
 
-    def check_pod(self, wanted: Manifest, made: SeenPod) -> None:
+    def check_pod(self, wanted: Manifest, made: CachedPod) -> None:
         if made.group != wanted["spec"]["schedulingGroup"]["podGroupName"]:
             raise EngineError(
                 "GangUnsupported",
@@ -88,11 +88,11 @@ def _spec(priority: str, count: int) -> Manifest:
     return {"schedulingPolicy": policy, **({"priorityClassName": priority} if priority else {})}
 
 
-def _as_asked(job: Job, asked: Manifest, found: list[SeenGroup]) -> bool:
+def _as_asked(job: Job, asked: Manifest, found: list[CachedGroup]) -> bool:
     wanted = _specs(job, asked)
     return all(group.spec.get("schedulingPolicy") == wanted[group.name]["schedulingPolicy"] for group in found)
 
 
-def _why_not(group: SeenGroup) -> str:
+def _why_not(group: CachedGroup) -> str:
     condition = group.condition(*_SCHEDULED)
     return condition.message if condition is not None and condition.status == "False" else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pumice.engines.kubernetes.cache.decode_pods import SeenPod
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.engines.kubernetes.gangs.base import DEFAULT_SCHEDULER, with_scheduler
 from pumice.model.job import Job, Manifest
 
@@ -26,5 +26,5 @@ class NoGang:
     def shape_pod(self, _job: Job, manifest: Manifest) -> Manifest:
         return with_scheduler(manifest, DEFAULT_SCHEDULER)
 
-    def check_pod(self, _wanted: Manifest, _made: SeenPod) -> None:
+    def check_pod(self, _wanted: Manifest, _made: CachedPod) -> None:
         """Nothing was asked for that could be dropped."""

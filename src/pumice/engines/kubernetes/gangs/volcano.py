@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pumice.engines.kubernetes.cache.decode_pods import SeenPod
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod
+from pumice.engines.kubernetes.gangs.groups import CachedGroup, PodGroupManager
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
 from pumice.model.snapshot import ObservedGroup
@@ -15,7 +15,7 @@ _SCHEDULED = "Scheduled"
 
 @dataclass(frozen=True, slots=True)
 class VolcanoGang:
-    groups: GroupKeeper
+    groups: PodGroupManager
     name: str = "volcano"
     waits_for_group: bool = True
 
@@ -37,11 +37,11 @@ class VolcanoGang:
     def shape_pod(self, _job: Job, manifest: Manifest) -> Manifest:
         return manifest
 
-    def check_pod(self, _wanted: Manifest, _made: SeenPod) -> None:
+    def check_pod(self, _wanted: Manifest, _made: CachedPod) -> None:
         """A member is known by its annotation, which every server keeps."""
 
 
-def _why_not(group: SeenGroup) -> str:
+def _why_not(group: CachedGroup) -> str:
     """What the scheduler says of a group that it has not placed."""
     holding = [condition for condition in group.conditions if condition.status == "True"]
     newest = max(holding, key=lambda condition: condition.last_transition_time or "", default=None)

@@ -16,7 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from pumice.engines.kubernetes.auth.tls import load_pair
+from pumice.engines.kubernetes.auth.tls import load_key_pair
 from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
 from pumice.engines.kubernetes.webhook import review_metrics, reviews
@@ -54,7 +54,7 @@ class WebhookServer:
 
     def show(self, credentials: Credentials, *, trusted: bool = True) -> None:
         """From the next connection on. One that nobody trusts serves those who only ask how we are."""
-        load_pair(self.tls, credentials.certificate, credentials.key)
+        load_key_pair(self.tls, credentials.certificate, credentials.key)
         self.numbers.expires.set(expiry(credentials).timestamp())
         self.is_ready = trusted
 

@@ -14,7 +14,7 @@ from typing import Final
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.auth.access import Access
-from pumice.engines.kubernetes.controller.task_groups import until_one_ends, within
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.webhook import certificate_rotation as keeping
@@ -77,7 +77,7 @@ class _Program:
         self._server.show(renewed(None, self._names(), self._now()), trusted=False)
         port = await self._listen()
         try:
-            await until_one_ends(stop.wait(), self._serve(port))
+            await run_until_first_ends(stop.wait(), self._serve(port))
             await self._leave()
         finally:
             await self._server.stop()
@@ -89,7 +89,7 @@ class _Program:
         if self._outside is not None:
             await _once(keeper)
         _log.info("listening on %s", self._address(port))
-        await until_one_ends(keeper.run(self._settings.interval), self._surroundings.run())
+        await run_until_first_ends(keeper.run(self._settings.interval), self._surroundings.run())
 
     async def _leave(self) -> None:
         """The registration goes, which nothing renews any more, and then nobody is left who could ask."""

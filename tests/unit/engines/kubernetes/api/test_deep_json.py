@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pumice.engines.kubernetes.api.deep_json import elements, members
 from pumice.engines.kubernetes.api.resources import PODS
-from pumice.engines.kubernetes.cache.decode_pods import SeenObject, decode_object
+from pumice.engines.kubernetes.cache.decode_pods import CachedObject, decode_object
 from pumice.engines.kubernetes.cache.informer import Informer
 from tests.unit.engines.kubernetes.played_api import Script, client_of, hasty, line, play, streaming
 
@@ -63,10 +63,10 @@ def test_a_deep_object_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
     watched = streaming([deep, line("ADDED", "c", 5), deep.replace(b"ADDED", b"DELETED")])
     names: list[str] = []
 
-    def changed(_before: SeenObject | None, after: SeenObject | None) -> None:
+    def changed(_before: CachedObject | None, after: CachedObject | None) -> None:
         names.append(after.name if after is not None else "-")
 
-    def decode(raw: msgspec.Raw) -> SeenObject:
+    def decode(raw: msgspec.Raw) -> CachedObject:
         msgspec.json.decode(raw)
         return decode_object(raw)
 

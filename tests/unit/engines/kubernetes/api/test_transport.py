@@ -19,7 +19,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.auth.credentials import Fixed, bearer
-from pumice.engines.kubernetes.auth.tls import trusting
+from pumice.engines.kubernetes.auth.tls import tls_context
 from tests.cluster.pki import make_pki
 from tests.unit.engines.kubernetes.auth.test_tls import server_side
 from tests.unit.engines.kubernetes.played_api import access_to, client_of, good, line, play, serving, streaming
@@ -299,7 +299,7 @@ async def proxy(said: list[bytes], answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
     pki, said = make_pki(tmp_path, NOW), list[bytes]()
-    tls = trusting(Path(pki.path("ca.crt")).read_bytes())
+    tls = tls_context(Path(pki.path("ca.crt")).read_bytes())
 
     async def story() -> int:
         async with serving(good, server_side(pki)) as port, proxy(said) as proxy_port:
@@ -321,7 +321,7 @@ def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_
 def test_a_proxy_that_refuses(tmp_path: Path) -> None:
     async def story() -> None:
         async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as port:
-            access = dataclasses.replace(access_to(1, tls=trusting(None)), proxy=f"http://127.0.0.1:{port}")
+            access = dataclasses.replace(access_to(1, tls=tls_context(None)), proxy=f"http://127.0.0.1:{port}")
             async with Client(access) as client:
                 await client.get(PODS, "n", "p")
 
@@ -332,7 +332,7 @@ def test_a_proxy_that_refuses(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
 def test_on_the_loop_of_the_controller(secure: bool, tmp_path: Path) -> None:
     pki = make_pki(tmp_path, NOW)
-    tls = trusting(Path(pki.path("ca.crt")).read_bytes()) if secure else None
+    tls = tls_context(Path(pki.path("ca.crt")).read_bytes()) if secure else None
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         if "watch" in request.query:

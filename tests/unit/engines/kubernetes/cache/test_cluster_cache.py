@@ -1,4 +1,4 @@
-"""The indexes of the view: what belongs to which job, and which jobs hear of a change. Nothing is asked of a server."""
+"""The indexes of the cache: what belongs to which job, and which jobs hear of a change. Nothing is asked of a server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
-from pumice.engines.kubernetes.cache.decode_jobs import SeenJob, decode_command
-from pumice.engines.kubernetes.cache.decode_pods import SeenObject, SeenPod, decode_pod
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
+from pumice.engines.kubernetes.cache.decode_jobs import CachedJob, decode_command
+from pumice.engines.kubernetes.cache.decode_pods import CachedObject, CachedPod, decode_pod
 from pumice.model import keys
 from pumice.model.job import Job
 from pumice.model.snapshot import JobKey
@@ -24,14 +24,14 @@ A, B = JobKey("lab", "a"), JobKey("lab", "b")
 class Watching:
     def __init__(self) -> None:
         self.touched: list[JobKey] = []
-        self.view = ClusterView(cast(Client, None), kubernetes_types().types, (), self.touched.append)
+        self.cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), self.touched.append)
 
     def heard(self) -> list[JobKey]:
         heard, self.touched[:] = list(dict.fromkeys(self.touched)), []
         return heard
 
 
-def a_pod(owner: str, version: int, uid: str = "u1", **status: Any) -> SeenPod:
+def a_pod(owner: str, version: int, uid: str = "u1", **status: Any) -> CachedPod:
     reference = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": owner, "uid": f"uid-{owner}"}
     metadata = {
         "name": "p",
@@ -46,43 +46,43 @@ def a_pod(owner: str, version: int, uid: str = "u1", **status: Any) -> SeenPod:
     return pod
 
 
-def a_job(name: str, version: int = 1, claims: tuple[str, ...] = ()) -> SeenJob:
+def a_job(name: str, version: int = 1, claims: tuple[str, ...] = ()) -> CachedJob:
     volumes = [{"mountPath": f"/{claim}", "volumeClaimName": claim} for claim in claims]
     document = a_document(volumes=volumes)
     metadata = {"name": name, "namespace": "lab", "uid": f"uid-{name}", "resourceVersion": str(version)}
-    return SeenJob(msgspec.convert({**document, "metadata": metadata}, Job))
+    return CachedJob(msgspec.convert({**document, "metadata": metadata}, Job))
 
 
-def a_claim(name: str) -> SeenObject:
-    return SeenObject("lab", name, f"uid-{name}", "1")
+def a_claim(name: str) -> CachedObject:
+    return CachedObject("lab", name, f"uid-{name}", "1")
 
 
 def test_a_pod_belongs_to_one_job_at_a_time() -> None:
     cluster = Watching()
-    cluster.view.pods.put(a_pod("a", 1))
+    cluster.cache.pods.put(a_pod("a", 1))
     cluster.heard()
-    cluster.view.pods.put(a_pod("b", 2))
-    assert list(cluster.view.pods_of) == [B]
+    cluster.cache.pods.put(a_pod("b", 2))
+    assert list(cluster.cache.pods_of) == [B]
     assert cluster.heard() == [A, B]
-    cluster.view.pods.removed(a_pod("b", 2))
-    assert dict(cluster.view.pods_of) == {}
+    cluster.cache.pods.removed(a_pod("b", 2))
+    assert dict(cluster.cache.pods_of) == {}
 
 
 def test_what_of_a_pod_nobody_looks_at_wakes_nobody() -> None:
     cluster = Watching()
-    cluster.view.pods.put(a_pod("a", 1, phase="Running"))
+    cluster.cache.pods.put(a_pod("a", 1, phase="Running"))
     cluster.heard()
-    cluster.view.pods.put(a_pod("a", 2, phase="Running", qosClass="Burstable"))
+    cluster.cache.pods.put(a_pod("a", 2, phase="Running", qosClass="Burstable"))
     assert cluster.heard() == []
-    cluster.view.pods.put(a_pod("a", 3, phase="Failed"))
+    cluster.cache.pods.put(a_pod("a", 3, phase="Failed"))
     assert cluster.heard() == [A]
 
 
 def test_a_pod_made_anew_under_its_name() -> None:
     cluster = Watching()
-    cluster.view.pods.put(a_pod("a", 1))
-    cluster.view.pods.put(a_pod("a", 5, uid="u2"))
-    assert [pod.uid for pod in cluster.view.pods_of[A].values()] == ["u2"]
+    cluster.cache.pods.put(a_pod("a", 1))
+    cluster.cache.pods.put(a_pod("a", 5, uid="u2"))
+    assert [pod.uid for pod in cluster.cache.pods_of[A].values()] == ["u2"]
 
 
 def test_a_command_has_one_target_at_a_time() -> None:
@@ -92,8 +92,8 @@ def test_a_command_has_one_target_at_a_time() -> None:
         metadata = {"name": "stop", "namespace": "lab", "uid": "u1", "resourceVersion": str(version)}
         command = decode_command(json.dumps({"metadata": metadata, "target": target, "action": "AbortJob"}).encode())
         assert command is not None
-        cluster.view.commands.put(command)
-    assert list(cluster.view.commands_of) == [B]
+        cluster.cache.commands.put(command)
+    assert list(cluster.cache.commands_of) == [B]
 
 
 @pytest.mark.parametrize(
@@ -106,21 +106,26 @@ def test_a_command_has_one_target_at_a_time() -> None:
 )
 def test_a_claim_wakes_those_that_name_it(claim: str, expected: list[JobKey]) -> None:
     cluster = Watching()
-    cluster.view.jobs.put(a_job("a", claims=("data", "shared")))
-    cluster.view.jobs.put(a_job("b", claims=("shared",)))
+    cluster.cache.jobs.put(a_job("a", claims=("data", "shared")))
+    cluster.cache.jobs.put(a_job("b", claims=("shared",)))
     cluster.heard()
-    cluster.view.claims.put(a_claim(claim))
+    cluster.cache.claims.put(a_claim(claim))
     assert cluster.heard() == expected
-    cluster.view.claims.removed(a_claim(claim))
+    cluster.cache.claims.removed(a_claim(claim))
     assert cluster.heard() == expected
 
 
 def test_nothing_is_remembered_of_a_job_that_is_gone() -> None:
     cluster = Watching()
     job = a_job("a", claims=("data",))
-    cluster.view.jobs.put(job)
-    cluster.view.pods.put(a_pod("a", 1))
-    cluster.view.pods.removed(a_pod("a", 1))
-    cluster.view.jobs.removed(job)
-    view = cluster.view
-    assert (dict(view.pods_of), dict(view.commands_of), dict(view.companions_of), view._claimants) == ({}, {}, {}, {})
+    cluster.cache.jobs.put(job)
+    cluster.cache.pods.put(a_pod("a", 1))
+    cluster.cache.pods.removed(a_pod("a", 1))
+    cluster.cache.jobs.removed(job)
+    cache = cluster.cache
+    assert (dict(cache.pods_of), dict(cache.commands_of), dict(cache.owned_objects_of), cache._claimants) == (
+        {},
+        {},
+        {},
+        {},
+    )

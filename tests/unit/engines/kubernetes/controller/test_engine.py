@@ -12,14 +12,14 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
-from pumice.engines.kubernetes.cache.decode_jobs import SeenCommand, SeenJob
-from pumice.engines.kubernetes.cache.decode_pods import SeenObject, SeenPod
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
+from pumice.engines.kubernetes.cache.decode_jobs import CachedCommand, CachedJob
+from pumice.engines.kubernetes.cache.decode_pods import CachedObject, CachedPod
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
-from pumice.engines.kubernetes.controller.event_recorder import EventTeller
+from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import Numbers
-from pumice.engines.kubernetes.controller.owned_objects import CompanionKeeper
-from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
+from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
+from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.kubernetes.gangs.none import NoGang
 from pumice.engines.memory.clock import EPOCH
 from pumice.model.bare_pod import bare_pod
@@ -41,16 +41,16 @@ KEY = JobKey(OLD.namespace, OLD.name)
 
 
 def an_engine(client: Client, *jobs: Job, enqueue: Callable[[JobKey], None] = lambda _key: None) -> KubernetesEngine:
-    view = ClusterView(client, kubernetes_types().types, (), enqueue)
+    cache = ClusterCache(client, kubernetes_types().types, (), enqueue)
     for job in jobs:
-        view.jobs.put(SeenJob(job))
-    keeper = CompanionKeeper(client, view, SecretKeeper(client, enqueue, lambda: 0.0))
+        cache.jobs.put(CachedJob(job))
+    keeper = OwnedObjectManager(client, cache, SecretManager(client, enqueue, lambda: 0.0))
     return KubernetesEngine(
         client=client,
-        view=view,
+        cache=cache,
         companions=keeper,
         gang=NoGang(),
-        teller=EventTeller(client, lambda: EPOCH),
+        teller=EventRecorder(client, lambda: EPOCH),
         numbers=Numbers(),
         now=lambda: EPOCH,
     )
@@ -67,7 +67,7 @@ def test_what_was_decided_for_a_job_is_not_done_to_its_successor(command: Engine
     """Whoever asked the server would fail here, because there is none."""
     engine = an_engine(cast(Client, None), OLD, NEW)
     asyncio.run(engine.apply(KEY, command))
-    assert engine.view.jobs.get(KEY.namespace, KEY.name) == SeenJob(NEW)
+    assert engine.cache.jobs.get(KEY.namespace, KEY.name) == CachedJob(NEW)
 
 
 def test_a_status_that_cannot_be_written_is_told_in_the_log_once_for_many(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +106,7 @@ def test_a_write_of_only_reason_and_message_does_not_requeue(status: dict[str, o
             engine = an_engine(client, before, enqueue=enqueued.append)
             enqueued.clear()
             await engine.write_status(Snapshot(before), after)
-            seen = engine.view.jobs.get(KEY.namespace, KEY.name)
+            seen = engine.cache.jobs.get(KEY.namespace, KEY.name)
             assert seen is not None
             assert seen.job.status == after
             return KEY in enqueued
@@ -125,11 +125,11 @@ def test_looks_are_counted() -> None:
 def with_belongings(client: Client) -> KubernetesEngine:
     engine = an_engine(client, NEW)
     observed = ObservedPod("p", "p1", "worker", 0, 0, 0, PodPhase.RUNNING, EPOCH)
-    engine.view.pods.put(SeenPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
+    engine.cache.pods.put(CachedPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
     target = CommandTarget(kind="Job", name=KEY.name)
     metadata = Metadata(name="c", namespace=KEY.namespace, uid="c1", resource_version="4")
-    engine.view.commands.put(SeenCommand(Command(metadata=metadata, target=target)))
-    engine.view.companions["Service"].put(SeenObject(KEY.namespace, "s", "s1", "5", KEY, "new"))
+    engine.cache.commands.put(CachedCommand(Command(metadata=metadata, target=target)))
+    engine.cache.owned_objects["Service"].put(CachedObject(KEY.namespace, "s", "s1", "5", KEY, "new"))
     return engine
 
 
@@ -157,8 +157,8 @@ def test_only_what_is_gone_counts_as_removed(command: EngineCommand, code: int, 
             else:
                 with pytest.raises(EngineError):
                     await engine.apply(KEY, command)
-            view = engine.view
-            return sum(len(index.get(KEY, {})) for index in (view.pods_of, view.commands_of, view.companions_of))
+            cache = engine.cache
+            return sum(len(index.get(KEY, {})) for index in (cache.pods_of, cache.commands_of, cache.owned_objects_of))
 
     left = play(story())
     assert left == (3 if isinstance(command, DeleteJob) or not gone else 2)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.controller.event_recorder import LONGEST_MESSAGE, EventTeller, event_of
+from pumice.engines.kubernetes.controller.event_recorder import LONGEST_MESSAGE, EventRecorder, event_of
 from pumice.model.job import Job
 from pumice.reconcile.decision import JobEvent, Severity
 from tests.builders import a_document, a_job
@@ -67,7 +67,7 @@ def test_events_that_cannot_be_told(causes: list[dict[str, str]], lines: int, ca
 
     async def story() -> int:
         async with client_of(refused) as client:
-            teller = EventTeller(client, lambda: NOW)
+            teller = EventRecorder(client, lambda: NOW)
             teller.tell(a_job(), [JobEvent("x", "y")] * 5)
             running = asyncio.create_task(teller.run())
             await teller.drain(30)

@@ -11,7 +11,7 @@ import pytest
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
-from pumice.engines.kubernetes.controller.lease import Durations, Election
+from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
 from pumice.engines.memory.clock import EPOCH
 from tests.unit.engines.kubernetes.played_api import play
 
@@ -61,8 +61,8 @@ class Server:
         return json.dumps(self.lease).encode()
 
 
-def a_candidate(server: Server, identity: str = "me") -> Election:
-    return Election(cast(Client, server), "lab", "l", identity, lambda: EPOCH, lambda: server.now, QUICK)
+def a_candidate(server: Server, identity: str = "me") -> LeaseLock:
+    return LeaseLock(cast(Client, server), "lab", "l", identity, lambda: EPOCH, lambda: server.now, QUICK)
 
 
 def test_who_cannot_renew_gives_up_before_another_may_take_over() -> None:
@@ -141,7 +141,7 @@ def held(version: int, holder: str = "them") -> dict[str, Any]:
     return {"metadata": {"resourceVersion": str(version)}, "spec": {"holderIdentity": holder}}
 
 
-def below(server: Server) -> Election:
+def below(server: Server) -> LeaseLock:
     election = a_candidate(server)
     election.above = "all"
     return election

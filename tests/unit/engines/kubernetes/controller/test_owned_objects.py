@@ -7,9 +7,9 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
-from pumice.engines.kubernetes.controller.owned_objects import CompanionKeeper
-from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
+from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
+from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model.job import Job
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey
@@ -24,9 +24,9 @@ JOB: Job = a_job(plugins={"ssh": []})
 KEY = JobKey(JOB.namespace, JOB.name)
 
 
-def a_keeper(client: Client) -> CompanionKeeper:
-    view = ClusterView(client, kubernetes_types().types, (), lambda _key: None)
-    return CompanionKeeper(client, view, SecretKeeper(client, lambda _key: None, lambda: 0.0))
+def a_keeper(client: Client) -> OwnedObjectManager:
+    cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
+    return OwnedObjectManager(client, cache, SecretManager(client, lambda _key: None, lambda: 0.0))
 
 
 def the_secret() -> Once:
@@ -67,7 +67,7 @@ def test_the_secret_of_somebody_else_is_not_touched() -> None:
             await a_removal(keeper)
         return script.bodies
 
-    async def a_removal(keeper: CompanionKeeper) -> None:
+    async def a_removal(keeper: OwnedObjectManager) -> None:
         keeper.secrets.put(KEY, UID, "train-ssh", {}, "s1")
         with pytest.raises(EngineError):
             await keeper.remove(JOB, "Secret", "train-ssh")

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.controller import owned_secrets
-from pumice.engines.kubernetes.controller.owned_secrets import SecretKeeper
+from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model.snapshot import JobKey
 from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play
 
@@ -36,7 +36,7 @@ def holding(data: dict[str, Any] | None, owner: str = "u1") -> Handler:
 def test_whatever_somebody_makes_of_a_secret_it_can_be_looked_at(data: dict[str, Any] | None, expected: str) -> None:
     async def story() -> object:
         async with client_of(holding(data)) as client:
-            keeper = SecretKeeper(client, lambda _key: None, lambda: 0.0)
+            keeper = SecretManager(client, lambda _key: None, lambda: 0.0)
             return await keeper.look(KEY, "u1", NAME, watched=True)
 
     assert play(story()) == {"kind": "Secret", "metadata": {"name": NAME}, "stringData": {"config": expected}}
@@ -56,7 +56,7 @@ def test_the_job_hears_of_a_change(after: Handler, monkeypatch: pytest.MonkeyPat
     async def story() -> list[JobKey]:
         heard, clock = asyncio.Queue[JobKey](), iter(range(0, 10**6, 100))
         async with client_of(Script(holding({"config": "SG9zdCAq"}), after)) as client:
-            keeper = SecretKeeper(client, heard.put_nowait, lambda: float(next(clock)))
+            keeper = SecretManager(client, heard.put_nowait, lambda: float(next(clock)))
             await keeper.look(KEY, "u1", NAME, watched=True)
             running = asyncio.create_task(keeper.run())
             told = asyncio.create_task(heard.get())

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pumice.engines.kubernetes.controller.task_groups import until_one_ends, within
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
 from tests.unit.engines.kubernetes.played_api import play
 
 
@@ -24,7 +24,7 @@ def test_the_first_to_end_ends_the_others() -> None:
         return "done"
 
     async def story() -> None:
-        await until_one_ends(endless("a"), short(), endless("b"))
+        await run_until_first_ends(endless("a"), short(), endless("b"))
         assert sorted(told) == ["a", "b"]
 
     play(story())
@@ -36,7 +36,7 @@ def test_what_one_raises_is_raised() -> None:
 
     async def story() -> None:
         with pytest.raises(ValueError, match="broken"):
-            await until_one_ends(asyncio.sleep(600), broken())
+            await run_until_first_ends(asyncio.sleep(600), broken())
 
     play(story())
 
@@ -51,7 +51,7 @@ def test_who_is_cancelled_leaves_nobody_behind() -> None:
             told.append("ended")
 
     async def story() -> None:
-        running = asyncio.create_task(until_one_ends(endless(), endless()))
+        running = asyncio.create_task(run_until_first_ends(endless(), endless()))
         await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
-from pumice.engines.kubernetes.gangs.groups import Condition, GroupKeeper, SeenGroup
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
+from pumice.engines.kubernetes.gangs.groups import CachedGroup, Condition, PodGroupManager
 from pumice.model.snapshot import JobKey
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
@@ -18,7 +18,7 @@ from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of,
 
 JOB = a_job()
 KEY = JobKey(JOB.namespace, JOB.name)
-GROUP = SeenGroup(JOB.namespace, "g", "u1", "5", KEY, UID, {}, {}, "", (), is_deleting=False)
+GROUP = CachedGroup(JOB.namespace, "g", "u1", "5", KEY, UID, {}, {}, "", (), is_deleting=False)
 
 
 async def protected(_request: web.BaseRequest) -> web.StreamResponse:
@@ -45,8 +45,8 @@ def test_when_a_removed_group_is_gone_its_job_hears_of_it(answer: Handler, stays
     async def story() -> None:
         touched: list[JobKey] = []
         async with client_of(answer) as client:
-            view = ClusterView(client, kubernetes_types().types, (), touched.append)
-            groups = GroupKeeper(client, view, resources.NATIVE_POD_GROUPS[0])
+            cache = ClusterCache(client, kubernetes_types().types, (), touched.append)
+            groups = PodGroupManager(client, cache, resources.NATIVE_POD_GROUPS[0])
             groups.watched.put(GROUP)
             await groups.remove(JOB, ["g"])
             assert groups.of(JOB, ["g"]) == []
@@ -76,8 +76,8 @@ def test_a_group_that_its_scheduler_writes_at_the_same_time_is_put_right_all_the
 
     async def story() -> None:
         async with client_of(script) as client:
-            view = ClusterView(client, kubernetes_types().types, (), lambda _key: None)
-            groups = GroupKeeper(client, view, resources.VOLCANO_POD_GROUPS)
+            cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
+            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS)
             await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
     play(story())
@@ -93,8 +93,8 @@ def test_a_group_that_is_never_left_alone_is_a_trouble() -> None:
 
     async def story() -> None:
         async with client_of(Script(refusing(409, "AlreadyExists"), always)) as client:
-            view = ClusterView(client, kubernetes_types().types, (), lambda _key: None)
-            groups = GroupKeeper(client, view, resources.VOLCANO_POD_GROUPS)
+            cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
+            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS)
             with pytest.raises(EngineError, match="could not update PodGroup g"):
                 await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
@@ -120,8 +120,8 @@ def a_condition(type_: str, moment: str, message: str = "no room") -> Condition:
 )
 def test_a_scheduler_that_says_the_same_again_wakes_nobody(change: dict[str, Any], is_told: bool) -> None:
     touched: list[JobKey] = []
-    view = ClusterView(cast(Client, None), kubernetes_types().types, (), touched.append)
-    groups = GroupKeeper(view.client, view, resources.VOLCANO_POD_GROUPS)
+    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), touched.append)
+    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS)
     before = dataclasses.replace(GROUP, conditions=(a_condition("A", "01"),))
     groups.watched.put(before)
     touched.clear()
@@ -132,8 +132,8 @@ def test_a_scheduler_that_says_the_same_again_wakes_nobody(change: dict[str, Any
 def test_the_same_conditions_in_another_order_of_time_are_another_story() -> None:
     """The newest one is what counts."""
     touched: list[JobKey] = []
-    view = ClusterView(cast(Client, None), kubernetes_types().types, (), touched.append)
-    groups = GroupKeeper(view.client, view, resources.VOLCANO_POD_GROUPS)
+    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), touched.append)
+    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS)
     for version, moments in enumerate((("01", "02"), ("03", "02"))):
         conditions = tuple(a_condition(type_, moment) for type_, moment in zip("AB", moments, strict=True))
         touched.clear()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pumice.admission.admit import admit
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper
+from pumice.engines.kubernetes.gangs.groups import PodGroupManager
 from pumice.engines.kubernetes.gangs.native import NativeGang
 from pumice.model.bare_pod import bare_pod
 from pumice.model.job import Job, Manifest
@@ -15,7 +15,7 @@ from pumice.runtime.ports import EngineError
 from tests.builders import a_context, a_document, a_template
 
 # Shaping a pod asks nothing of the cluster.
-GANG = NativeGang(cast(GroupKeeper, None))
+GANG = NativeGang(cast(PodGroupManager, None))
 
 
 def stored(*priorities: str, **spec: object) -> tuple[Job, Job]:

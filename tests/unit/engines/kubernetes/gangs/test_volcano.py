@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api import resources
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterView
-from pumice.engines.kubernetes.gangs.groups import GroupKeeper, SeenGroup
+from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
+from pumice.engines.kubernetes.gangs.groups import CachedGroup, PodGroupManager
 from pumice.engines.kubernetes.gangs.volcano import VolcanoGang
 from pumice.model.snapshot import JobKey
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -16,7 +16,7 @@ from tests.builders import UID, a_job
 from tests.unit.engines.kubernetes.played_api import Script, client_of, play
 
 JOB = a_job()
-SEEN = SeenGroup(
+SEEN = CachedGroup(
     JOB.namespace, "g", "u1", "5", JobKey(JOB.namespace, JOB.name), UID, {"minMember": 1}, {}, "", (), is_deleting=False
 )
 
@@ -41,8 +41,8 @@ def test_the_priority_of_a_group(there: dict[str, Any], wanted: dict[str, Any], 
 
     async def story() -> None:
         async with client_of(Script(made)) as client:
-            view = ClusterView(client, kubernetes_types().types, (), lambda _key: None)
-            groups = GroupKeeper(client, view, resources.VOLCANO_POD_GROUPS)
+            cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
+            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS)
             groups.watched.put(dataclasses.replace(SEEN, spec={"minMember": 1, **there}))
             await VolcanoGang(groups).ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 2, **wanted}})
 

@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509 import verification
 
-from pumice.engines.kubernetes.auth.tls import load_pair
+from pumice.engines.kubernetes.auth.tls import load_key_pair
 from pumice.engines.kubernetes.webhook.certificates import (
     AUTHORITY_LIFE,
     CERTIFICATE_LIFE,
@@ -39,7 +39,7 @@ def test_the_authority_vouches_for_the_certificate() -> None:
 
 
 def test_a_server_can_show_it() -> None:
-    load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), FIRST.certificate, FIRST.key)
+    load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), FIRST.certificate, FIRST.key)
 
 
 @pytest.mark.parametrize("names", [["127.0.0.1"], ["::1"], ["localhost", "10.0.0.1"]], ids=str)
