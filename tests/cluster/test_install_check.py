@@ -11,7 +11,7 @@ import pytest
 
 from pumice.cli.main import main
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.pumice_fields import OWN_FIELDS
+from pumice.model.job import PUMICE_FIELDS
 from tests.cluster.api import Object, eventually
 from tests.cluster.cluster import Cluster, free_port
 from tests.cluster.controllers import Controllers, install, installed
@@ -118,7 +118,7 @@ def test_fields_that_volcanos_definition_drops(pumice_cluster: Cluster, capsys: 
     finally:
         install(pumice_cluster)
     assert seen.state("definition of Job") == "lacking"
-    assert seen.found("definition of Job") == f"drops {', '.join(OWN_FIELDS)}"
+    assert seen.found("definition of Job") == f"drops {', '.join(PUMICE_FIELDS)}"
     assert "--crds-only" in seen.by_subject["definition of Job"]["todo"]
 
 

@@ -55,7 +55,7 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     resolved = context.registry.resolve(job.spec.plugins)
     ruled = [
         *check_blanks(document),
-        *_check_places(written, job, resolved, context),
+        *_check_places(document, written, job, resolved, context),
         *_check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
     ]
     # From here on names and lists are made, one entry a pod.
@@ -67,7 +67,9 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     return Admitted(written, job, resolved.plugins, _once(findings))
 
 
-def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
+def _check_places(
+    document: Mapping[str, Any], written: Job, job: Job, resolved: Resolved, context: Context
+) -> Iterator[Finding]:
     """Rules that look at one place each."""
     if not job.spec.tasks:
         yield Finding(SPEC / "tasks", "a job needs at least one task")
@@ -82,7 +84,7 @@ def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) 
         yield from check_template(task.template, SPEC / "tasks" / position / "template", context.kubernetes)
     yield from check_twins(job)
     if context.portable:
-        yield from check_portability(job)
+        yield from check_portability(document)
 
 
 def _check_together(job: Job, left_out: Iterable[Path]) -> Iterator[Finding]:

@@ -60,16 +60,9 @@ def _task_with_defaults(task: TaskSpec, position: int) -> TaskSpec:
         task,
         name=task.name or naming.default_task(position),
         template=_with_dns_policy(task.template),
-        min_available=_least_members(task) if task.min_available is None else task.min_available,
+        min_available=task.min_members,
         max_retry=task.max_retry or MAX_RETRY,
     )
-
-
-def _least_members(task: TaskSpec) -> int:
-    partitions = task.partition_policy
-    if partitions is not None and partitions.min_partitions > 0:
-        return partitions.min_partitions * partitions.partition_size
-    return task.replicas
 
 
 def _with_dns_policy(template: Manifest) -> Manifest:

@@ -23,7 +23,7 @@ def check_twins(job: Job) -> Iterator[Finding]:
         spec = View(task.template, SPEC / "tasks" / position / "template").part("spec")
         for field, keys in _OF_PODS.items():
             yield from _check_list(spec, field, keys)
-        for container in (*spec.children("initContainers"), *spec.children("containers")):
+        for container in spec.containers():
             for field, keys in _OF_CONTAINERS.items():
                 yield from _check_list(container, field, keys)
             yield from _check_claims(container.part("resources"))

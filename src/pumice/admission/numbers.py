@@ -40,7 +40,7 @@ def _check_total(spec: JobSpec, total: int) -> Iterator[Finding]:
     if total > MOST_PODS:
         yield Finding(SPEC / "tasks", f"{total} pods in all: a job may have at most {MOST_PODS}")
     # If the tasks themselves add up to too many, then one of them asks for more than it has, which is said there.
-    if spec.min_available > total and spec.min_available != sum(map(_least_members, spec.tasks)):
+    if spec.min_available > total and spec.min_available != sum(task.min_members for task in spec.tasks):
         yield Finding(
             SPEC / "minAvailable",
             f"must be at most {total}, all pods of the job, or it could never start",
@@ -54,10 +54,6 @@ def _check_total(spec: JobSpec, total: int) -> Iterator[Finding]:
             spec.min_success,
             hint="raise the replicas of a task, or lower this",
         )
-
-
-def _least_members(task: TaskSpec) -> int:
-    return task.replicas if task.min_available is None else task.min_available
 
 
 def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import Finding, Path, warning
 from pumice.model.job import Manifest
-from pumice.model.pod import Pod
+from pumice.model.pod import Pod, containers_with_paths
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 
@@ -21,11 +21,10 @@ def check_shadowed(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Fi
     pod = bare_pod(slot)
     for plugin in plugins:
         empty = plugin.shape_pod(_emptied(pod), slot)
-        for kind in ("initContainers", "containers"):
-            for position, container in enumerate(pod.spec.get(kind) or []):
-                added = (empty.spec.get(kind) or [])[position]
-                yield from _kept_env(container, added, plugin, at / kind / position)
-                yield from _kept_mounts(container, added, plugin, at / kind / position)
+        shaped = dict(containers_with_paths(empty.spec, at))
+        for here, container in containers_with_paths(pod.spec, at):
+            yield from _kept_env(container, shaped[here], plugin, here)
+            yield from _kept_mounts(container, shaped[here], plugin, here)
         yield from _kept_init_containers(pod, empty, plugin, at)
         yield from _kept_volumes(pod, empty, plugin, at)
 

@@ -1,34 +1,27 @@
-"""Fields that only Pumice knows: Volcano's API server would drop them in silence."""
+"""Fields that only Pumice knows: Volcano's API server drops them in silence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
-from pumice.model.findings import SPEC, Finding, Path, warning
-from pumice.model.job import Job, LifecyclePolicy
-
-
-def check_portability(job: Job) -> Iterator[Finding]:
-    for path in _own_fields(job):
-        yield warning(path, "only Pumice knows this field; Volcano drops it in silence")
+from pumice.model.findings import ROOT, Finding, Path, warning
+from pumice.model.job import PUMICE_FIELDS
 
 
-def _own_fields(job: Job) -> Iterator[Path]:
-    if job.spec.active_deadline_seconds is not None:
-        yield SPEC / "activeDeadlineSeconds"
-    if job.spec.suspend is not None:
-        yield SPEC / "suspend"
-    yield from _in_policies(job.spec.policies, SPEC / "policies")
-    for position, task in enumerate(job.spec.tasks):
-        at = SPEC / "tasks" / position
-        yield from _in_policies(task.policies, at / "policies")
-        if task.max_restarts is not None:
-            yield at / "maxRestarts"
-        if task.depends_on is not None and task.depends_on.condition:
-            yield at / "dependsOn" / "condition"
+def check_portability(document: Mapping[str, object]) -> Iterator[Finding]:
+    for field in PUMICE_FIELDS:
+        for path in paths_of_field(document, field):
+            yield warning(path, "only Pumice knows this field; Volcano drops it in silence")
 
 
-def _in_policies(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Path]:
-    for position, policy in enumerate(policies):
-        if policy.exit_codes:
-            yield at / position / "exitCodes"
+def paths_of_field(document: object, field: str) -> list[Path]:
+    """Return where a document sets a field such as `spec.tasks[].maxRestarts`."""
+    found: list[tuple[Path, object]] = [(ROOT, document)]
+    for step in field.split("."):
+        name = step.removesuffix("[]")
+        parents = [(at, value) for at, value in found if isinstance(value, Mapping)]
+        found = [(at / name, value[name]) for at, value in parents if value.get(name) is not None]
+        if step.endswith("[]"):
+            lists = [(at, value) for at, value in found if isinstance(value, list)]
+            found = [(at / index, item) for at, items in lists for index, item in enumerate(items)]
+    return [at for at, _ in found]

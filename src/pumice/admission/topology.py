@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pumice.admission.podtemplate.document_view import View
 from pumice.model import naming
 from pumice.model.findings import SPEC, Finding, Path
-from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
+from pumice.model.job import Job, NetworkTopology, PartitionPolicy, TaskSpec
 from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import too_long
@@ -74,30 +75,20 @@ def _check_numa(task: TaskSpec, at: Path) -> Iterator[Finding]:
         accepted = f"must be one of {', '.join(TOPOLOGY_POLICIES)}"
         yield Finding(at / "topologyPolicy", accepted, policy, did_you_mean(policy, TOPOLOGY_POLICIES))
     elif policy not in ("", "none"):
-        for where, container in _containers(task, at / "template" / "spec"):
+        for container in View(task.template, at / "template").part("spec").containers():
             if not _has_whole_cpus(container):
                 yield Finding(
-                    where / "resources",
+                    container.at / "resources",
                     f"topologyPolicy {policy} needs a whole number of CPUs in every container",
                     hint="set resources.limits.cpu to a whole number",
                 )
 
 
-def _containers(task: TaskSpec, at: Path) -> Iterator[tuple[Path, Manifest]]:
-    spec = task.template.get("spec")
-    for kind in ("initContainers", "containers"):
-        containers = spec.get(kind) if isinstance(spec, dict) else None
-        for position, container in enumerate(containers if isinstance(containers, list) else []):
-            if isinstance(container, dict):
-                yield at / kind / position, container
-
-
-def _has_whole_cpus(container: Manifest) -> bool:
-    resources = container.get("resources")
-    amounts = (resources.get("requests") or resources.get("limits")) if isinstance(resources, dict) else None
-    cpu = amounts.get("cpu") if isinstance(amounts, dict) else None
+def _has_whole_cpus(container: View) -> bool:
+    resources = container.part("resources")
+    requests = resources.part("requests") if resources.get("requests") else resources.part("limits")
     try:
-        quantity = Quantity.parse(cpu) if isinstance(cpu, str | int | float) else None
+        cpu = Quantity.parse(requests.get("cpu"))
     except ValueError:
         return False
-    return quantity is not None and quantity.is_integer and not quantity.is_zero
+    return cpu.is_integer and not cpu.is_zero

@@ -96,7 +96,7 @@ def _forwarding(job: Job) -> dict[str, str]:
 
 
 def _spec(job: Job, task: TaskSpec) -> Manifest:
-    spec: Manifest = dict(task.template.get("spec") or {})
+    spec: Manifest = dict(task.pod_spec)
     if not spec.get("schedulerName"):
         spec["schedulerName"] = job.spec.scheduler_name
     if not spec.get("priorityClassName") and job.spec.priority_class_name:

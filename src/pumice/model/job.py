@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,16 @@ from pumice.model.vocabulary import (
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
+
+# Fields beyond Volcano's. A list in the path ends with `[]`.
+PUMICE_FIELDS: Final = (
+    "spec.activeDeadlineSeconds",
+    "spec.suspend",
+    "spec.policies[].exitCodes",
+    "spec.tasks[].policies[].exitCodes",
+    "spec.tasks[].maxRestarts",
+    "spec.tasks[].dependsOn.condition",
+)
 
 # A template or claim is checked against Kubernetes' own schema, which `extra` names.
 PodTemplate = Annotated[Manifest, Meta(extra={"kubernetes": "PodTemplateSpec"})]
@@ -109,6 +119,21 @@ class TaskSpec(_Part, frozen=True):
     ] = None
     depends_on: Annotated[DependsOn | None, _doc("tasks that must be ready first")] = None
     partition_policy: Annotated[PartitionPolicy | None, _doc("pods in equal groups")] = None
+
+    @property
+    def min_members(self) -> int:
+        """Return how many pods the gang needs: minAvailable, by default the least partitions, else all replicas."""
+        if self.min_available is not None:
+            return self.min_available
+        policy = self.partition_policy
+        least = policy.min_partitions * policy.partition_size if policy is not None else 0
+        return least if least > 0 else self.replicas
+
+    @property
+    def pod_spec(self) -> Manifest:
+        """Return the template's spec; empty if it has none, or one of the wrong type."""
+        spec = self.template.get("spec")
+        return spec if isinstance(spec, dict) else {}
 
 
 class JobSpec(_Part, frozen=True):

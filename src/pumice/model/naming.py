@@ -138,6 +138,5 @@ def _suffix(uid: str, index: int) -> str:
 
 
 def _from_template(task: TaskSpec, field: str) -> str:
-    spec = task.template.get("spec")
-    value = spec.get(field) if isinstance(spec, dict) else None
+    value = task.pod_spec.get(field)
     return value if isinstance(value, str) else ""

@@ -7,10 +7,11 @@ name or place stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pumice.model.findings import Path
 from pumice.model.job import Manifest
 
 EnvVar = Mapping[str, Any]
@@ -25,6 +26,13 @@ def env_values(values: Mapping[str, str]) -> list[EnvVar]:
 def all_containers(spec: Manifest) -> list[Manifest]:
     """Return the containers of a pod spec, init containers first."""
     return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+
+
+def containers_with_paths(spec: Mapping[str, Any], at: Path) -> Iterator[tuple[Path, Manifest]]:
+    """Yield the init containers and the containers of the pod spec at a path, each with its own path."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            yield at / field / index, container
 
 
 @dataclass(frozen=True, slots=True)

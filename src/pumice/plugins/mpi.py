@@ -75,7 +75,6 @@ class Mpi(Base):
     def _slots(self, job: Job) -> int:
         """Processes that a worker is good for: its GPUs, else its whole CPUs."""
         task = job.task(self.worker)
-        spec = task.template.get("spec") if task is not None else None
-        containers = (spec or {}).get("containers") or []
+        containers = (task.pod_spec.get("containers") if task is not None else None) or []
         gpus = sum(gpu_limit(container) or 0 for container in containers)
         return gpus or sum(cpu_limit(container) or 0 for container in containers) or 1

@@ -14,7 +14,7 @@ from pumice.model import keys
 from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import SPEC, Path
 from pumice.model.job import Manifest
-from pumice.model.pod import Pod
+from pumice.model.pod import Pod, containers_with_paths
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 
@@ -61,7 +61,7 @@ class Trace:
 def trace_pod(slot: Slot, position: int, plugins: Sequence[Base]) -> list[Trace]:
     """Everything worth knowing about the pod of a slot, whose task stands at a position of the job."""
     at = SPEC / "tasks" / position / "template"
-    template = Pod({"metadata": slot.task.template.get("metadata") or {}, "spec": slot.task.template.get("spec") or {}})
+    template = Pod({"metadata": slot.task.template.get("metadata") or {}, "spec": slot.task.pod_spec})
     known = {trace.key: trace for trace in _things(template, YOU, at, {})}
     pod = bare_pod(slot)
     _add(known, _things(pod, JOB, None, _JOB_REASONS))
@@ -96,10 +96,8 @@ def _things(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Itera
         yield trace("volume", volume["name"], source, ("spec", "volumes", index))
     for index, container in enumerate(pod.init_containers):
         yield trace("init", container["name"], container.get("image", ""), ("spec", "initContainers", index))
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(pod.spec.get(field) or []):
-            here = None if at is None else at / "spec" / field / index
-            yield from _things_of_container(container, by, here, why)
+    for here, container in containers_with_paths(pod.spec, SPEC if at is None else at / "spec"):
+        yield from _things_of_container(container, by, None if at is None else here, why)
 
 
 def _things_of_container(container: Manifest, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:

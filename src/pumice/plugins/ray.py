@@ -101,7 +101,7 @@ class Ray(Base):
         )
 
     def _check_container(self, task: TaskSpec, wanted: str, at: Path) -> Iterator[Finding]:
-        containers = (task.template.get("spec") or {}).get("containers") or []
+        containers = task.pod_spec.get("containers") or []
         names = [container.get("name") for container in containers]
         if wanted not in names:
             flag = "headContainer" if task.name == self.head else "workerContainer"
@@ -124,8 +124,7 @@ class Ray(Base):
     def _target(self, job: Job, name: str, number: int) -> str | int:
         """The port's name, unless the head container calls that port otherwise."""
         head = job.task(self.head)
-        containers = ((head.template.get("spec") if head is not None else None) or {}).get("containers") or []
-        for container in containers:
+        for container in (head.pod_spec.get("containers") if head is not None else None) or []:
             if container.get("name") == self.head_container:
                 opened = add_port(container, name, number)["ports"]
                 return name if {"name": name, "containerPort": number} in [_bare(port) for port in opened] else number

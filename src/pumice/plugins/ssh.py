@@ -14,7 +14,7 @@ from pumice.model import naming
 from pumice.model.findings import SPEC, Finding, Path, warning
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyMaker, Once, owned
-from pumice.model.pod import Pod
+from pumice.model.pod import Pod, containers_with_paths
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base, option, port_option
 
@@ -48,7 +48,7 @@ class Ssh(Base):
             yield Finding(at, "--ssh-key-file-path must be an absolute path without ':'")
             return
         for position, task in enumerate(job.spec.tasks):
-            yield from self._check_users(task.template, SPEC / "tasks" / position / "template" / "spec")
+            yield from self._check_users(task.pod_spec, SPEC / "tasks" / position / "template" / "spec")
 
     def objects(self, job: Job) -> Iterator[Once]:
         body = {"type": "Opaque", "stringData": {CONFIG: self._config(job)}}
@@ -107,24 +107,21 @@ class Ssh(Base):
         if self.ssh_private_key and self.ssh_public_key and not _is_public_key(self.ssh_public_key):
             yield warning(at, "--ssh-public-key is not a public key in OpenSSH's form; it is used as it is")
 
-    def _check_users(self, template: Manifest, at: Path) -> Iterator[Finding]:
-        spec = template.get("spec") or {}
-        for kind in ("initContainers", "containers"):
-            for position, container in enumerate(spec.get(kind) or []):
-                root = _runs_as_root(spec, container)
-                here = at / kind / position
-                if root is False and self.ssh_key_file_path == ROOT_PATH:
-                    yield warning(
-                        here,
-                        f"does not run as root, but the ssh keys are in {ROOT_PATH}, which only root can read",
-                        hint="ssh: ['--ssh-key-file-path=/home/<user>/.ssh'] with the home of that user",
-                    )
-                if root is True and self.ssh_key_file_path != ROOT_PATH:
-                    yield warning(
-                        here,
-                        f"runs as root, whose ssh refuses keys that all can read, as in {self.ssh_key_file_path}",
-                        hint=f"ssh: ['--ssh-key-file-path={ROOT_PATH}']",
-                    )
+    def _check_users(self, spec: Manifest, at: Path) -> Iterator[Finding]:
+        for here, container in containers_with_paths(spec, at):
+            root = _runs_as_root(spec, container)
+            if root is False and self.ssh_key_file_path == ROOT_PATH:
+                yield warning(
+                    here,
+                    f"does not run as root, but the ssh keys are in {ROOT_PATH}, which only root can read",
+                    hint="ssh: ['--ssh-key-file-path=/home/<user>/.ssh'] with the home of that user",
+                )
+            if root is True and self.ssh_key_file_path != ROOT_PATH:
+                yield warning(
+                    here,
+                    f"runs as root, whose ssh refuses keys that all can read, as in {self.ssh_key_file_path}",
+                    hint=f"ssh: ['--ssh-key-file-path={ROOT_PATH}']",
+                )
 
 
 def _runs_as_root(spec: Manifest, container: Manifest) -> bool | None:

@@ -37,5 +37,4 @@ def _is_ready(task: TaskSpec, current: list[ObservedPod], ledger: Ledger, *, com
             running.add(pod.index)
     if completed:
         return len(succeeded) >= task.replicas
-    least = task.replicas if task.min_available is None else task.min_available
-    return len(succeeded | running) >= least
+    return len(succeeded | running) >= task.min_members

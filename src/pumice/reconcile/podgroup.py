@@ -27,7 +27,7 @@ def pod_group(
     spec: Manifest = {
         "minMember": min(job.spec.min_available, sum(task.replicas for task in counted)),
         "minTaskMember": dict.fromkeys((task.name for task in job.spec.tasks), 0)
-        | {task.name: least_members(task) for task in counted},
+        | {task.name: task.min_members for task in counted},
         "queue": job.spec.queue,
         "minResources": {name: str(amount) for name, amount in min_resources(job, counted, priorities or {}).items()},
     }
@@ -47,18 +47,10 @@ def pod_group(
     return group
 
 
-def least_members(task: TaskSpec) -> int:
-    """How many pods of the task the gang needs."""
-    if task.min_available is not None:
-        return task.min_available
-    policy = task.partition_policy
-    return (policy.min_partitions * policy.partition_size if policy is not None else 0) or task.replicas
-
-
 def min_resources(job: Job, startable: Sequence[TaskSpec], priorities: Mapping[str, int]) -> dict[str, Quantity]:
     """What the smallest gang uses, the most important tasks first."""
     tasks = sorted(startable, key=lambda task: -_priority(task, priorities))
-    counted = sum(task.replicas if task.min_available is None else task.min_available for task in tasks)
+    counted = sum(task.min_members for task in tasks)
     wanted = job.spec.min_available
     if wanted < counted:
         taken = _take(wanted, ((task, task.replicas) for task in tasks))
@@ -66,7 +58,7 @@ def min_resources(job: Job, startable: Sequence[TaskSpec], priorities: Mapping[s
         floor = [(task, task.min_available or 0) for task in tasks]
         spare = [(task, task.replicas - (task.min_available or 0)) for task in tasks]
         taken = _take(wanted, [*floor, *spare])
-    return sum_usage([(pod_usage(task.template.get("spec") or {}), count) for task, count in taken])
+    return sum_usage([(pod_usage(task.pod_spec), count) for task, count in taken])
 
 
 def _take(wanted: int, offers: Iterable[tuple[TaskSpec, int]]) -> list[tuple[TaskSpec, int]]:
@@ -80,7 +72,7 @@ def _take(wanted: int, offers: Iterable[tuple[TaskSpec, int]]) -> list[tuple[Tas
 
 
 def _priority(task: TaskSpec, priorities: Mapping[str, int]) -> int:
-    return priorities.get((task.template.get("spec") or {}).get("priorityClassName") or "", 0)
+    return priorities.get((task.pod_spec).get("priorityClassName") or "", 0)
 
 
 def _sub_group(task: TaskSpec) -> Manifest:

@@ -99,7 +99,7 @@ def _short_task(job: Job, counts: Tally) -> str:
 
     A job that asks for fewer pods than its tasks do together means any of them, and no task counts by itself.
     """
-    together = sum(task.replicas if task.min_available is None else task.min_available for task in job.spec.tasks)
+    together = sum(task.min_members for task in job.spec.tasks)
     if not together <= job.spec.min_available <= counts.succeeded:
         return ""
     for task in job.spec.tasks:

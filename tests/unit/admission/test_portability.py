@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from pumice.admission.portability import paths_of_field
+from pumice.model.job import PUMICE_FIELDS
 from tests.builders import a_context, a_document
 from tests.unit.admission.findings import found, task, warning
 
@@ -15,7 +19,7 @@ OWN = a_document(
         task("c", dependsOn={"name": ["a"]}),
     ],
 )
-PLACES = (
+PATHS = (
     "spec.activeDeadlineSeconds",
     "spec.suspend",
     "spec.policies[1].exitCodes",
@@ -25,14 +29,13 @@ PLACES = (
 )
 
 
-def test_fields_of_our_own_are_accepted() -> None:
-    assert found(OWN) == []
-
-
-def test_fields_of_our_own_are_told_to_those_who_must_stay_portable() -> None:
+def test_pumice_fields_are_reported_only_on_request() -> None:
     message = "only Pumice knows this field; Volcano drops it in silence"
-    assert found(OWN, replace(a_context(), portable=True)) == [warning(place, message) for place in PLACES]
-
-
-def test_nothing_is_told_about_volcanos_own_fields() -> None:
+    assert found(OWN) == []
+    assert found(OWN, replace(a_context(), portable=True)) == [warning(path, message) for path in PATHS]
     assert found(a_document(minSuccess=1, maxRetry=2), replace(a_context(), portable=True)) == []
+
+
+@pytest.mark.parametrize("document", [None, "text", {}, {"spec": []}, {"spec": {"tasks": {}}}, a_document()], ids=str)
+def test_a_document_without_pumice_fields(document: object) -> None:
+    assert not any(paths_of_field(document, field) for field in PUMICE_FIELDS)

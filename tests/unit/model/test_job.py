@@ -151,6 +151,31 @@ def test_both_spellings_of_events_and_codes(
     assert (policy.all_events, policy.all_exit_codes) == (events, codes)
 
 
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        pytest.param(a_task(replicas=4), 4, id="replicas"),
+        pytest.param(a_task(replicas=4, min_available=0), 0, id="minAvailable"),
+        pytest.param(
+            a_task(replicas=4, partition_policy=PartitionPolicy(partition_size=2, min_partitions=1)), 2, id="partitions"
+        ),
+        pytest.param(a_task(replicas=4, partition_policy=PartitionPolicy(partition_size=2)), 4, id="no minPartitions"),
+        pytest.param(
+            a_task(replicas=4, min_available=4, partition_policy=PartitionPolicy(partition_size=2, min_partitions=1)),
+            4,
+            id="minAvailable goes before partitions",
+        ),
+    ],
+)
+def test_min_members(task: TaskSpec, expected: int) -> None:
+    assert task.min_members == expected
+
+
+@pytest.mark.parametrize("template", [{}, {"spec": None}, {"spec": []}], ids=str)
+def test_a_template_without_a_pod_spec(template: dict[str, Any]) -> None:
+    assert TaskSpec(template=template).pod_spec == {}
+
+
 def test_what_is_derived_is_made_once_a_job() -> None:
     made = []
 

@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.bare_pod import bare_pod
 from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
-from pumice.reconcile.podgroup import least_members, min_resources, pod_group
+from pumice.reconcile.podgroup import min_resources, pod_group
 from tests.builders import NAMESPACE, OWNER, UID, a_container, a_job, a_slot, a_task, a_template
 
 
@@ -57,46 +57,6 @@ def test_the_copy_of_the_job_that_kubectl_keeps_is_not_passed_on(others: dict[st
     job = a_job(metadata={"annotations": {**copy, **others}})
     assert pod_group(job)["metadata"].get("annotations", {}) == others
     assert "PRIVATE" not in str(bare_pod(a_slot(job, "worker")).manifest)
-
-
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        pytest.param(a_task(replicas=4), 4, id="replicas"),
-        pytest.param(a_task(replicas=4, min_available=3), 3, id="minAvailable"),
-        pytest.param(a_task(replicas=4, min_available=0), 0, id="minAvailable 0"),
-        pytest.param(
-            a_task(
-                replicas=4,
-                partition_policy=PartitionPolicy(total_partitions=2, partition_size=2, min_partitions=1),
-            ),
-            2,
-            id="partitions",
-        ),
-        pytest.param(
-            a_task(replicas=4, partition_policy=PartitionPolicy(total_partitions=2, partition_size=2)),
-            4,
-            id="partitions without a least number",
-        ),
-        pytest.param(
-            a_task(replicas=4, partition_policy=PartitionPolicy(total_partitions=2, min_partitions=1)),
-            4,
-            id="partitions without a size",
-        ),
-        pytest.param(
-            a_task(
-                replicas=4,
-                min_available=4,
-                partition_policy=PartitionPolicy(total_partitions=2, partition_size=2, min_partitions=1),
-            ),
-            4,
-            id="minAvailable goes before partitions",
-        ),
-    ],
-)
-def test_least_members(task: TaskSpec, expected: int) -> None:
-    assert least_members(task) == expected
-    assert pod_group(a_job(task))["spec"]["minTaskMember"] == {"worker": expected}
 
 
 PRIORITIES = {"high": 1000, "low": -5}

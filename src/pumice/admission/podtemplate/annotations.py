@@ -24,12 +24,7 @@ _BOUND: Final = 2**31
 
 
 def check_known_annotations(metadata: View, spec: View) -> Iterator[Finding]:
-    containers = [
-        container
-        for key in ("initContainers", "containers")
-        for container in spec.children(key)
-        if container.text("name")
-    ]
+    containers = [container for container in spec.containers() if container.text("name")]
     names = [container.text("name") for container in containers]
     for at, key, value in metadata.pairs("annotations"):
         if not isinstance(value, str):

@@ -58,6 +58,10 @@ class View:
             return []
         return [View(item, self.at / key / index) for index, item in enumerate(items) if isinstance(item, Mapping)]
 
+    def containers(self) -> list[View]:
+        """Return the init containers and the containers of a pod spec."""
+        return [*self.children("initContainers"), *self.children("containers")]
+
     def texts(self, key: str) -> list[tuple[Path, str]]:
         items = self.value.get(key)
         if not isinstance(items, list):

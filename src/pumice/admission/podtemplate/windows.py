@@ -56,12 +56,8 @@ def check_os(spec: View) -> Iterator[Finding]:
     yield from _check_host_process(spec)
 
 
-def _containers(spec: View) -> list[View]:
-    return [*spec.children("initContainers"), *spec.children("containers")]
-
-
 def _check_linux(spec: View) -> Iterator[Finding]:
-    for owner in (spec, *_containers(spec)):
+    for owner in (spec, *spec.containers()):
         context = owner.part("securityContext")
         if context.has("windowsOptions"):
             yield context.missing("windowsOptions", "cannot be set for a linux pod")
@@ -73,7 +69,7 @@ def _check_windows(spec: View) -> Iterator[Finding]:
     yield from _forbidden(context, ("sysctls",) if context.size("sysctls") else ())
     yield from _forbidden(spec, ("hostUsers", "shareProcessNamespace"))
     yield from _forbidden(spec, tuple(key for key in ("hostPID", "hostIPC") if spec.flag(key)))
-    for container in _containers(spec):
+    for container in spec.containers():
         yield from _forbidden(container.part("securityContext"), _LINUX_CONTEXT)
 
 
@@ -86,7 +82,7 @@ def _forbidden(view: View, keys: tuple[str, ...]) -> Iterator[Finding]:
 def _check_host_process(spec: View) -> Iterator[Finding]:
     """Processes of the node itself: all containers of a pod or none, and in the node's network."""
     of_pod = spec.part("securityContext").part("windowsOptions").get("hostProcess")
-    containers = _containers(spec)
+    containers = spec.containers()
     count = 0
     for container in containers:
         options = container.part("securityContext").part("windowsOptions")

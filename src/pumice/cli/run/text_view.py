@@ -87,7 +87,7 @@ class TextView:
         self._states.plan(job)
         self._tasks = [task.name for task in job.spec.tasks]
         for task in job.spec.tasks:
-            containers = task.template.get("spec", {}).get("containers") or []
+            containers = task.pod_spec.get("containers") or []
             self._alone[task.name] = str(containers[0]["name"]) if len(containers) == 1 else task.name
         names = [f"{task.name}-{max(task.replicas - 1, 0)}" for task in job.spec.tasks]
         self._width = max(map(len, names), default=0)

@@ -11,6 +11,7 @@ from pumice.engines.local.events import Ended
 from pumice.engines.local.preflight import container_path
 from pumice.engines.local.verdict import Advice, Failure, last_words, row
 from pumice.model.job import Job
+from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
@@ -96,8 +97,8 @@ class Ending:
 
 
 def _memory_limit(job: Job, task_name: str, container: str) -> str:
-    spec = next(task.template.get("spec") or {} for task in job.spec.tasks if task.name == task_name)
-    for each in (*(spec.get("containers") or []), *(spec.get("initContainers") or [])):
+    spec = next(task.pod_spec for task in job.spec.tasks if task.name == task_name)
+    for each in all_containers(spec):
         if each.get("name") == container:
             return str(((each.get("resources") or {}).get("limits") or {}).get("memory") or "")
     return ""

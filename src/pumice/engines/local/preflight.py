@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pumice.engines.local.scheduling.fit import Fit, shortfall
@@ -21,18 +21,12 @@ class RefusedError(Exception):
     """The job cannot be run here as it is; the message says why and what would help."""
 
 
-def every_container(manifest: Manifest) -> Iterator[Manifest]:
-    yield from manifest["spec"].get("initContainers") or []
-    yield from manifest["spec"].get("containers") or []
-
-
 def gang(job: Job, manifests: Sequence[Manifest]) -> list[Manifest]:
     """The pods that have to run at once: what each task must have, then the first ones up to minAvailable.
 
     A job that asks for fewer pods than its tasks do together means any of them, as in Volcano.
     """
-    least = {task.name: task.replicas if task.min_available is None else task.min_available for task in job.spec.tasks}
-    counts = job.spec.min_available >= sum(least.values())
+    counts = job.spec.min_available >= sum(task.min_members for task in job.spec.tasks)
     left = {task.name: (task.min_available or 0) if counts else 0 for task in job.spec.tasks}
     chosen, others = [], []
     for manifest in manifests:
@@ -70,7 +64,7 @@ def _largest_request(job: Job, resource: str, locate: Locate) -> str:
     asked: list[tuple[Quantity, str, str]] = []
     for index, task in enumerate(job.spec.tasks):
         for kind in ("containers", "initContainers") if task.replicas else ():
-            for number, container in enumerate((task.template.get("spec") or {}).get(kind) or []):
+            for number, container in enumerate(task.pod_spec.get(kind) or []):
                 amounts = container.get("resources") or {}
                 # A limit counts as a request only where there is none.
                 word = "requests" if resource in (amounts.get("requests") or {}) else "limits"
@@ -117,7 +111,7 @@ def container_path(job: Job, task: str, container: str) -> str:
     """Of one that a plugin has added, the path of its task."""
     index = next(number for number, each in enumerate(job.spec.tasks) if each.name == task)
     for kind in ("containers", "initContainers"):
-        listed = (job.spec.tasks[index].template.get("spec") or {}).get(kind) or []
+        listed = job.spec.tasks[index].pod_spec.get(kind) or []
         for number, each in enumerate(listed):
             if each.get("name") == container:
                 return f"spec.tasks[{index}].template.spec.{kind}[{number}]"

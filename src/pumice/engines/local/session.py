@@ -41,7 +41,6 @@ from pumice.engines.local.preflight import (
     check_problems,
     claim_directories,
     claims_at_hand,
-    every_container,
     gang,
 )
 from pumice.engines.local.scaling import check_names, scaled
@@ -62,6 +61,7 @@ from pumice.engines.local.state.run_directory import (
 )
 from pumice.engines.local.verdict import policy_text
 from pumice.model.job import Job, Manifest
+from pumice.model.pod import all_containers
 from pumice.model.problem import Problem
 from pumice.model.slot import slots
 from pumice.model.status import JobStatus
@@ -225,7 +225,7 @@ class LocalRun:
         found = [
             (manifest, container, self._problems(manifest, container))
             for manifest in self._manifests
-            for container in every_container(manifest)
+            for container in all_containers(manifest["spec"])
         ]
         check_problems(self._admitted.job, found, self.request.locate)
         self._engine.objects.clear()
@@ -235,7 +235,7 @@ class LocalRun:
 
     def _counts(self) -> tuple[int, int]:
         """Of pods and containers."""
-        return len(self._manifests), sum(1 for manifest in self._manifests for _ in every_container(manifest))
+        return len(self._manifests), sum(1 for manifest in self._manifests for _ in all_containers(manifest["spec"]))
 
     def _problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
         try:
@@ -306,7 +306,9 @@ class LocalRun:
         if failures:
             first, end = failures[0].pod, failures[0].end
             manifest = next(each for each in self._manifests if each["metadata"]["name"] == first.name)
-            image = next((each["image"] for each in every_container(manifest) if each["name"] == end.container), "")
+            image = next(
+                (each["image"] for each in all_containers(manifest["spec"]) if each["name"] == end.container), ""
+            )
             log = str(self._record.newest_log(first.short_name, end.container) or "")
         return Ending(
             job=self._admitted.job,

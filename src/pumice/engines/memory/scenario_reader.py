@@ -23,6 +23,7 @@ from pumice.engines.memory.scenario import (
 from pumice.engines.memory.scenario_values import ValueReader
 from pumice.model.findings import ABSENT, ROOT, Path
 from pumice.model.job import Job
+from pumice.model.pod import all_containers
 from pumice.model.slot import Slot
 from pumice.model.snapshot import PodPhase
 from pumice.model.suggestions import did_you_mean
@@ -172,7 +173,7 @@ class ScenarioReader(ValueReader):
         task = self.job.task(str(raw.get("pod")).rpartition("-")[0])
         if task is not None:
             spec = shaped_pod(Slot(self.job, task, 0), self.plugins).manifest["spec"]
-            there = [one["name"] for one in (*spec.get("initContainers", ()), *spec["containers"])]
+            there = [one["name"] for one in all_containers(spec)]
             if name not in there:
                 hint = did_you_mean(name, there) or f"there are {', '.join(there)}"
                 self.fault(at / "container", f"no such container in a pod of {task.name}", name, hint)

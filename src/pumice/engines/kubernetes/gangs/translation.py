@@ -41,7 +41,7 @@ def node_resources(group: Manifest) -> dict[str, str]:
 
 def priority_of(job: Job, task: TaskSpec) -> str:
     """The priority class that the pods of the task will have."""
-    own: str = (task.template.get("spec") or {}).get("priorityClassName") or ""
+    own: str = task.pod_spec.get("priorityClassName") or ""
     return own or job.spec.priority_class_name
 
 

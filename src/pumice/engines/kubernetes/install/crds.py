@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.pumice_fields import served_schema
-
-Manifest = dict[str, Any]
+from pumice.model.job import Manifest
 
 
 def custom_resources(*, volcano: bool) -> list[Manifest]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pumice.engines.kubernetes.install import names, webhook_configurations, workload
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.rbac import roles
-
-Manifest = dict[str, Any]
+from pumice.model.job import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-OWN_FIELDS: Final = (
-    "spec.activeDeadlineSeconds",
-    "spec.suspend",
-    "spec.policies[].exitCodes",
-    "spec.tasks[].policies[].exitCodes",
-    "spec.tasks[].maxRestarts",
-    "spec.tasks[].dependsOn.condition",
-)
+from pumice.model.job import PUMICE_FIELDS
 
 
 def served_schema(crd: Mapping[str, Any], version: str = "v1alpha1") -> Mapping[str, Any]:
@@ -26,12 +19,7 @@ def served_schema(crd: Mapping[str, Any], version: str = "v1alpha1") -> Mapping[
 def dropped_fields(crd: Mapping[str, Any]) -> tuple[str, ...]:
     """Those of our own fields that the API server would not keep."""
     schema = served_schema(crd)
-    return tuple(field for field in OWN_FIELDS if not _keeps(schema, field))
-
-
-def uses(value: object, field: str) -> bool:
-    """Whether a Job has a value at such a place."""
-    return any(found is not None for found in _values(value, field.split(".")))
+    return tuple(field for field in PUMICE_FIELDS if not _keeps(schema, field))
 
 
 def _keeps(schema: Mapping[str, Any], field: str) -> bool:
@@ -43,16 +31,6 @@ def _keeps(schema: Mapping[str, Any], field: str) -> bool:
             return False
         schema = _map(_map(inner).get("items")) if step.endswith("[]") else _map(inner)
     return True
-
-
-def _values(value: object, steps: list[str]) -> Iterator[object]:
-    if not steps:
-        yield value
-        return
-    step, *rest = steps
-    inner = _map(value).get(step.removesuffix("[]"))
-    for item in _list(inner) if step.endswith("[]") else [inner]:
-        yield from _values(item, rest)
 
 
 def _map(value: object) -> Mapping[str, Any]:

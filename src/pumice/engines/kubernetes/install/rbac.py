@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.labels import labels
 from pumice.engines.kubernetes.install.permissions import Grant, Who, granted
-
-Manifest = dict[str, Any]
+from pumice.model.job import Manifest
 
 GROUP: Final = "rbac.authorization.k8s.io"
 ACCOUNTS: Final[dict[Who, str]] = {"controller": names.CONTROLLER, "webhook": names.WEBHOOK}

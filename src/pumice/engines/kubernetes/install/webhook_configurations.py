@@ -7,12 +7,11 @@ program that somebody tries out must not be able to stop a cluster, and the cont
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.labels import labels
-
-Manifest = dict[str, Any]
+from pumice.model.job import Manifest
 
 MUTATE: Final = "/jobs/mutate"
 VALIDATE: Final = "/jobs/validate"

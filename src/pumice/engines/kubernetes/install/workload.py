@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.labels import labels
-
-Manifest = dict[str, Any]
+from pumice.model.job import Manifest
 
 REPLICAS: Final = 2
 # Any id but root's; the image has an account for it.

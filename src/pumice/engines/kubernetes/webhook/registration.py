@@ -11,7 +11,7 @@ import base64
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import webhook_configurations
+from pumice.model.job import Manifest
 from pumice.runtime.once import Once
 
 _log = logging.getLogger(__name__)
@@ -27,8 +28,6 @@ _RESOURCES: Final = {
     resource.kind: resource for resource in (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
 }
 _ATTEMPTS: Final = 3
-
-Manifest = dict[str, Any]
 
 
 @dataclass(slots=True)

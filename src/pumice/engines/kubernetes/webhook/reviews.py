@@ -15,7 +15,7 @@ import msgspec
 
 from pumice.admission import review
 from pumice.admission.context import Context
-from pumice.engines.kubernetes.install.pumice_fields import uses
+from pumice.admission.portability import paths_of_field
 from pumice.engines.kubernetes.webhook.schema_check import Schema, fits
 
 _log = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ def _warn_of_dropped(request: Mapping[str, Any], response: dict[str, Any], dropp
     """Dropped fields never reach us, except in the copy that `kubectl apply` leaves in an annotation."""
     if not dropped or not response["allowed"]:
         return
-    written = _as_written(request.get("object"))
-    lost = [field for field in dropped if uses(written, field) or uses(request.get("object"), field)]
+    documents = (_as_written(request.get("object")), request.get("object"))
+    lost = [field for field in dropped if any(paths_of_field(document, field) for document in documents)]
     if lost:
         warning = "this cluster's definition of a Job drops it; whoever runs the cluster should apply the output of "
         response["warnings"] = [

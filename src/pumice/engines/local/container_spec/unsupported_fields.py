@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
 
 TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     "PodSpec": {
@@ -116,7 +117,7 @@ def unsupported_fields(manifest: Manifest) -> list[str]:
     """What this pod asks for and does not get, each once: `hostNetwork: the pod has its own network and address`."""
     spec = manifest.get("spec") or {}
     found = [*_told("PodSpec", spec, ""), *_told("PodSecurityContext", spec.get("securityContext"), "securityContext.")]
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+    for container in all_containers(spec):
         found += _of_container(container)
     return list(dict.fromkeys(found))
 

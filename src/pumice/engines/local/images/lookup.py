@@ -11,16 +11,16 @@ from typing import TypeVar
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.images.store import Image, ImageStore
-from pumice.engines.local.preflight import every_container
 from pumice.engines.local.state.settings import Settings
 from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
 
 _Value = TypeVar("_Value")
 
 
 def image_names(manifests: Sequence[Manifest]) -> set[str]:
     """As the pods name them."""
-    return {str(each.get("image") or "") for manifest in manifests for each in every_container(manifest)} - {""}
+    return {str(each.get("image") or "") for manifest in manifests for each in all_containers(manifest["spec"])} - {""}
 
 
 def with_names_in_use(settings: Settings, used: Iterable[str]) -> Settings:

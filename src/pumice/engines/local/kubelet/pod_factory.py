@@ -17,11 +17,12 @@ from pumice.engines.local.isolation import AnySandbox
 from pumice.engines.local.kubelet.container import STARTS_AT_ONCE, Container
 from pumice.engines.local.kubelet.container_logs import LogLine, LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of
-from pumice.engines.local.preflight import every_container, what_ends_restarts
+from pumice.engines.local.preflight import what_ends_restarts
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.state.run_directory import RunDirectory
 from pumice.engines.local.verdict import Failures
 from pumice.model.job import Job, Manifest
+from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd
 from pumice.runtime.once import Once
 
@@ -78,7 +79,9 @@ class PodMaker:
             removed=lambda: self.spec_builder.files.remove_pod(uid),
         )
         place = self.record.pod(pod.short_name, manifest)
-        self._changed(pod, {str(each["name"]): str(each.get("image") or "") for each in every_container(manifest)})
+        self._changed(
+            pod, {str(each["name"]): str(each.get("image") or "") for each in all_containers(manifest["spec"])}
+        )
         return pod
 
     def _changed(self, pod: LocalPod, images: Mapping[str, str] | None = None) -> None:

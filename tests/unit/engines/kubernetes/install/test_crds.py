@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pumice.engines.kubernetes.install.crds import custom_resources
-from pumice.engines.kubernetes.install.pumice_fields import OWN_FIELDS, dropped_fields
+from pumice.engines.kubernetes.install.pumice_fields import dropped_fields
+from pumice.model.job import PUMICE_FIELDS
 from pumice.runtime.kubernetes_types import kubernetes_types
 from scripts import crds
 
@@ -131,9 +132,9 @@ def test_schemas_are_structural(name: str) -> None:
 
 def test_the_fields_that_only_pumice_has_are_there() -> None:
     job = dict(flattened(schema(OURS["jobs.batch.volcano.sh"])))
-    assert set(OWN_FIELDS) <= job.keys()
+    assert set(PUMICE_FIELDS) <= job.keys()
     beyond = {path for path in job if path not in VOLCANO["jobs.batch.volcano.sh"] and ".template." not in path}
-    assert {path.removesuffix("[]") for path in beyond} == set(OWN_FIELDS)
+    assert {path.removesuffix("[]") for path in beyond} == set(PUMICE_FIELDS)
     assert dropped_fields(OURS["jobs.batch.volcano.sh"]) == ()
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from pumice.admission.context import Context
 from pumice.engines.kubernetes.install.crds import job_schema
-from pumice.engines.kubernetes.install.pumice_fields import OWN_FIELDS
 from pumice.engines.kubernetes.webhook.reviews import LAST_APPLIED, NoReviewError, mutated, validated
+from pumice.model.job import PUMICE_FIELDS
 from tests.builders import a_context, a_document
 from tests.unit.admission.findings import task
 
@@ -65,7 +65,7 @@ def test_what_the_schema_would_refuse_is_refused_with_everything_else() -> None:
 class TestDropped:
     """Fields that the cluster's definition does not keep."""
 
-    def warnings(self, job: dict[str, Any], dropped: tuple[str, ...] = OWN_FIELDS) -> list[str]:
+    def warnings(self, job: dict[str, Any], dropped: tuple[str, ...] = PUMICE_FIELDS) -> list[str]:
         response = answer(validated(body(job), CONTEXT, dropped))
         assert response["allowed"] is True
         found: list[str] = response.get("warnings", [])
