@@ -23,5 +23,9 @@ REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
 JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
 
+# The label by which a pod is a member of a PodGroup of the coscheduling plugin.
+COSCHEDULING_POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"
+# The annotation of a native or coscheduling PodGroup that holds the spec of the PodGroup that Volcano would get.
+WHOLE_POD_GROUP: Final = "pumice/pod-group"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 HCCL_RANK: Final = "hccl/rankIndex"

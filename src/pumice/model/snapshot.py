@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pumice.model.command import Command
+from pumice.model.gang import VOLCANO, GangProvider
 from pumice.model.job import Job, Manifest
 
 
@@ -96,9 +97,9 @@ class ObservedPod:
 
 @dataclass(frozen=True, slots=True)
 class ObservedGroup:
-    """The PodGroup, and what its scheduler says of it."""
+    """The PodGroups of a job, by name, and what their scheduler says of them."""
 
-    manifest: Manifest
+    manifests: Mapping[str, Manifest]
     phase: str = ""
     message: str = ""  # why it is not scheduled yet
 
@@ -127,4 +128,4 @@ class Snapshot:
     troubles: tuple[Trouble, ...] = ()
     faults: tuple[str, ...] = ()  # what is wrong with a job that was let in all the same
     priorities: Mapping[str, int] = field(default_factory=dict)  # of priority classes
-    gang: bool = True  # whether a PodGroup decides when pods may be made
+    gang: GangProvider = VOLCANO

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pumice.model import naming
 from pumice.model.claims import claim_names, claims
+from pumice.model.gang import VOLCANO
 from pumice.model.job import Manifest
 from pumice.model.objects import Once
 from pumice.model.snapshot import Snapshot
@@ -15,11 +15,11 @@ from pumice.plugins.base import Base
 from pumice.plugins.owned_objects import companions, manifest_of
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity
 from pumice.reconcile.dependencies import may_start
+from pumice.reconcile.gangs import decisive_part, pod_groups
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.pod_creation import claims_of_others
 from pumice.reconcile.pod_membership import WANTED, keeps_group
-from pumice.reconcile.podgroup import pod_group
 
 _OF_PLUGIN: Final = "plugin-"
 _OF_CLAIM: Final = "volume-pvc-"
@@ -73,28 +73,25 @@ def _companions(snapshot: Snapshot, plugins: Sequence[Base], phase: Phase) -> It
 
 
 def _group(snapshot: Snapshot, ledger: Ledger, phase: Phase) -> Iterator[EngineCommand]:
-    if not snapshot.gang:
-        return
-    if snapshot.group is None and claims_of_others(snapshot):
+    known = snapshot.group.manifests if snapshot.group is not None else {}
+    if not known and claims_of_others(snapshot):
         # A gang that could not start takes no place in its queue.
         return
-    if keeps_group(phase, ledger):
-        free = may_start(snapshot.job, snapshot.pods, ledger)
-        wanted = pod_group(snapshot.job, snapshot.priorities, free)
-        if snapshot.group is None or not _is_group_as_wanted(snapshot.group.manifest, wanted):
+    if not keeps_group(phase, ledger):
+        yield from (Remove("PodGroup", name) for name in known)
+        return
+    free = may_start(snapshot.job, snapshot.pods, ledger)
+    for wanted in pod_groups(snapshot.job, snapshot.gang, snapshot.priorities, free):
+        there = known.get(wanted["metadata"]["name"], {})
+        if snapshot.gang.name == VOLCANO.name and (there.get("spec") or {}).get("priorityClassName"):
+            # Updates leave a field that they do not name, and the job may have lost its priority class.
+            wanted["spec"].setdefault("priorityClassName", "")
+        if not _covers(there, decisive_part(wanted, snapshot.gang)):
             yield Ensure(wanted)
-    elif snapshot.group is not None:
-        yield Remove("PodGroup", naming.pod_group(snapshot.job.name, snapshot.job.uid))
 
 
 def _key(manifest: Manifest) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
-
-
-def _is_group_as_wanted(there: Manifest, wanted: Manifest) -> bool:
-    """A job may lose its priority class again, and then so does its group."""
-    classes = [(one.get("spec") or {}).get("priorityClassName") or "" for one in (there, wanted)]
-    return classes[0] == classes[1] and _is_as_wanted(there, wanted)
 
 
 def _is_as_wanted(there: Manifest, wanted: Manifest) -> bool:

@@ -15,6 +15,7 @@ from pumice.plugins.base import Base
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.decision import CreatePod
 from pumice.reconcile.dependencies import may_start
+from pumice.reconcile.gangs import GangMembership
 from pumice.reconcile.ledger import Ledger, RestartKind
 from pumice.reconcile.pod_membership import WANTED
 
@@ -28,8 +29,9 @@ CLAIM_MISSING: Final = "ClaimMissing"
 def pods_to_make(snapshot: Snapshot, ledger: Ledger, plugins: Sequence[Base], now: dt.datetime) -> Iterator[CreatePod]:
     if why_not(snapshot, ledger, now) is not None:
         return
+    shapers = (*plugins, GangMembership(snapshot.gang))
     for slot in _missing(snapshot, ledger):
-        yield CreatePod(shaped_pod(slot, plugins).manifest)
+        yield CreatePod(shaped_pod(slot, shapers).manifest)
 
 
 def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | None:
@@ -44,7 +46,7 @@ def why_not(snapshot: Snapshot, ledger: Ledger, now: dt.datetime) -> Trouble | N
         return Trouble("", "")
     if _old_ones_linger(snapshot, ledger, now):
         return Trouble(RESTARTING, "waits for the pods of the run before to be gone")
-    if snapshot.gang and (snapshot.group is None or not snapshot.group.admits_pods):
+    if snapshot.gang.has_groups and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
         return Trouble(UNSCHEDULABLE if message else "", message)
     return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pumice.model import keys, naming
+from pumice.model.gang import VOLCANO
 from pumice.model.job import Job, Manifest, NetworkTopology, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.quantity import Quantity
@@ -13,7 +14,6 @@ from pumice.model.resources import pod_usage, sum_usage
 
 # What the definition of a Job makes of a topology that names no mode.
 DEFAULT_MODE: Final = "hard"
-API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 
 
 def pod_group(
@@ -38,7 +38,7 @@ def pod_group(
     groups = [_sub_group(task) for task in job.spec.tasks if task.partition_policy is not None]
     if groups:
         spec["subGroupPolicy"] = groups
-    group = owned(job, API_VERSION, "PodGroup", naming.pod_group(job.name, job.uid), {"spec": spec})
+    group = owned(job, VOLCANO.api_version, "PodGroup", naming.pod_group(job.name, job.uid), {"spec": spec})
     # kubectl's copy of the Job, which may contain ssh keys, describes the Job and not the PodGroup.
     annotations = {key: value for key, value in job.metadata.annotations.items() if key != keys.LAST_APPLIED}
     for field, values in (("labels", job.metadata.labels), ("annotations", annotations)):

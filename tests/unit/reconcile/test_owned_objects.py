@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pumice.model.gang import COSCHEDULING, NATIVE, NO_GANG, GangProvider
 from pumice.model.job import Job, Manifest, VolumeSpec
 from pumice.model.snapshot import ObservedGroup, ObservedPod, Snapshot, Trouble
 from pumice.plugins.base import Base
@@ -13,11 +14,11 @@ from pumice.plugins.owned_objects import companions, manifest_of
 from pumice.plugins.ssh import Ssh
 from pumice.plugins.svc import Svc
 from pumice.reconcile.decision import EngineCommand, Ensure, Remove
+from pumice.reconcile.gangs import pod_groups
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.owned_objects import lost_keys, markers, objects_to_keep
-from pumice.reconcile.podgroup import pod_group
-from tests.builders import UID
-from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job
+from tests.builders import UID, a_job, a_task, a_template
+from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job, observed_group
 
 PLUGINS: tuple[Base, ...] = (Svc(disable_network_policy=False), Ssh())
 KINDS = ["Service", "ConfigMap", "Secret", "NetworkPolicy"]
@@ -143,7 +144,7 @@ def test_claims(phase: str, claims: frozenset[str] | None, expected: list[str]) 
 def test_the_group(phase: str, ledger: Ledger, there: bool, expected: list[str]) -> None:
     group: dict[str, Any] = {} if there else {"group": None}
     assert kept(phase=phase, ledger=ledger, **group) == expected
-    assert kept(phase=phase, ledger=ledger, gang=False, **group) == []
+    assert kept(phase=phase, ledger=ledger, gang=NO_GANG, group=None) == []
 
 
 @pytest.mark.parametrize(
@@ -161,16 +162,42 @@ def test_the_group_waits_for_claims_of_others(claims: frozenset[str], there: boo
 
 
 def test_the_group_is_put_right() -> None:
-    manifest = pod_group(a_two_worker_job(min_available=1))
-    assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]
+    assert kept(group=observed_group(a_two_worker_job(min_available=1))) == ["ensure PodGroup"]
 
 
 def test_the_group_loses_its_priority_with_its_job() -> None:
-    manifest = pod_group(a_two_worker_job(priority_class_name="high"))
-    assert kept(group=ObservedGroup(manifest, "Running")) == ["ensure PodGroup"]
-    emptied = pod_group(a_two_worker_job())
-    emptied["spec"]["priorityClassName"] = ""
-    assert kept(group=ObservedGroup(emptied, "Running")) == []
+    snapshot = a_snapshot(group=observed_group(a_two_worker_job(priority_class_name="high")))
+    [command] = objects_to_keep(snapshot, Ledger(), ())
+    assert isinstance(command, Ensure)
+    assert manifest_of(command.companion)["spec"]["priorityClassName"] == ""
+    assert kept(group=observed_group(a_two_worker_job(), priorityClassName="")) == []
+
+
+@pytest.mark.parametrize("provider", [NATIVE, COSCHEDULING], ids=lambda provider: provider.name)
+def test_groups_of_other_schedulers_are_put_right(provider: GangProvider) -> None:
+    """There is one for each priority class with the native provider; each is looked at by itself."""
+    job = a_job(a_task("a", 1, a_template(priorityClassName="high")), a_task("b", 1), min_available=2)
+    groups = {group["metadata"]["name"]: group for group in pod_groups(job, provider)}
+    assert named(job, provider, None) == [f"ensure {name}" for name in groups]
+    assert named(job, provider, groups) == []
+    for name, group in groups.items():
+        others = {key: value for key, value in groups.items() if key != name}
+        (field,) = {"minMember", "schedulingPolicy"} & set(group["spec"])
+        for edited in ({**group, "metadata": {}}, {**group, "spec": {**group["spec"], field: None}}):
+            assert named(job, provider, {**others, name: edited}) == [f"ensure {name}"]
+        assert named(job, provider, {**others, name: {**group, "spec": {field: group["spec"][field]}}}) == []
+    assert named(job, provider, groups, phase="Completed") == [f"remove {name}" for name in groups]
+
+
+def named(job: Job, gang: GangProvider, there: dict[str, Manifest] | None, phase: str = "Running") -> list[str]:
+    group = None if there is None else ObservedGroup(there, "Inqueue")
+    found = []
+    for command in objects_to_keep(a_snapshot(job=job, gang=gang, group=group, phase=phase), Ledger(), ()):
+        if isinstance(command, Ensure):
+            found.append(f"ensure {manifest_of(command.companion)['metadata']['name']}")
+        elif isinstance(command, Remove):
+            found.append(f"remove {command.name}")
+    return found
 
 
 def test_the_group_has_the_name_that_pods_are_told() -> None:

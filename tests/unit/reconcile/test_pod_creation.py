@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from pumice.model.gang import NATIVE, NO_GANG
 from pumice.model.job import DependsOn, VolumeSpec
 from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.pod_creation import grace_ends, is_short, pods_to_make, why_not
-from tests.builders import a_job, a_task
+from tests.builders import UID, a_job, a_task
 from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job, later
 
 ALL = Ledger(restart=Restart(RestartKind.ALL))
@@ -38,6 +39,11 @@ def test_who_is_made(pods: tuple[ObservedPod, ...], ledger: Ledger, expected: li
     assert is_short(a_snapshot(*pods), ledger) is bool(expected)
 
 
+def test_pods_have_the_form_of_the_gang_provider() -> None:
+    [command] = pods_to_make(a_snapshot(job=a_job(), gang=NATIVE), Ledger(), (), NOW)
+    assert command.manifest["spec"]["schedulingGroup"] == {"podGroupName": f"train-{UID}"}
+
+
 def test_dependencies_hold_back() -> None:
     job = a_job(a_task("a"), a_task("b", depends_on=DependsOn(name=["a"])))
     assert made(job=job) == ["a-0"]
@@ -59,7 +65,7 @@ def test_dependencies_hold_back() -> None:
         pytest.param(
             {"group": ObservedGroup({}, "Pending", "no room")}, Trouble("Unschedulable", "no room"), id="no room"
         ),
-        pytest.param({"group": None, "gang": False}, None, id="nobody asks for a group"),
+        pytest.param({"group": None, "gang": NO_GANG}, None, id="nobody asks for a group"),
     ],
 )
 def test_what_holds_all_back(fields: dict[str, Any], expected: Trouble | None) -> None:

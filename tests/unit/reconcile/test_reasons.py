@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.model.command import Command
+from pumice.model.gang import NO_GANG
 from pumice.model.job import Job
 from pumice.model.metadata import Metadata
 from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
@@ -196,7 +197,7 @@ TROUBLE = Trouble("FailedCreate", "quota")
             PENDING, {"group": ObservedGroup({}, "Inqueue", "no room")}, ("Unschedulable", "no room"), id="a place"
         ),
         pytest.param(PENDING, {"group": ObservedGroup({}, "Inqueue")}, ("", ""), id="a place, for no known reason"),
-        pytest.param(PENDING, {"gang": False, "group": None}, ("", ""), id="a place, without a gang"),
+        pytest.param(PENDING, {"gang": NO_GANG, "group": None}, ("", ""), id="a place, without a gang"),
         pytest.param(BOTH, {"group": ObservedGroup({}, "Inqueue", "no room")}, ("", ""), id="a place is not needed"),
         pytest.param(
             (a_pod("worker-0", "Pending", deleted_at=NOW), a_pod("worker-1")),

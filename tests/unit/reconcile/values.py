@@ -65,8 +65,15 @@ def a_snapshot(
     job = job or a_two_worker_job()
     metadata = msgspec.structs.replace(job.metadata, generation=job.metadata.generation or 1)
     job = msgspec.structs.replace(job, metadata=metadata, status=status)
-    group = ObservedGroup(pod_group(job), "Inqueue")
+    group = observed_group(job, "Inqueue")
     return Snapshot(**{"job": job, "pods": pods, "group": group, **fields})
+
+
+def observed_group(job: Job, phase: str = "Running", **spec: Any) -> ObservedGroup:
+    """The job's PodGroup on the server, with fields of its spec edited."""
+    group = pod_group(job)
+    group["spec"] |= spec
+    return ObservedGroup({group["metadata"]["name"]: group}, phase)
 
 
 def a_two_worker_job(**spec: Any) -> Job:

@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.auth.access import Access, AccessError, find_acce
 from pumice.engines.kubernetes.controller.logging import FORMATS, LEVELS, set_up
 from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
-from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
+from pumice.model.gang import COSCHEDULING
 from pumice.model.syntax import dns_label_fault
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler-name",
         metavar="NAME",
-        default=env("scheduler-name", SCHEDULER),
-        help=f"the scheduler that serves coscheduling; default {SCHEDULER}",
+        default=env("scheduler-name", COSCHEDULING.scheduler),
+        help=f"the scheduler that serves coscheduling; default {COSCHEDULING.scheduler}",
     )
     add_log_arguments(parser)
 

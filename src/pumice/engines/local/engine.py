@@ -71,7 +71,7 @@ class LocalEngine:
         return Snapshot(
             job=self.job,
             pods=tuple(pod.observed() for pod in self.pods.values()),
-            group=None if self.group is None else ObservedGroup(self.group, ADMITTED),
+            group=None if self.group is None else ObservedGroup({self.group["metadata"]["name"]: self.group}, ADMITTED),
             companions=dict(self.objects),
             claims=self.claims,
             commands=tuple(self.commands.values()),

@@ -9,6 +9,7 @@ from enum import Enum, auto
 import msgspec
 
 from pumice.engines.memory.cluster_state import StoredGroup, StoredPod, World
+from pumice.model.gang import NO_GANG, VOLCANO
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
@@ -56,14 +57,17 @@ class MemoryEngine:
         if job is None:
             return None
         group = world.groups.get(key)
+        if group is not None:
+            name = group.manifest["metadata"]["name"]
+            observed = ObservedGroup({name: group.manifest}, group.phase, group.message)
         return Snapshot(
             job=job,
             pods=tuple(stored.seen for stored in world.pods_of(key)),
-            group=None if group is None else ObservedGroup(group.manifest, group.phase, group.message),
+            group=observed if group is not None else None,
             companions=dict(world.objects.get(key, {})),
             claims=frozenset(world.claims),
             commands=tuple(world.commands.get(key, {}).values()),
-            gang=self.gang,
+            gang=VOLCANO if self.gang else NO_GANG,
         )
 
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:

@@ -24,9 +24,10 @@ from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import Numbers
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedObjectManager, failed, name_taken
 from pumice.engines.kubernetes.controller.status_patch import status_patch
-from pumice.engines.kubernetes.gangs.base import Gang
+from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_membership
 from pumice.model import keys
 from pumice.model.claims import claim_names
+from pumice.model.gang import GangProvider
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Companion
 from pumice.model.snapshot import JobKey, Snapshot
@@ -56,7 +57,8 @@ class KubernetesEngine:
     client: Client
     cache: ClusterCache
     companions: OwnedObjectManager
-    gang: Gang
+    gang: GangProvider
+    pod_groups: PodGroupManager | None  # None: the gang provider has none
     teller: EventRecorder
     numbers: Numbers
     now: Callable[[], dt.datetime]
@@ -80,13 +82,13 @@ class KubernetesEngine:
         return Snapshot(
             job=job,
             pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
-            group=self.gang.observed(job),
+            group=self.pod_groups.observed(job) if self.pod_groups is not None else None,
             companions=companions,
             claims=frozenset(claims),
             commands=tuple(one.command for one in self.cache.commands_of.get(key, {}).values()),
             faults=seen.faults,
             priorities=self.cache.priorities,
-            gang=self.gang.waits_for_group,
+            gang=self.gang,
         )
 
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
@@ -123,7 +125,7 @@ class KubernetesEngine:
             case Ensure(companion):
                 await self._ensure(job, companion)
             case Remove(kind, name):
-                await (self.gang.remove(job) if kind == POD_GROUP else self.companions.remove(job, kind, name))
+                await self._remove(job, kind, name)
             case RemoveCommand(name, uid):
                 await self._remove_command(key, name, uid)
             case DeleteJob(uid):
@@ -140,11 +142,10 @@ class KubernetesEngine:
             _log.warning("job %s: %s; it is tried again", key, error, extra={"job": key})
 
     async def _create_pod(self, job: Job, manifest: Manifest) -> None:
-        shaped = self.gang.shape_pod(job, manifest)
-        name = shaped["metadata"]["name"]
+        name = manifest["metadata"]["name"]
         try:
             # All of the pod comes back: cut down to its metadata it costs the server, which has to convert it, more.
-            body = msgspec.json.encode(shaped)
+            body = msgspec.json.encode(manifest)
             raw = await self.client.create(resources.PODS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             if not error.already_exists:
@@ -156,7 +157,7 @@ class KubernetesEngine:
             raise name_taken(resources.PODS.kind, name)
         self._timed(job, pod)
         self.cache.pods.put(pod)
-        self.gang.check_pod(shaped, pod)
+        check_membership(manifest, pod)
 
     def _timed(self, job: Job, pod: CachedPod) -> None:
         """How long the job waited for its first pod."""
@@ -194,10 +195,16 @@ class KubernetesEngine:
 
     async def _ensure(self, job: Job, companion: Companion) -> None:
         manifest = manifest_of(companion)
-        if manifest["kind"] == POD_GROUP:
-            await self.gang.ensure(job, manifest)
-        else:
+        if manifest["kind"] != POD_GROUP:
             await self.companions.ensure(job, companion)
+        elif self.pod_groups is not None:
+            await self.pod_groups.ensure(job, manifest)
+
+    async def _remove(self, job: Job, kind: str, name: str) -> None:
+        if kind != POD_GROUP:
+            await self.companions.remove(job, kind, name)
+        elif self.pod_groups is not None:
+            await self.pod_groups.remove(job, name)
 
     async def _remove_command(self, key: JobKey, name: str, uid: str) -> None:
         try:

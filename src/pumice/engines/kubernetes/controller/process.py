@@ -31,7 +31,8 @@ from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManage
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
 from pumice.engines.kubernetes.gangs import choice
-from pumice.engines.kubernetes.gangs.coscheduling import SCHEDULER
+from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager
+from pumice.model.gang import COSCHEDULING
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
@@ -54,7 +55,7 @@ class Settings:
     any_port: bool = False  # take another port if that one is taken
     workers: int = 32
     parallel_writes: int = 64
-    scheduler: str = SCHEDULER  # of coscheduling
+    scheduler: str = COSCHEDULING.scheduler  # of coscheduling
     durations: Durations = field(default_factory=Durations)
 
 
@@ -96,7 +97,7 @@ class Controller:
             self._enqueue,
             lambda job: with_defaults(job, self.registry),
         )
-        gang = choice.make_gang(name, resource, self.client, cache, self.settings.scheduler)
+        gang = choice.provider(name, resource, self.settings.scheduler)
         secrets = SecretManager(self.client, self._enqueue, self.monotonic)
         teller = EventRecorder(self.client, self.now)
         engine = KubernetesEngine(
@@ -104,6 +105,7 @@ class Controller:
             cache=cache,
             companions=OwnedObjectManager(self.client, cache, secrets),
             gang=gang,
+            pod_groups=PodGroupManager(self.client, cache, resource, gang) if resource is not None else None,
             teller=teller,
             numbers=self.numbers,
             now=self.now,

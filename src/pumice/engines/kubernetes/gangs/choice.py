@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pumice.engines.kubernetes.api import resources
-from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
-from pumice.engines.kubernetes.gangs.base import Gang
-from pumice.engines.kubernetes.gangs.coscheduling import Coscheduling
-from pumice.engines.kubernetes.gangs.groups import PodGroupManager
-from pumice.engines.kubernetes.gangs.native import NativeGang
-from pumice.engines.kubernetes.gangs.none import NoGang
-from pumice.engines.kubernetes.gangs.volcano import VolcanoGang
+from pumice.model.gang import COSCHEDULING, GANG_PROVIDERS, GangProvider
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -56,12 +50,11 @@ _HINTS: Final = {
 }
 
 
-def make_gang(name: str, resource: Resource | None, client: Client, cache: ClusterCache, scheduler: str) -> Gang:
-    if resource is None:
-        return NoGang()
-    groups = PodGroupManager(client, cache, resource)
-    if name == "volcano":
-        return VolcanoGang(groups)
-    if name == "native":
-        return NativeGang(groups)
-    return Coscheduling(groups, scheduler)
+def provider(name: str, resource: Resource | None, scheduler: str) -> GangProvider:
+    """The provider, with the version of its API that the cluster serves and the scheduler given for coscheduling."""
+    known = GANG_PROVIDERS[name]
+    return replace(
+        known,
+        api_version=resource.api_version if resource is not None else "",
+        scheduler=scheduler if name == COSCHEDULING.name else known.scheduler,
+    )

@@ -20,10 +20,10 @@ from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import Numbers
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
-from pumice.engines.kubernetes.gangs.none import NoGang
 from pumice.engines.memory.clock import EPOCH
 from pumice.model.bare_pod import bare_pod
 from pumice.model.command import Command, CommandTarget
+from pumice.model.gang import NO_GANG
 from pumice.model.job import Job
 from pumice.model.metadata import Metadata
 from pumice.model.objects import owned
@@ -49,7 +49,8 @@ def an_engine(client: Client, *jobs: Job, enqueue: Callable[[JobKey], None] = la
         client=client,
         cache=cache,
         companions=keeper,
-        gang=NoGang(),
+        gang=NO_GANG,
+        pod_groups=None,
         teller=EventRecorder(client, lambda: EPOCH),
         numbers=Numbers(),
         now=lambda: EPOCH,

@@ -1,4 +1,8 @@
-"""PodGroups of whatever API: watched, made, put right, removed. What stands in them is for the providers to say."""
+"""PodGroups on the API server: watched, created, updated, removed. The core decides what is in them.
+
+An API server whose feature gate is off drops `spec.schedulingGroup` of pods in silence. Such pods would start one by
+one, so `check_membership` refuses them.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,18 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache, ResourceCache
-from pumice.engines.kubernetes.cache.decode_pods import decode_owned, owned_by
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_owned, owned_by
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
+from pumice.model.gang import VOLCANO, GangProvider
 from pumice.model.job import Job, Manifest
-from pumice.model.snapshot import JobKey
+from pumice.model.snapshot import JobKey, ObservedGroup
+from pumice.reconcile.gangs import group_names
 from pumice.runtime.ports import EngineError
+
+# Only Volcano's scheduler admits a PodGroup before it looks at its pods; elsewhere pods are created at once.
+_ADMITTED: Final = "Inqueue"
+_VOLCANO_SCHEDULED: Final = "Scheduled"
+_NATIVE_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "PodGroupScheduled")  # since 1.37, and in 1.36
 
 
 class Condition(msgspec.Struct, rename="camel", frozen=True):
@@ -65,11 +76,6 @@ class CachedGroup:
         said = [(condition.type, condition.status, condition.reason, condition.message) for condition in by_time]
         return (self.job_uid, self.spec, self.annotations, self.phase, self.is_deleting, said)
 
-    def condition(self, *types: str) -> Condition | None:
-        """The newest condition of these types."""
-        found = [condition for condition in self.conditions if condition.type in types]
-        return max(found, key=lambda condition: condition.last_transition_time or "", default=None)
-
 
 _GROUP: Final = msgspec.json.Decoder(_Group)
 
@@ -99,6 +105,7 @@ class PodGroupManager:
     client: Client
     cache: ClusterCache
     resource: Resource
+    provider: GangProvider
     watched: ResourceCache[CachedGroup] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +118,27 @@ class PodGroupManager:
         for seen in (before, after):
             if seen is not None:
                 self.cache.enqueue(seen.job)
+
+    def observed(self, job: Job) -> ObservedGroup | None:
+        names = group_names(job, self.provider)
+        found = self.of(job, names)
+        if not found:
+            return None
+        phase = _ADMITTED if len(found) == len(names) else ""
+        if self.provider.name == VOLCANO.name:
+            phase = found[0].phase
+        manifests: dict[str, Manifest] = {
+            group.name: {"metadata": {"annotations": group.annotations}, "spec": group.spec} for group in found
+        }
+        return ObservedGroup(manifests, phase, next(filter(None, map(self._why_not_scheduled, found)), ""))
+
+    def _why_not_scheduled(self, group: CachedGroup) -> str:
+        """What the scheduler says about a PodGroup that it has not scheduled."""
+        if self.provider.name == VOLCANO.name:
+            newest = _newest(one for one in group.conditions if one.status == "True")
+            return newest.message if newest is not None and newest.type != _VOLCANO_SCHEDULED else ""
+        newest = _newest(one for one in group.conditions if one.type in _NATIVE_SCHEDULED)
+        return newest.message if newest is not None and newest.status == "False" else ""
 
     def of(self, job: Job, names: Iterable[str]) -> list[CachedGroup]:
         """Those of the job's groups that are there and stay."""
@@ -156,37 +184,43 @@ class PodGroupManager:
         body = msgspec.json.encode(merged)
         return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
 
-    async def remove(self, job: Job, names: Iterable[str]) -> None:
-        for name in names:
-            seen = self.watched.get(job.namespace, name)
-            if seen is None or seen.job_uid != job.uid or seen.is_deleting:
-                continue
+    async def remove(self, job: Job, name: str) -> None:
+        for seen in self.of(job, [name]):
             try:
                 raw = await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
             except ApiError as error:
                 if not error.not_found:
                     raise failed("delete", self.resource, name, error) from error
                 raw = b"{}"
-            if _is_going(raw):
-                # It stays until its pods are gone, and the next one must wait for that, so we want to hear of it.
-                self.watched.put(dataclasses.replace(seen, is_deleting=True, resource_version=_version(raw)))
-            else:
+            # The answer is the PodGroup if a finalizer keeps it, else a Status.
+            answer = msgspec.json.decode(raw, type=_Deleted).metadata
+            if answer.deletion_timestamp is None:
                 self.watched.removed(seen)
+            else:
+                # It stays until its pods are gone. Its successor has the same name, so the job waits for its removal.
+                going = dataclasses.replace(seen, is_deleting=True, resource_version=answer.resource_version)
+                self.watched.put(going)
 
 
-class _GoingMeta(msgspec.Struct, rename="camel", frozen=True):
+class _DeletedMeta(msgspec.Struct, rename="camel", frozen=True):
     deletion_timestamp: str | None = None
     resource_version: str = ""
 
 
-class _Going(msgspec.Struct, frozen=True):
-    metadata: _GoingMeta = _GoingMeta()
+class _Deleted(msgspec.Struct, frozen=True):
+    metadata: _DeletedMeta = _DeletedMeta()
 
 
-def _is_going(answer: bytes) -> bool:
-    """Whether the answer to a delete is the object, with a finalizer, rather than the message that it is gone."""
-    return msgspec.json.decode(answer, type=_Going).metadata.deletion_timestamp is not None
+def check_membership(wanted: Manifest, created: CachedPod) -> None:
+    """Raise EngineError if the server dropped the field that makes the pod a member of its gang."""
+    group = wanted["spec"].get("schedulingGroup")
+    if group is not None and created.group != group["podGroupName"]:
+        raise EngineError(
+            "GangUnsupported",
+            f"the API server dropped spec.schedulingGroup of pod {created.name}: its feature gate GenericWorkload is "
+            "off; turn it on, or start the controller with another --gang",
+        )
 
 
-def _version(answer: bytes) -> str:
-    return msgspec.json.decode(answer, type=_Going).metadata.resource_version
+def _newest(conditions: Iterable[Condition]) -> Condition | None:
+    return max(conditions, key=lambda condition: condition.last_transition_time or "", default=None)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,11 +11,13 @@ from aiohttp import web
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
-from pumice.engines.kubernetes.gangs.groups import CachedGroup, Condition, PodGroupManager
-from pumice.model.snapshot import JobKey
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod
+from pumice.engines.kubernetes.gangs.pod_groups import CachedGroup, Condition, PodGroupManager, check_membership
+from pumice.model.gang import COSCHEDULING, NATIVE, VOLCANO, GangProvider
+from pumice.model.snapshot import JobKey, ObservedGroup
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
-from tests.builders import UID, a_job
+from tests.builders import UID, a_job, a_task, a_template
 from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play, refusing
 
 JOB = a_job()
@@ -46,9 +50,9 @@ def test_when_a_removed_group_is_gone_its_job_hears_of_it(answer: Handler, stays
         touched: list[JobKey] = []
         async with client_of(answer) as client:
             cache = ClusterCache(client, kubernetes_types().types, (), touched.append)
-            groups = PodGroupManager(client, cache, resources.NATIVE_POD_GROUPS[0])
+            groups = PodGroupManager(client, cache, resources.NATIVE_POD_GROUPS[0], NATIVE)
             groups.watched.put(GROUP)
-            await groups.remove(JOB, ["g"])
+            await groups.remove(JOB, "g")
             assert groups.of(JOB, ["g"]) == []
             assert (groups.watched.get(JOB.namespace, "g") is not None) is stays
             touched.clear()
@@ -77,7 +81,7 @@ def test_a_group_that_its_scheduler_writes_at_the_same_time_is_put_right_all_the
     async def story() -> None:
         async with client_of(script) as client:
             cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
-            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS)
+            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
             await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
     play(story())
@@ -94,7 +98,7 @@ def test_a_group_that_is_never_left_alone_is_a_trouble() -> None:
     async def story() -> None:
         async with client_of(Script(refusing(409, "AlreadyExists"), always)) as client:
             cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
-            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS)
+            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
             with pytest.raises(EngineError, match="could not update PodGroup g"):
                 await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
@@ -121,7 +125,7 @@ def a_condition(type_: str, moment: str, message: str = "no room") -> Condition:
 def test_a_scheduler_that_says_the_same_again_wakes_nobody(change: dict[str, Any], is_told: bool) -> None:
     touched: list[JobKey] = []
     cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), touched.append)
-    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS)
+    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
     before = dataclasses.replace(GROUP, conditions=(a_condition("A", "01"),))
     groups.watched.put(before)
     touched.clear()
@@ -133,9 +137,75 @@ def test_the_same_conditions_in_another_order_of_time_are_another_story() -> Non
     """The newest one is what counts."""
     touched: list[JobKey] = []
     cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), touched.append)
-    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS)
+    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
     for version, moments in enumerate((("01", "02"), ("03", "02"))):
         conditions = tuple(a_condition(type_, moment) for type_, moment in zip("AB", moments, strict=True))
         touched.clear()
         groups.watched.put(dataclasses.replace(GROUP, resource_version=str(5 + version), conditions=conditions))
     assert KEY in touched
+
+
+def observing(provider: GangProvider, *groups: CachedGroup) -> ObservedGroup | None:
+    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), lambda _key: None)
+    manager = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, provider)
+    for group in groups:
+        manager.watched.put(group)
+    return manager.observed(MIXED)
+
+
+def native(status: str, moment: str = "01") -> Condition:
+    type_ = "PodGroupInitiallyScheduled"
+    return Condition(type_, status, message="no node", last_transition_time=f"2030-01-01T00:00:{moment}Z")
+
+
+MIXED = a_job(a_task("master", 1, a_template(priorityClassName="high")), a_task("worker"))
+
+
+@pytest.mark.parametrize(
+    ("provider", "names", "phase", "conditions", "expected"),
+    [
+        pytest.param(VOLCANO, [], "", (), None, id="volcano, nothing there"),
+        pytest.param(VOLCANO, [""], "Pending", (a_condition("A", "01"),), ("Pending", "no room"), id="volcano, waits"),
+        pytest.param(
+            VOLCANO,
+            [""],
+            "Running",
+            (a_condition("A", "01"), a_condition("Scheduled", "02")),
+            ("Running", ""),
+            id="volcano, scheduled",
+        ),
+        pytest.param(NATIVE, ["-0"], "", (), ("", ""), id="native, one of two"),
+        pytest.param(NATIVE, ["-0", "-1"], "", (native("False"),), ("Inqueue", "no node"), id="native, waits"),
+        pytest.param(
+            NATIVE,
+            ["-0", "-1"],
+            "",
+            (native("False"), native("True", "02"), a_condition("Other", "03")),
+            ("Inqueue", ""),
+            id="native, scheduled",
+        ),
+        pytest.param(COSCHEDULING, [""], "PreScheduling", (), ("Inqueue", ""), id="coscheduling"),
+    ],
+)
+def test_what_a_scheduler_says(
+    provider: GangProvider,
+    names: list[str],
+    phase: str,
+    conditions: tuple[Condition, ...],
+    expected: tuple[str, str] | None,
+) -> None:
+    groups = [
+        dataclasses.replace(GROUP, name=f"train-{UID}{ending}", phase=phase, conditions=conditions) for ending in names
+    ]
+    found = observing(provider, *groups)
+    assert (found and (found.phase, found.message)) == expected
+    assert found is None or list(found.manifests) == [group.name for group in groups]
+
+
+@pytest.mark.parametrize(("kept", "is_refused"), [("g", False), ("", True)], ids=["kept", "dropped"])
+def test_a_pod_that_lost_its_native_group_is_refused(kept: str, is_refused: bool) -> None:
+    # Only the two fields are read.
+    created = cast(CachedPod, SimpleNamespace(name="train-worker-0", group=kept))
+    check_membership({"spec": {}}, created)
+    with pytest.raises(EngineError, match=r"dropped spec\.schedulingGroup") if is_refused else nullcontext():
+        check_membership({"spec": {"schedulingGroup": {"podGroupName": "g"}}}, created)
