@@ -16,8 +16,8 @@ WINDING_DOWN = {RESTART: "Restarting", TERMINATE: "Terminating", ABORT: "Abortin
 
 
 def _acted(play: Stage) -> str:
-    """The path of the policy that acted last."""
-    return next((event.policy for event in reversed(play.events) if event.policy), "")
+    """The path of the policy that acted last, and the event."""
+    return next((f"{event.policy} {event.event}" for event in reversed(play.events) if event.policy), "")
 
 
 # --- exit codes

@@ -117,5 +117,6 @@ def test_what_is_over_is_not_explained_any_more(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1), on("PodFailed", "RestartJob"))).run().fail("worker-0").let_go().run()
     assert play.told == ("", "")
     (acted,) = [event for event in play.events if event.policy]
-    assert (acted.pod, acted.policy, acted.action) == ("worker-0", "spec.policies[0] PodFailed", "RestartJob")
+    assert (acted.pod, str(acted.policy), acted.event) == ("worker-0", "spec.policies[0]", "PodFailed")
+    assert acted.action == "RestartJob"
     assert "exit code 1" in acted.message

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pumice.model.findings import ROOT, Path
 from pumice.model.job import Manifest
 from pumice.model.objects import Companion
 from pumice.model.status import JobStatus
@@ -64,7 +65,8 @@ class JobEvent:
     message: str
     severity: Severity = Severity.NORMAL
     pod: str = ""  # short name, if it is about one
-    policy: str = ""  # path of the policy that acted
+    policy: Path = ROOT  # of the policy that acted; empty if none did
+    event: str = ""  # that the policy acted upon
     action: str = ""
 
 

@@ -49,7 +49,8 @@ def _of_order(before: Snapshot, after: Snapshot, order: Order | None) -> Iterato
             EXECUTE_ACTION,
             after.job.status.state.message,
             pod=match.occurrence.short_name,
-            policy=f"{match.path} {match.occurrence.event}",
+            policy=match.path,
+            event=str(match.occurrence.event),
             action=str(order.action),
         )
 

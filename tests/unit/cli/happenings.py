@@ -8,6 +8,7 @@ from typing import Any
 
 from pumice.engines.local.events import Moved, PodMoved
 from pumice.engines.local.kubelet.container_logs import LogLine
+from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, TaskSpec
 from pumice.model.metadata import Metadata
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
@@ -15,7 +16,7 @@ from pumice.model.status import JobState, JobStatus
 from pumice.reconcile.decision import JobEvent
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
-ACTED = JobEvent("ExecuteAction", "", pod="w-0", policy="spec.policies[0] PodFailed", action="RestartJob")
+ACTED = JobEvent("ExecuteAction", "", pod="w-0", policy=SPEC / "policies" / 0, event="PodFailed", action="RestartJob")
 
 
 def _template(*names: str) -> dict[str, object]:

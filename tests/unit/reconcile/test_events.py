@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from pumice.model.command import Command, CommandTarget
+from pumice.model.findings import SPEC
 from pumice.model.metadata import Metadata
 from pumice.model.snapshot import Trouble
 from pumice.model.vocabulary import Action, Event
@@ -74,7 +75,14 @@ def test_a_command_that_changed_something_is_told_twice_as_volcano_does() -> Non
 def test_a_policy_that_acted_is_told_with_all_that_programs_want_to_know() -> None:
     after = a_snapshot(version=1, message="why")
     assert events_for(a_snapshot(), after, BY_POLICY, ()) == (
-        JobEvent("ExecuteAction", "why", pod="worker-0", policy="spec.policies[0] PodFailed", action="RestartJob"),
+        JobEvent(
+            "ExecuteAction",
+            "why",
+            pod="worker-0",
+            policy=SPEC / "policies" / 0,
+            event="PodFailed",
+            action="RestartJob",
+        ),
     )
 
 

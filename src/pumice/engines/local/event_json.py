@@ -118,8 +118,7 @@ def _finished(end: ContainerEnd) -> float:
 def _policy(acted: JobEvent | None) -> Fields:
     if acted is None:
         return {}
-    path, _, event = acted.policy.partition(" ")
-    return {"pod": acted.pod, "policy": path, "event": event, "action": acted.action}
+    return {"pod": acted.pod, "policy": str(acted.policy), "event": acted.event, "action": acted.action}
 
 
 def _verdict(ended: Ended) -> Fields:

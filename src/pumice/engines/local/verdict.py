@@ -142,7 +142,7 @@ def _followers(first: Failure, others: Sequence[Failure]) -> str:
 
 def policy_text(event: JobEvent, locate: Callable[[str], str], *, who: bool = True) -> str:
     """`master-0 succeeded: TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:21)`."""
-    path, _, name = event.policy.partition(" ")
+    path, name = str(event.policy), event.event
     how = "succeeded: " if name == Event.TASK_COMPLETED else "failed: " if "Failed" in name else ""
     place = ", ".join(filter(None, (path.removeprefix("spec."), locate(path))))
     text = f"{name} -> {event.action} ({place})"

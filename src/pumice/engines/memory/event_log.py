@@ -115,11 +115,9 @@ class Story:
 
     def _acted(self, event: JobEvent) -> None:
         """A policy acted: told with what made it act if that was just now, else on its own."""
-        path, _, name = event.policy.rpartition(" ")
-        line = self._cause(event.pod, _CAUSES.get(Event(name), "Pod")) or self.tell(
-            name, _LATER[Event(name)], event.pod
-        )
-        line.event, line.policy, line.action = name, path, event.action
+        name = Event(event.event)
+        line = self._cause(event.pod, _CAUSES.get(name, "Pod")) or self.tell(name, _LATER[name], event.pod)
+        line.event, line.policy, line.action = event.event, str(event.policy), event.action
 
     def _cause(self, pod: str, kind: str) -> Line | None:
         now = self.world.clock.elapsed
