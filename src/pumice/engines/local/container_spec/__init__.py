@@ -1,1 +1,1 @@
-"""From a pod manifest, its image and this machine to the specification of a container in the sandbox."""
+"""Builds the specs of containers from pod manifests, images and this machine."""

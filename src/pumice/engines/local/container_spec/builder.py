@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.container_spec.accounts import account_files, host_key_files
 from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
 from pumice.engines.local.container_spec.resource_limits import Processors, cpu_limit, memory_limit, threads_env
-from pumice.engines.local.container_spec.users import home_of, supplemental_groups, user_and_group, wrongly_root
+from pumice.engines.local.container_spec.users import (
+    account_files,
+    home_of,
+    host_key_files,
+    supplemental_groups,
+    user_and_group,
+    violates_run_as_non_root,
+)
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
@@ -150,7 +156,9 @@ class SpecBuilder:
             return self.processors.bind(f"{manifest['metadata']['name']}/{container['name']}", int(limit))
         # Init containers, most of them added by plugins, end soon: not worth a warning.
         if container in manifest["spec"]["containers"]:
-            self.warn(f"container {container['name']}: limits.cpu {limit:g} is not enforced: no control groups here")
+            self.warn(
+                f"container {container['name']}: limits.cpu {limit:g} is not enforced: there are no control groups"
+            )
         return ()
 
     def _cwd(self, container: Manifest, image: Image | None) -> str:
@@ -203,10 +211,10 @@ class SpecBuilder:
 
     def _user(self, manifest: Manifest, container: Manifest, image: Image | None) -> tuple[int | None, int | None]:
         user, group = user_and_group(manifest, container, image)
-        if wrongly_root(manifest, container, user):
+        if violates_run_as_non_root(manifest, container, user):
             if image is not None and self.sandbox.all_users:
                 raise StartError(USER, "runAsNonRoot is set, and it would run as root: set runAsUser")
-            self.warn(f"container {container['name']}: runAsNonRoot is not honoured: no image says who else it is")
+            self.warn(f"container {container['name']}: runAsNonRoot is not honoured: no image names another user")
         if user not in (None, 0) and not self.sandbox.all_users:
             # The user of wait-for-master is the plugin's choice, and makes no difference.
             if not _waits_for_master(container):

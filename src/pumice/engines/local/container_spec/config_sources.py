@@ -1,6 +1,6 @@
-"""The ConfigMaps, Secrets and claims that the pods of a job may refer to, ready to be read.
+"""ConfigMaps, Secrets and claims that the pods of a job may refer to, decoded.
 
-They come from the job's plugins and from the user's files, in the form in which an API server takes them.
+They come from the job's plugins and from the user's files, in the form in which an API server accepts them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pumice.model.syntax import config_key_fault
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:
-    """`config_maps` have text and `binary` bytes, because only text can become a variable."""
+    """`binary` holds a ConfigMap's binaryData, which cannot become a variable."""
 
     config_maps: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     binary: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
-    claims: Mapping[str, Path] = field(default_factory=dict)  # the directory that each claim is here
+    claims: Mapping[str, Path] = field(default_factory=dict)  # the directory of each claim
 
     def config_map_files(self, name: str) -> Mapping[str, bytes] | None:
-        """All entries of a ConfigMap, as files; None if there is no such ConfigMap."""
+        """Return all entries of a ConfigMap; None if there is no such ConfigMap."""
         if name not in self.config_maps:
             return None
         return {**self.config_maps[name], **self.binary.get(name, {})}
@@ -36,7 +36,7 @@ class ConfigSources:
 def read_config_sources(
     manifests: Iterable[Manifest], claims: Mapping[str, Path]
 ) -> tuple[ConfigSources, list[Problem]]:
-    """What the manifests hold; entries that cannot be read are left out and told."""
+    """Return what the manifests contain, without the entries that have a problem."""
     config_maps: dict[str, dict[str, bytes]] = {}
     binary: dict[str, dict[str, bytes]] = {}
     secrets: dict[str, dict[str, bytes]] = {}
@@ -51,18 +51,21 @@ def read_config_sources(
     return ConfigSources(config_maps, binary, secrets, dict(claims)), problems
 
 
-def known_keys(key: str, entries: Iterable[str]) -> str:
-    """The hint for a key that is missing in a ConfigMap or Secret."""
+def missing_source(where: str, kind: str, name: object) -> Problem:
+    hint = f"add the {kind} to the job's file, pass it with --with FILE, or set optional: true"
+    return Problem(f"{where}: there is no {kind} {name}", hint)
+
+
+def missing_key(where: str, source: str, key: str, entries: Iterable[str]) -> Problem:
     listed = f"it has {', '.join(sorted(entries))}" if entries else "it is empty"
-    return f"{did_you_mean(key, entries)} {listed}; mend the key, or set optional: true".lstrip()
+    hint = f"{did_you_mean(key, entries)} {listed}; correct the key, or set optional: true".lstrip()
+    return Problem(f"{where}: {source} has no key {key}", hint)
 
 
 def _texts(manifest: Manifest, field_name: str, problems: list[Problem]) -> dict[str, bytes]:
-    entries = {}
-    for key, value in _entries(manifest, field_name, problems):
-        # Bytes that were no UTF-8 come from a file as lone surrogates; they go on as the bytes they were.
-        entries[key] = value.encode("utf-8", "surrogateescape")
-    return entries
+    # Bytes of a file that are not UTF-8 were read as lone surrogates; this restores them.
+    entries = _entries(manifest, field_name, problems)
+    return {key: value.encode("utf-8", "surrogateescape") for key, value in entries}
 
 
 def _encoded(manifest: Manifest, field_name: str, problems: list[Problem]) -> dict[str, bytes]:
@@ -71,20 +74,20 @@ def _encoded(manifest: Manifest, field_name: str, problems: list[Problem]) -> di
         try:
             entries[key] = base64.b64decode("".join(value.split()), validate=True)
         except (binascii.Error, ValueError):
-            hint = "encode it with base64, or give it as it is under stringData" if field_name == "data" else ""
-            problems.append(Problem(f"{_place(manifest, field_name, key)}: is not base64", hint))
+            hint = "encode it with base64, or put it under stringData as it is" if field_name == "data" else ""
+            problems.append(Problem(f"{_entry_path(manifest, field_name, key)}: is not base64", hint))
     return entries
 
 
 def _entries(manifest: Manifest, field_name: str, problems: list[Problem]) -> Iterable[tuple[str, str]]:
     for key, value in (manifest.get(field_name) or {}).items():
-        fault = config_key_fault(str(key)) if isinstance(value, str) else "must be a text"
-        if fault:
+        message = config_key_fault(str(key)) if isinstance(value, str) else "must be a string"
+        if message:
             hint = "" if isinstance(value, str) else "put quotes around it"
-            problems.append(Problem(f"{_place(manifest, field_name, key)}: {fault}", hint))
+            problems.append(Problem(f"{_entry_path(manifest, field_name, key)}: {message}", hint))
         else:
             yield str(key), value
 
 
-def _place(manifest: Manifest, field_name: str, key: object) -> str:
+def _entry_path(manifest: Manifest, field_name: str, key: object) -> str:
     return f"{manifest['kind']} {(manifest.get('metadata') or {}).get('name')}: {field_name}.{key}"

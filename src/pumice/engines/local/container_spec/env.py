@@ -1,7 +1,7 @@
-"""The variables of a container: those that its manifest gives it, and what lies below them.
+"""The environment variables of a container.
 
-`container_env` is what a kubelet would set, and what `$(VAR)` in commands may refer to. `complete_env` puts it on top
-of the image's variables and of those that any program expects.
+`container_env` returns what a kubelet would set, and what `$(VAR)` in commands may refer to. `complete_env` adds the
+image's variables and the defaults that any program expects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
+from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
 from pumice.engines.local.container_spec.expansion import expand
 from pumice.model.job import Manifest
@@ -23,14 +23,16 @@ DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 def container_env(
     container: Manifest, manifest: Manifest, facts: PodFacts, config_sources: ConfigSources
 ) -> tuple[dict[str, str], list[Problem]]:
-    """The variables of the manifest, `envFrom` first; each value may refer to those before it."""
-    reading = _Reading(container, manifest, facts, config_sources)
+    """Return the manifest's variables, `envFrom` first; each value may refer to earlier ones."""
+    reader = _EnvReader(container, manifest, facts, config_sources)
     for source in container.get("envFrom") or []:
-        reading.take_all(source)
+        reader.add_source(source)
     for variable in container.get("env") or []:
-        reading.take(variable)
-    reading.check_values()
-    return reading.env, reading.problems
+        reader.add_variable(variable)
+    for name, value in reader.env.items():
+        if "\0" in value:
+            reader.problems.append(Problem(f"env {name}: contains a zero byte, which no variable can"))
+    return reader.env, reader.problems
 
 
 def complete_env(
@@ -41,16 +43,14 @@ def complete_env(
     defaults: Mapping[str, str],
     given: Mapping[str, str],
 ) -> dict[str, str]:
-    """All variables of the process; from low to high: defaults, the image's, those of this run, the declared ones."""
+    """Return all variables of the process. Later wins: defaults, the image, `given` by flags, the manifest."""
     lowest = {"PATH": DEFAULT_PATH, "HOME": "/root", **defaults}
-    # A container runtime puts the host name above the image's variables: an image was built elsewhere.
+    # As in a container runtime, HOSTNAME overrides the image, which was built elsewhere.
     return {**lowest, **image, "HOSTNAME": hostname, **given, **declared}
 
 
 @dataclass
-class _Reading:
-    """One pass over a container's variables."""
-
+class _EnvReader:
     container: Manifest
     manifest: Manifest
     facts: PodFacts
@@ -58,18 +58,18 @@ class _Reading:
     env: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def take_all(self, source: Manifest) -> None:
-        for key, kind, known in self._kinds("Ref"):
-            ref = source.get(key)
+    def add_source(self, source: Manifest) -> None:
+        for field_name, kind, known in self._kinds("Ref"):
+            ref = source.get(field_name)
             if ref is None:
                 continue
             entries = known.get(str(ref.get("name")))
             if entries is not None:
-                self._take_entries(entries, str(source.get("prefix") or ""), f"{kind} {ref.get('name')}")
+                self._add_entries(entries, str(source.get("prefix") or ""), f"{kind} {ref.get('name')}")
             elif not ref.get("optional"):
-                self._missing(f"envFrom: there is no {kind} {ref.get('name')}", kind)
+                self.problems.append(missing_source("envFrom", kind, ref.get("name")))
 
-    def _take_entries(self, entries: Mapping[str, bytes], prefix: str, origin: str) -> None:
+    def _add_entries(self, entries: Mapping[str, bytes], prefix: str, origin: str) -> None:
         skipped = []
         for key, value in sorted(entries.items()):
             if env_name_fault(prefix + key):
@@ -77,74 +77,56 @@ class _Reading:
             else:
                 self.env[prefix + key] = _text(value)
         if skipped:
-            message = f"envFrom: {origin}: {', '.join(skipped)} cannot be the name of a variable and is left out"
-            self.problems.append(Problem(message, fatal=False))
+            self._warn(f"envFrom: {origin}: {', '.join(skipped)} is not a valid name of a variable and is left out")
 
-    def take(self, variable: Manifest) -> None:
+    def add_variable(self, variable: Manifest) -> None:
         name, value, source = str(variable.get("name")), variable.get("value"), variable.get("valueFrom")
         if value:
             self.env[name] = expand(str(value), self.env)
-        elif source:
-            found = self._sourced(name, source)
-            if found is not None:
-                self.env[name] = found
-        else:
+        elif not source:
             self.env[name] = ""
+        elif (found := self._value_from(name, source)) is not None:
+            self.env[name] = found
 
-    def _sourced(self, name: str, source: Mapping[str, Any]) -> str | None:
-        """The value from elsewhere; None if the variable is not set, with or without a problem."""
-        for key, kind, known in self._kinds("KeyRef"):
-            if source.get(key) is not None:
-                return self._entry(name, kind, known, source[key])
+    def _value_from(self, name: str, source: Mapping[str, Any]) -> str | None:
+        """Return the value that `valueFrom` refers to; None if the variable stays unset."""
+        for field_name, kind, known in self._kinds("KeyRef"):
+            if source.get(field_name) is not None:
+                return self._entry(f"env {name}", kind, known, source[field_name])
         if (ref := source.get("fieldRef")) is not None:
-            path = str(ref.get("fieldPath"))
-            return self._known(field_value(path, self.manifest, self.facts), f"env {name}: fieldRef: {path}")
-        if (ref := source.get("resourceFieldRef")) is not None:
-            found = resource_value(ref, self.container, self.manifest, self.facts)
-            return self._known(found, f"env {name}: resourceFieldRef: {ref.get('resource')}")
-        kinds = ", ".join(source)
-        hint = "" if "fileKeyRef" not in source else "let the command read the file itself"
-        self.problems.append(
-            Problem(f"env {name}: {kinds} is not read here, so the variable is not set", hint, fatal=False)
-        )
-        return None
-
-    def _entry(
-        self, name: str, kind: str, known: Mapping[str, Mapping[str, bytes]], ref: Mapping[str, Any]
-    ) -> str | None:
-        entries = known.get(str(ref.get("name")))
-        value = None if entries is None else entries.get(str(ref.get("key")))
-        if value is not None:
-            return _text(value)
-        if ref.get("optional"):
-            return None
-        if entries is None:
-            self._missing(f"env {name}: there is no {kind} {ref.get('name')}", kind)
+            what = f"fieldRef: {ref.get('fieldPath')}"
+            value = field_value(str(ref.get("fieldPath")), self.manifest, self.facts)
+        elif (ref := source.get("resourceFieldRef")) is not None:
+            what = f"resourceFieldRef: {ref.get('resource')}"
+            value = resource_value(ref, self.container, self.manifest, self.facts)
         else:
-            key = str(ref.get("key"))
-            lack = f"env {name}: {kind} {ref.get('name')} has no key {key}"
-            self.problems.append(Problem(lack, known_keys(key, entries)))
-        return None
-
-    def _known(self, value: str | None, what: str) -> str | None:
+            hint = "" if "fileKeyRef" not in source else "let the command read the file itself"
+            self._warn(f"env {name}: {', '.join(source)} is not supported here, so the variable is not set", hint)
+            return None
         if value is None:
-            self.problems.append(Problem(f"{what}: a pod has no such field"))
+            self.problems.append(Problem(f"env {name}: {what}: a pod has no such field"))
         return value
 
-    def _missing(self, message: str, kind: str) -> None:
-        hint = f"put the {kind} into the job's file or give it with --with FILE, or set optional: true"
-        self.problems.append(Problem(message, hint))
+    def _entry(
+        self, where: str, kind: str, known: Mapping[str, Mapping[str, bytes]], ref: Mapping[str, Any]
+    ) -> str | None:
+        name, key = ref.get("name"), str(ref.get("key"))
+        entries = known.get(str(name))
+        if entries is not None and key in entries:
+            return _text(entries[key])
+        if not ref.get("optional"):
+            missing = missing_source(where, kind, name)
+            self.problems.append(missing if entries is None else missing_key(where, f"{kind} {name}", key, entries))
+        return None
 
     def _kinds(self, suffix: str) -> Iterator[tuple[str, str, Mapping[str, Mapping[str, bytes]]]]:
         yield f"configMap{suffix}", "ConfigMap", self.config_sources.config_maps
         yield f"secret{suffix}", "Secret", self.config_sources.secrets
 
-    def check_values(self) -> None:
-        for name, value in self.env.items():
-            if "\0" in value:
-                self.problems.append(Problem(f"env {name}: holds a zero byte, which no variable can"))
+    def _warn(self, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(message, hint, fatal=False))
 
 
 def _text(value: bytes) -> str:
-    """Bytes that are no UTF-8 pass through unharmed: they are turned back when the process starts."""
+    """Decode a value; bytes that are not UTF-8 become surrogates, and bytes again when the process starts."""
     return value.decode("utf-8", "surrogateescape")

@@ -1,8 +1,8 @@
-"""The names of a job's pods and Services, as /etc/hosts and resolv.conf of its pods.
+"""/etc/hosts and /etc/resolv.conf of pods: how the names of the job's pods and Services resolve.
 
-A pod's own name leads to its own address and never to a loopback one: Gloo listens where the host name points to. The
-longest name comes first, because that is what a reverse look-up answers, on a cluster as here. The line for the
-IPv6 form of an address keeps such look-ups from failing; it carries one name only, so that no name resolves twice.
+A pod's own name resolves to its own address, never to a loopback one: Gloo listens on the address of the host name. The
+longest name comes first, because a reverse lookup returns it, as on a cluster. The line with the IPv6 form of an
+address keeps reverse lookups from failing; it has one name only, so that no name has two addresses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pumice.model.job import Manifest
 from pumice.model.naming import LABEL_LIMIT
 
 DOMAIN: Final = "svc.cluster.local"
-# Linux takes no longer host name than this.
+# The kernel's limit.
 _LONGEST_HOSTNAME: Final = 64
 _LOCAL: Final = """\
 127.0.0.1 localhost
@@ -29,7 +29,7 @@ ff02::2 ip6-allrouters
 
 @dataclass(frozen=True, slots=True)
 class NamedPod:
-    """What others need to know to reach a pod by name."""
+    """A pod as other pods look it up."""
 
     ip: str
     hostname: str
@@ -43,7 +43,7 @@ def named_pod(manifest: Manifest, ip: str) -> NamedPod:
 
 
 def pod_hostname(manifest: Manifest) -> str:
-    """What `hostname` answers in the pod."""
+    """Return what `hostname` prints in the pod."""
     spec = manifest.get("spec") or {}
     short = _short_hostname(manifest)
     if spec.get("hostnameOverride") or not (spec.get("setHostnameAsFQDN") and spec.get("subdomain")):
@@ -53,7 +53,7 @@ def pod_hostname(manifest: Manifest) -> str:
 
 
 def hosts_text(pods: Sequence[NamedPod], services: Iterable[Manifest], namespace: str) -> str:
-    """What all pods of the job have in common; each adds its own `alias_lines`."""
+    """Return the lines that all pods of the job share; each pod adds its own `alias_lines`."""
     names: dict[str, dict[str, None]] = {}
     for pod in pods:
         names.setdefault(pod.ip, {}).update(dict.fromkeys(_pod_names(pod, namespace)))
@@ -61,24 +61,24 @@ def hosts_text(pods: Sequence[NamedPod], services: Iterable[Manifest], namespace
         spelled = _qualified(service["metadata"]["name"], namespace)
         for pod in pods:
             if _selects(service, pod):
-                # After the pod's own names, so that a reverse look-up names the pod.
+                # After the pod's own names, so that a reverse lookup returns the pod.
                 names[pod.ip].update(dict.fromkeys(reversed(spelled)))
     lines = [f"{ip} {' '.join(of)}\n::ffff:{ip} {next(iter(of))}\n" for ip, of in names.items()]
     return _LOCAL + "".join(lines)
 
 
 def alias_lines(manifest: Manifest) -> str:
-    """The pod's `hostAliases`."""
+    """Return the lines of the pod's `hostAliases`."""
     aliases = (manifest.get("spec") or {}).get("hostAliases") or []
     lines = [f"{alias['ip']} {' '.join(alias.get('hostnames') or [])}\n" for alias in aliases]
     return "\n# hostAliases of the pod\n" + "".join(lines) if lines else ""
 
 
 def resolv_conf(manifest: Manifest, nameservers: Sequence[str]) -> str:
-    """`nameservers` are those that can be reached from the pod. Without any, unknown names fail at once."""
+    """`nameservers` are those that the pod can reach. Without any, unknown names fail at once."""
     spec = manifest.get("spec") or {}
     config: Mapping[str, Any] = spec.get("dnsConfig") or {}
-    # Without a way out, a server named here would only cost five seconds for every unknown name.
+    # A server that cannot be reached would cost five seconds for each unknown name.
     own = [str(server) for server in config.get("nameservers") or []] if nameservers else []
     servers = own if spec.get("dnsPolicy") == "None" else [*nameservers, *own]
     lines = [f"nameserver {server}\n" for server in dict.fromkeys(servers)]
@@ -90,12 +90,12 @@ def resolv_conf(manifest: Manifest, nameservers: Sequence[str]) -> str:
 
 
 def name_files(hosts: str, manifest: Manifest, nameservers: Sequence[str]) -> tuple[File, ...]:
-    """The files of a pod that make names resolve; /etc/hosts comes first."""
+    """Return the files that make names resolve in a pod, /etc/hosts first."""
     return (
         File("/etc/hosts", (hosts + alias_lines(manifest)).encode()),
         File("/etc/hostname", f"{pod_hostname(manifest)}\n".encode()),
         File("/etc/resolv.conf", resolv_conf(manifest, nameservers).encode()),
-        # Lets glibc answer with all addresses of a name, as a headless Service does.
+        # Makes glibc return all addresses of a name, like a headless Service.
         File("/etc/host.conf", b"multi on\n"),
     )
 
@@ -107,7 +107,7 @@ def _pod_names(pod: NamedPod, namespace: str) -> list[str]:
 
 
 def _qualified(name: str, namespace: str) -> list[str]:
-    """A name as it may be written within the namespace, short to long."""
+    """Return the spellings of a name within the namespace, from short to long."""
     return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.{DOMAIN}"]
 
 
@@ -119,7 +119,7 @@ def _selects(service: Manifest, pod: NamedPod) -> bool:
 def _short_hostname(manifest: Manifest) -> str:
     spec = manifest.get("spec") or {}
     name = str(spec.get("hostnameOverride") or spec.get("hostname") or manifest["metadata"]["name"])
-    # Kubernetes cuts a pod's name to what fits, and then what cannot stand at the end.
+    # Kubernetes truncates a pod's name, then strips characters that a host name cannot end with.
     return name if spec.get("hostnameOverride") else name[:LABEL_LIMIT].rstrip("-.")
 
 

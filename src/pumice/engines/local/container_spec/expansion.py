@@ -1,7 +1,7 @@
-"""`$(VAR)` in a pod's variables, commands, arguments and sub-paths, replaced as Kubernetes replaces it.
+"""Expands `$(VAR)` in variables, commands, arguments and sub-paths as Kubernetes does.
 
-`$$` is a plain `$`, so `$$(VAR)` stands for the text `$(VAR)`. What names no variable stays as it is, and what was put
-in is not looked at again.
+`$$` is a literal `$`, so `$$(VAR)` yields `$(VAR)`. References to unknown variables stay unchanged, and inserted values
+are not expanded again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str,
 
 
 def unknown_references(text: str, variables: Mapping[str, str]) -> list[str]:
-    """The names in `$(...)` that would stay as they are."""
+    """Return the names in `$(...)` that are no variables."""
     names = (match[2] for match in _REFERENCE.finditer(text) if match[1] is None)
     return [name for name in names if name not in variables]

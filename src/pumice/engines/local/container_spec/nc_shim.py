@@ -1,8 +1,8 @@
-"""An `nc` of our own for wait-for-master, where the host serves as its image and has none.
+"""An `nc` for wait-for-master where the host serves as image and has none.
 
-It knows what that container's script asks for, `nc -z HOST PORT`, and is run by the Python that runs this program.
-That one may lie where the container's user cannot look, as below another's home; so it is mounted at a place where
-anybody can.
+It supports what that container's script uses, `nc -z HOST PORT`, and runs in the Python that runs Pumice. That Python
+may be in a directory that the container's user cannot enter, such as another user's home, so it is also mounted at a
+path that everyone can read.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Final
 
 from pumice.engines.local.sandbox.specs import File, Mount
 
-_PLACE: Final = "/usr/local/bin/nc"
+_TARGET: Final = "/usr/local/bin/nc"
 _PYTHON: Final = "/usr/local/lib/pumice/python"
 _SYSTEM: Final = Path("/usr")
 
 _PROGRAM: Final = """\
 import getopt, socket, sys
 try:
-    options, place = getopt.gnu_getopt(sys.argv[1:], "zvnw:")
+    options, target = getopt.gnu_getopt(sys.argv[1:], "zvnw:")
     given = dict(options)
-    host, port, seconds = place[0], int(place[1]), float(given.get("-w", 10))
-    if "-z" not in given or len(place) != 2:
-        raise ValueError("only -z is known")
+    host, port, seconds = target[0], int(target[1]), float(given.get("-w", 10))
+    if "-z" not in given or len(target) != 2:
+        raise ValueError("only -z is supported")
 except (getopt.GetoptError, ValueError, IndexError) as error:
     sys.exit(f"nc: {error}; usage: nc -z [-w SECONDS] HOST PORT")
 try:
@@ -48,7 +48,7 @@ exit 127
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python with its real path, and the directory that it needs to run."""
+    """A Python by its real path, and the directory that it needs to run."""
 
     executable: Path
     prefix: Path
@@ -59,13 +59,13 @@ def running_interpreter() -> Interpreter:
 
 
 def nc_files(path: str, python: Interpreter) -> tuple[list[File], list[Mount]]:
-    """What a container with this PATH needs; nothing where the host has an nc."""
+    """Return the shim for a container with this PATH; nothing if the host has an nc."""
     if shutil.which("nc", path=path) is not None:
         return [], []
     pythons, mounts = [str(python.executable)], []
-    # What lies below /usr is there anyway.
+    # /usr is visible in the container anyway.
     if not python.prefix.is_relative_to(_SYSTEM) and python.executable.is_relative_to(python.prefix):
         pythons.append(f"{_PYTHON}/{python.executable.relative_to(python.prefix)}")
         mounts.append(Mount(str(python.prefix), _PYTHON, read_only=True))
     text = _SCRIPT.format(pythons=shlex.join(pythons), program=shlex.quote(_PROGRAM))
-    return [File(_PLACE, text.encode(), 0o755)], mounts
+    return [File(_TARGET, text.encode(), 0o755)], mounts

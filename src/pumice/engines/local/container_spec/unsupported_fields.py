@@ -1,7 +1,6 @@
-"""Every field of a pod that has no effect on this machine, with the reason; everything else is honoured.
+"""Warns of fields of a pod that have no effect on this machine.
 
-`TOLD` are those whose absence somebody may notice: they are named in a warning. `MOOT` are those that ask for nothing
-that one machine without a cluster could give or deny, so that nobody misses them.
+Other fields are supported, or make no difference on a single machine (tolerations, say); the test lists these.
 """
 
 from __future__ import annotations
@@ -12,45 +11,45 @@ from typing import Any, Final
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 
-TOLD: Final[Mapping[str, Mapping[str, str]]] = {
+UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     "PodSpec": {
-        "enableServiceLinks": "no variables are made for Services; their names resolve",
-        "ephemeralContainers": "a running pod takes no more containers",
+        "enableServiceLinks": "there are no variables for Services; their names resolve",
+        "ephemeralContainers": "containers cannot be added to a running pod",
         "hostIPC": "the pod has its own IPC namespace",
         "hostNetwork": "the pod has its own network and address",
-        "hostPID": "the pod sees its own processes only",
-        "readinessGates": "nobody sets the conditions, so they do not hold the pod back",
-        "resourceClaims": "devices are only given out as nvidia.com/gpu",
-        "runtimeClassName": "there is one runtime",
-        "schedulingGates": "nobody removes gates, so they do not hold the pod back",
+        "hostPID": "the pod sees only its own processes",
+        "readinessGates": "nothing sets these conditions, so they do not delay the pod",
+        "resourceClaims": "only nvidia.com/gpu devices are assigned",
+        "runtimeClassName": "there is only one runtime",
+        "schedulingGates": "nothing removes gates, so they do not delay the pod",
     },
     "PodSecurityContext": {
         "appArmorProfile": "no profile is loaded",
         "seLinuxOptions": "no labels are set",
         "seccompProfile": "no filter is loaded",
-        "sysctls": "the kernel's values stay as they are",
+        "sysctls": "the kernel's values are not changed",
         "windowsOptions": "this is not Windows",
     },
     "Container": {
-        "resizePolicy": "a running container is not resized",
-        "stdin": "the container reads from an empty input",
+        "resizePolicy": "running containers are not resized",
+        "stdin": "the container reads an empty input",
         "tty": "the output goes to a log, not to a terminal",
-        "volumeDevices": "block devices are not given to containers",
+        "volumeDevices": "block devices are not passed to containers",
     },
     "SecurityContext": {
         "appArmorProfile": "no profile is loaded",
-        "capabilities.add": "no capability beyond the usual ones is granted",
-        "privileged": "no container gets power over the machine",
+        "capabilities.add": "no capabilities beyond the default ones are granted",
+        "privileged": "containers get no privileges on the machine",
         "procMount": "/proc stays masked",
         "seLinuxOptions": "no labels are set",
         "seccompProfile": "no filter is loaded",
         "windowsOptions": "this is not Windows",
     },
     "Probe": {
-        "grpc": "only whether the port is open is asked",
+        "grpc": "only checks whether the port is open",
     },
     "VolumeMount": {
-        "bindMountOptions": "the mount has the usual options",
+        "bindMountOptions": "the mount has the default options",
         "mountPropagation": "mounts made on one side do not appear on the other",
     },
     "ContainerPort": {
@@ -58,52 +57,7 @@ TOLD: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
-MOOT: Final[Mapping[str, Mapping[str, str]]] = {
-    "PodSpec": {
-        "affinity": "there is one node",
-        "automountServiceAccountToken": "there is no API server to log in to",
-        "dnsPolicy": "names of the job come from /etc/hosts; None is honoured",
-        "evictionResponders": "nothing is evicted",
-        "hostUsers": "pods are in a user namespace anyway",
-        "imagePullSecrets": "no registry is asked",
-        "nodeName": "there is one node",
-        "nodeSelector": "there is one node",
-        "os": "it is this machine's",
-        "preemptionPolicy": "nothing is preempted",
-        "priority": "nothing is preempted",
-        "priorityClassName": "nothing is preempted",
-        "schedulerName": "the engine places the pods",
-        "schedulingGroup": "the engine places the pods",
-        "serviceAccount": "there is no API server to log in to",
-        "serviceAccountName": "there is no API server to log in to",
-        "tolerations": "there is one node, without taints",
-        "topologySpreadConstraints": "there is one node",
-    },
-    "PodSecurityContext": {
-        "fsGroupChangePolicy": "goes with fsGroup",
-        "seLinuxChangePolicy": "goes with seLinuxOptions",
-        "supplementalGroupsPolicy": "groups of the image's /etc/group are not looked up",
-    },
-    "Container": {
-        "imagePullPolicy": "no registry is asked",
-        "stdinOnce": "goes with stdin",
-        "terminationMessagePolicy": "who leaves no message is known by the last line of its log",
-    },
-    "SecurityContext": {
-        "allowPrivilegeEscalation": "no container can gain power over the machine",
-        "capabilities.drop": "what is left has no power over the machine",
-    },
-    "VolumeMount": {
-        "recursiveReadOnly": "a read-only mount is always read-only all the way down",
-    },
-    "ContainerPort": {
-        "hostIP": "goes with hostPort",
-        "name": "names are for Services and probes",
-        "protocol": "any port can be used, declared or not",
-    },
-}
-
-# Values that ask for what is the case anyway.
+# Values that describe what happens anyway.
 _HARMLESS: Final[Mapping[str, tuple[object, ...]]] = {
     "seccompProfile": ({"type": "RuntimeDefault"}, {"type": "Unconfined"}),
     "appArmorProfile": ({"type": "RuntimeDefault"}, {"type": "Unconfined"}),
@@ -114,28 +68,31 @@ _HARMLESS: Final[Mapping[str, tuple[object, ...]]] = {
 
 
 def unsupported_fields(manifest: Manifest) -> list[str]:
-    """What this pod asks for and does not get, each once: `hostNetwork: the pod has its own network and address`."""
+    """Return one warning per unsupported field: `hostNetwork: the pod has its own network and address`."""
     spec = manifest.get("spec") or {}
-    found = [*_told("PodSpec", spec, ""), *_told("PodSecurityContext", spec.get("securityContext"), "securityContext.")]
+    found = [
+        *_warnings("PodSpec", spec, ""),
+        *_warnings("PodSecurityContext", spec.get("securityContext"), "securityContext."),
+    ]
     for container in all_containers(spec):
-        found += _of_container(container)
+        found += _container_warnings(container)
     return list(dict.fromkeys(found))
 
 
-def _of_container(container: Manifest) -> Iterator[str]:
+def _container_warnings(container: Manifest) -> Iterator[str]:
     at = f"container {container.get('name')}: "
-    yield from _told("Container", container, at)
-    yield from _told("SecurityContext", container.get("securityContext"), f"{at}securityContext.")
+    yield from _warnings("Container", container, at)
+    yield from _warnings("SecurityContext", container.get("securityContext"), f"{at}securityContext.")
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        yield from _told("Probe", container.get(probe), f"{at}{probe}.")
+        yield from _warnings("Probe", container.get(probe), f"{at}{probe}.")
     for mount in container.get("volumeMounts") or []:
-        yield from _told("VolumeMount", mount, f"{at}volumeMounts: {mount.get('name')}: ")
+        yield from _warnings("VolumeMount", mount, f"{at}volumeMounts: {mount.get('name')}: ")
     for port in container.get("ports") or []:
-        yield from _told("ContainerPort", port, f"{at}ports: {port.get('containerPort')}: ")
+        yield from _warnings("ContainerPort", port, f"{at}ports: {port.get('containerPort')}: ")
 
 
-def _told(kind: str, value: Mapping[str, Any] | None, at: str) -> Iterator[str]:
-    for field, reason in TOLD[kind].items():
+def _warnings(kind: str, value: Mapping[str, Any] | None, at: str) -> Iterator[str]:
+    for field, reason in UNSUPPORTED[kind].items():
         found = _get(value or {}, field)
         if found and found not in _HARMLESS.get(field, ()):
             yield f"{at}{field}: {reason}"

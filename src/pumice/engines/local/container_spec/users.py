@@ -1,30 +1,46 @@
-"""Who a container runs as: what its manifest says, else its image."""
+"""Users of containers: the ids they run as, and the account files they see.
+
+The host's own account files are no use in a pod: an ordinary user can read neither host keys nor passwords, and in a
+user namespace with a single id every account that a daemon switches to must have that id.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Final
 
-from pumice.engines.local.container_spec.accounts import find_group, find_user
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import USER, StartError
+from pumice.engines.local.sandbox.specs import File
 from pumice.model.job import Manifest
+from pumice.model.objects import KeyPair
 
-_ROOT = (None, 0)
+HOST_KEY: Final = "/etc/ssh/ssh_host_ed25519_key"
+_DAEMON: Final = "sshd:x:{uid}:{gid}:sshd:/run/sshd:/usr/sbin/nologin"
+_ACCOUNT_FIELDS: Final = 7
+_GROUP_FIELDS: Final = 4
+# `*` is no valid password, but the account is not locked, so sshd accepts keys.
+_SHADOW: Final = "{name}:*:19000:0:99999:7:::\n"
+_ROOT: Final = (None, 0)
 
 
 def user_and_group(manifest: Manifest, container: Manifest, image: Image | None) -> tuple[int | None, int | None]:
-    """None where nobody says anything: root, whose file system it is. Raises StartError for a name that is unknown."""
-    user, group = _asked(manifest, container, "runAsUser"), _asked(manifest, container, "runAsGroup")
+    """Return the ids from the manifest, else from the image; None means root. Raises StartError for unknown names."""
+    user, group = (_security_field(manifest, container, name) for name in ("runAsUser", "runAsGroup"))
     if user is None and image is not None and image.config.user:
         named, _, named_group = image.config.user.partition(":")
-        user, found = _image_user(named, read_inside(image.root, "etc/passwd"))
-        group = group if group is not None else _image_group(named_group, image.root) or found
+        found = find_user(read_inside(image.root, "etc/passwd"), named)
+        if found is None:
+            raise StartError(USER, f"its image runs as {named}, who is not in its /etc/passwd: set runAsUser")
+        user = found[0]
+        if group is None:
+            named_id = find_group(read_inside(image.root, "etc/group"), named_group) if named_group else None
+            group = found[1] if named_id is None else named_id
     return user, group
 
 
 def home_of(user: int | None, image: Image | None) -> str:
-    """As a container runtime has it: what the image says, else the root. The host's homes are not shown."""
+    """Return the home directory as a container runtime sets it; homes of the host are not visible."""
     if user in _ROOT:
         return "/root"
     found = None if image is None else find_user(read_inside(image.root, "etc/passwd"), str(user))
@@ -32,7 +48,7 @@ def home_of(user: int | None, image: Image | None) -> str:
 
 
 def supplemental_groups(manifest: Manifest) -> tuple[int, ...]:
-    """Who is to share volumes is in the group that these belong to."""
+    """Return the pod's extra groups with its fsGroup, which owns its volumes."""
     given = (manifest["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
     own = fs_group(manifest)
     return tuple(dict.fromkeys([*map(int, given), *([] if own is None else [own])]))
@@ -43,23 +59,70 @@ def fs_group(manifest: Manifest) -> int | None:
     return None if found is None else int(found)
 
 
-def wrongly_root(manifest: Manifest, container: Manifest, user: int | None) -> bool:
-    """Whether it must not run as root and would."""
-    return user in _ROOT and bool(_asked(manifest, container, "runAsNonRoot"))
+def violates_run_as_non_root(manifest: Manifest, container: Manifest, user: int | None) -> bool:
+    return user in _ROOT and bool(_security_field(manifest, container, "runAsNonRoot"))
 
 
-def _asked(manifest: Manifest, container: Manifest, field: str) -> int | None:
-    """The container's own word comes before the pod's."""
+def host_key_files(key: KeyPair) -> tuple[File, ...]:
+    return File(HOST_KEY, key.private.encode(), 0o600), File(f"{HOST_KEY}.pub", key.public.encode())
+
+
+def account_files(passwd: str, group: str, *, single_id: bool) -> tuple[File, ...]:
+    """Return the accounts of an image or host with those that daemons need; a single id also serves sshd.
+
+    /etc/shadow has no passwords: the host's cannot be read.
+    """
+    accounts, groups = _rows(passwd, _ACCOUNT_FIELDS), _rows(group, _GROUP_FIELDS)
+    for line in ("root:x:0:0:root:/root:/bin/sh", "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin"):
+        accounts.setdefault(line.partition(":")[0], line.split(":"))
+    for line in ("root:x:0:", "nogroup:x:65534:"):
+        groups.setdefault(line.partition(":")[0], line.split(":"))
+    if single_id:
+        accounts["sshd"] = _DAEMON.format(uid=0, gid=0).split(":")
+        groups["sshd"] = ["sshd", "x", "0", ""]
+    else:
+        accounts.setdefault("sshd", _DAEMON.format(uid=100, gid=65534).split(":"))
+    shadow = "".join(_SHADOW.format(name=name) for name in accounts)
+    return (
+        File("/etc/passwd", _encoded(accounts)),
+        File("/etc/group", _encoded(groups)),
+        File("/etc/shadow", shadow.encode("utf-8", "surrogateescape"), 0o600),
+    )
+
+
+def find_user(passwd: str, wanted: str) -> tuple[int, int, str] | None:
+    """Return id, group and home of an account by name or id; None if a name is unknown.
+
+    An id without an account gets group 0 and home /, as in container runtimes.
+    """
+    for row in _rows(passwd, _ACCOUNT_FIELDS).values():
+        if wanted in {row[0], row[2]} and row[2].isdigit() and row[3].isdigit():
+            return int(row[2]), int(row[3]), row[5] or "/"
+    return (int(wanted), 0, "/") if wanted.isdigit() else None
+
+
+def find_group(group: str, wanted: str) -> int | None:
+    for row in _rows(group, _GROUP_FIELDS).values():
+        if row[0] == wanted and row[2].isdigit():
+            return int(row[2])
+    return int(wanted) if wanted.isdigit() else None
+
+
+def _security_field(manifest: Manifest, container: Manifest, field: str) -> int | None:
+    """Return a field of the container's securityContext, else of the pod's."""
     contexts = (container.get("securityContext") or {}, manifest["spec"].get("securityContext") or {})
     return next((context[field] for context in contexts if context.get(field) is not None), None)
 
 
-def _image_user(name: str, passwd: str) -> tuple[int, int]:
-    found = find_user(passwd, name)
-    if found is not None:
-        return found[0], found[1]
-    raise StartError(USER, f"its image runs as {name}, whom its /etc/passwd does not know: set runAsUser")
+def _rows(text: str, fields: int) -> dict[str, list[str]]:
+    """Return the well-formed lines by name; the first line of a name wins, as in glibc."""
+    rows: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        row = line.split(":")
+        if len(row) == fields and row[0] and row[0][0] not in "#+-":
+            rows.setdefault(row[0], row)
+    return rows
 
 
-def _image_group(name: str, root: Path) -> int | None:
-    return find_group(read_inside(root, "etc/group"), name) if name else None
+def _encoded(rows: dict[str, list[str]]) -> bytes:
+    return "".join(":".join(row) + "\n" for row in rows.values()).encode("utf-8", "surrogateescape")

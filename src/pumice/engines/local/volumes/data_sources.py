@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from pumice.engines.local.container_spec.config_sources import ConfigSources, known_keys
+from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
@@ -63,16 +63,13 @@ class Contents:
         optional = bool(source.get("optional"))
         if entries is None:
             if not optional:
-                kind = origin.partition(" ")[0]
-                hint = f"put the {kind} into the job's file or give it with --with FILE, or set optional: true"
-                self.problems.append(Problem(f"volume {self.volume}: there is no {origin}", hint))
+                self.problems.append(missing_source(f"volume {self.volume}", *origin.split(" ", 1)))
             return
         for key, path, own in _items(source, entries):
             if key in entries:
                 self._add(path, Entry(entries[key], _mode(own, mode)))
             elif not optional:
-                lack = f"volume {self.volume}: {origin} has no key {key}"
-                self.problems.append(Problem(lack, known_keys(key, entries)))
+                self.problems.append(missing_key(f"volume {self.volume}", origin, key, entries))
 
     def _read_downward(self, source: Mapping[str, Any], mode: int) -> None:
         for item in source.get("items") or []:

@@ -1,5 +1,3 @@
-"""What a container is started with, put together from its manifest, its image, the machine and the user's wishes."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -75,14 +73,12 @@ def bench(tmp_path: Path) -> Bench:
 
 STATE = "/data/state/pumice"
 COMMANDS: list[Any] = [
-    pytest.param({"command": ["a"], "args": ["b"]}, ("a", "b"), id="its own"),
-    pytest.param({"args": ["b"]}, ("entry", "b"), id="arguments for the image"),
-    pytest.param({}, ("entry", "arg"), id="the image's"),
-    pytest.param({"command": ["a"]}, ("a",), id="a command without the image's arguments"),
-    pytest.param({"image": "named", "args": ["b"]}, ("run", "it", "b"), id="the user's entry point"),
-    pytest.param(
-        {"command": ["echo", "$(A)$(B)$$(A)"], "env": literal(A="1")}, ("echo", "1$(B)$(A)"), id="with variables"
-    ),
+    pytest.param({"command": ["a"], "args": ["b"]}, ("a", "b"), id="command and args"),
+    pytest.param({"args": ["b"]}, ("entry", "b"), id="args for the image's entrypoint"),
+    pytest.param({}, ("entry", "arg"), id="entrypoint and cmd of the image"),
+    pytest.param({"command": ["a"]}, ("a",), id="command replaces entrypoint and cmd"),
+    pytest.param({"image": "named", "args": ["b"]}, ("run", "it", "b"), id="--entrypoint"),
+    pytest.param({"command": ["echo", "$(A)$(B)$$(A)"], "env": literal(A="1")}, ("echo", "1$(B)$(A)"), id="variables"),
 ]
 
 
@@ -98,7 +94,7 @@ def test_a_container_without_a_command_cannot_be_started(bench: Bench) -> None:
     assert '--entrypoint other="COMMAND"' in str(error.value)
 
 
-def test_arguments_are_a_command_unless_they_are_options(bench: Bench, tmp_path: Path) -> None:
+def test_args_are_the_command_unless_they_are_options(bench: Bench, tmp_path: Path) -> None:
     bench.add_image(tmp_path)
     assert bench.spec({"image": "other", "args": ["python3", "-V"]}).argv == ("python3", "-V")
     assert bench.spec({"args": ["python3", "-V"]}).argv == ("python3", "-V")
@@ -108,7 +104,7 @@ def test_arguments_are_a_command_unless_they_are_options(bench: Bench, tmp_path:
         bench.spec({"args": ["--epochs", "3"]})
 
 
-def test_the_host_as_image(bench: Bench, tmp_path: Path) -> None:
+def test_the_host_serves_as_image(bench: Bench, tmp_path: Path) -> None:
     spec = bench.spec({"command": ["a"]})
     work = str(tmp_path / "work")
     assert (spec.id, spec.pod, spec.cwd) == ("train-worker-0/c", "train-worker-0", work)
@@ -128,7 +124,7 @@ def test_an_image(bench: Bench, tmp_path: Path) -> None:
     assert bench.spec({"workingDir": "/elsewhere"}).cwd == "/elsewhere"
 
 
-def test_variables_from_low_to_high(bench: Bench) -> None:
+def test_precedence_of_variables(bench: Bench) -> None:
     bench.settings = replace(bench.settings, env={"B": "given", "C": "given"})
     bench.sandbox = SandboxFacts(env={"http_proxy": "http://10.77.0.1:1"})
     env = bench.spec({"command": ["a"], "env": literal(C="own")}).env
@@ -147,16 +143,16 @@ def test_limits(bench: Bench) -> None:
     assert bench.warned == []
 
 
-def test_threads_are_the_user_s_affair_if_he_says_so(bench: Bench) -> None:
+def test_omp_num_threads_of_the_user_wins(bench: Bench) -> None:
     spec = bench.spec({**with_resources(cpu="2"), "env": literal(OMP_NUM_THREADS="7")})
     assert spec.env["OMP_NUM_THREADS"] == "7"
     assert "OMP_NUM_THREADS" not in bench.spec({"command": ["a"]}).env
 
 
-def test_whole_processors_where_the_kernel_limits_nothing(bench: Bench) -> None:
+def test_whole_cpus_are_bound_without_control_groups(bench: Bench) -> None:
     assert bench.spec(with_resources(cpu="2")).cpus == (0, 1)
     assert bench.spec(with_resources(cpu="1500m")).cpus == ()
-    assert bench.warned == ["container c: limits.cpu 1.5 is not enforced: no control groups here"]
+    assert bench.warned == ["container c: limits.cpu 1.5 is not enforced: there are no control groups"]
 
 
 def test_gpus(bench: Bench) -> None:
@@ -169,9 +165,9 @@ def test_gpus(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("container", "pod", "ids"),
     [
-        pytest.param({}, {}, (None, None), id="nobody in particular"),
-        pytest.param({}, {"runAsUser": 5, "runAsGroup": 6}, (5, 6), id="the pod's"),
-        pytest.param({"runAsUser": 7}, {"runAsUser": 5, "runAsGroup": 6}, (7, 6), id="its own"),
+        pytest.param({}, {}, (None, None), id="none"),
+        pytest.param({}, {"runAsUser": 5, "runAsGroup": 6}, (5, 6), id="pod"),
+        pytest.param({"runAsUser": 7}, {"runAsUser": 5, "runAsGroup": 6}, (7, 6), id="container wins"),
         pytest.param({"runAsUser": 0}, {"runAsUser": 5}, (0, None), id="root"),
     ],
 )
@@ -187,6 +183,7 @@ def test_users(bench: Bench, container: Manifest, pod: Manifest, ids: tuple[int 
         ("12", (12, 0)),
         ("12:34", (12, 34)),
         ("app:staff", (1000, 50)),
+        ("app:0", (1000, 0)),
     ],
 )
 def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[int | None, int | None]) -> None:
@@ -198,9 +195,9 @@ def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[i
     assert (spec.uid, spec.gid) == ids
 
 
-def test_a_user_whom_the_image_does_not_know_is_not_root(bench: Bench, tmp_path: Path) -> None:
+def test_a_user_who_is_not_in_the_image_does_not_become_root(bench: Bench, tmp_path: Path) -> None:
     bench.add_image(tmp_path, "entry", user="app")
-    with pytest.raises(StartError, match="its image runs as app, whom its /etc/passwd does not know"):
+    with pytest.raises(StartError, match="its image runs as app, who is not in its /etc/passwd"):
         bench.spec({})
     assert bench.spec({"securityContext": {"runAsUser": 5}}).uid == 5
 
@@ -209,9 +206,9 @@ def test_a_user_whom_the_image_does_not_know_is_not_root(bench: Bench, tmp_path:
     ("image", "user", "home"),
     [
         pytest.param("known", None, "/root", id="root"),
-        pytest.param("known", 1000, "/srv/app", id="of the image"),
+        pytest.param("known", 1000, "/srv/app", id="account of the image"),
         pytest.param("known", 7, "/", id="without an account"),
-        pytest.param("host", 1000, "/", id="of the host"),
+        pytest.param("host", 1000, "/", id="host"),
     ],
 )
 def test_homes(bench: Bench, tmp_path: Path, image: str, user: int | None, home: str) -> None:
@@ -225,9 +222,9 @@ def test_homes(bench: Bench, tmp_path: Path, image: str, user: int | None, home:
 
 @pytest.mark.parametrize(
     ("user", "refused"),
-    [pytest.param("", True, id="of an image that says nothing"), pytest.param("0", True), pytest.param("5", False)],
+    [pytest.param("", True, id="image without a user"), pytest.param("0", True), pytest.param("5", False)],
 )
-def test_who_must_not_be_root(bench: Bench, tmp_path: Path, user: str, refused: bool) -> None:
+def test_run_as_non_root(bench: Bench, tmp_path: Path, user: str, refused: bool) -> None:
     bench.add_image(tmp_path, "entry", user=user)
     fields = {"securityContext": {"runAsNonRoot": True}}
     if refused:
@@ -237,7 +234,7 @@ def test_who_must_not_be_root(bench: Bench, tmp_path: Path, user: str, refused: 
     else:
         assert bench.spec(fields).uid == 5
     bench.spec({"image": "host", "command": ["a"], **fields})
-    assert bench.warned == ["container c: runAsNonRoot is not honoured: no image says who else it is"]
+    assert bench.warned == ["container c: runAsNonRoot is not honoured: no image names another user"]
 
 
 def test_groups(bench: Bench) -> None:
@@ -248,14 +245,14 @@ def test_groups(bench: Bench) -> None:
     assert bench.spec({"command": ["a"]}, securityContext=context).groups == ()
 
 
-def test_without_root_there_is_one_user(bench: Bench) -> None:
+def test_run_as_user_is_ignored_where_there_is_one_user(bench: Bench) -> None:
     bench.sandbox = SandboxFacts(all_users=False)
     spec = bench.spec({"command": ["a"], "securityContext": {"runAsUser": 5}})
     assert (spec.uid, spec.gid) == (None, None)
     assert any("5" in warning for warning in bench.warned)
 
 
-def test_that_who_waits_for_a_master_is_nobody_in_particular_needs_no_warning(bench: Bench) -> None:
+def test_wait_for_master_without_its_user_needs_no_warning(bench: Bench) -> None:
     bench.sandbox = SandboxFacts(all_users=False)
     container = WaitForMaster("master", 23456, 10, "small").container(None)
     manifest = a_pod({"name": "c"}, initContainers=[container])
@@ -263,12 +260,12 @@ def test_that_who_waits_for_a_master_is_nobody_in_particular_needs_no_warning(be
     assert (spec.uid, spec.cwd, bench.warned) == (None, "/", [])
 
 
-def test_what_is_kept(bench: Bench, tmp_path: Path) -> None:
+def test_keep_names_the_upper_directory(bench: Bench, tmp_path: Path) -> None:
     bench.settings = replace(bench.settings, keep=True)
     assert bench.spec({"command": ["a"]}, attempt=2).root.upper == str(tmp_path / "scratch/train-worker-0.c.2")
 
 
-def test_mounts_of_the_user(bench: Bench, tmp_path: Path) -> None:
+def test_mounts(bench: Bench, tmp_path: Path) -> None:
     extra = (ExtraMount(tmp_path / "a"), ExtraMount(tmp_path / "b", read_only=True))
     bench.settings = replace(bench.settings, mounts=extra, python=(tmp_path / "venv",))
     mounts = bench.spec({"command": ["a"]}).mounts[:-1]
@@ -280,7 +277,7 @@ def test_mounts_of_the_user(bench: Bench, tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_for_last_words(bench: Bench, tmp_path: Path) -> None:
+def test_termination_message_file(bench: Bench, tmp_path: Path) -> None:
     for attempt, fields in enumerate(({"terminationMessagePath": "/w"}, {"terminationMessagePolicy": "File"}, {})):
         mount = bench.spec({"command": ["a"], **fields}, attempt=attempt).mounts[-1]
         assert isinstance(mount, Mount)
@@ -289,7 +286,7 @@ def test_a_file_for_last_words(bench: Bench, tmp_path: Path) -> None:
         assert Path(mount.source).stat().st_mode & 0o777 == 0o666
 
 
-def test_containers_that_share_processes(bench: Bench) -> None:
+def test_share_process_namespace(bench: Bench) -> None:
     manifest = a_pod({"name": "c"})
     holder = bench.builder.holder(manifest)
     assert (holder.id, holder.pod) == (holder_id("train-worker-0"), "train-worker-0")
@@ -297,7 +294,7 @@ def test_containers_that_share_processes(bench: Bench) -> None:
     assert bench.spec({"command": ["a"]}, shareProcessNamespace=True).share_pid_with == holder.id
 
 
-def test_what_keeps_it_from_starting_is_known_before(bench: Bench) -> None:
+def test_problems_are_found_before_the_start(bench: Bench) -> None:
     container = {"name": "c", "image": "none", "envFrom": [{"configMapRef": {"name": "gone"}}]}
     found = [problem.message for problem in bench.inputs.problems(a_pod(container), container)]
     assert found[0] == "envFrom: there is no ConfigMap gone"
@@ -311,9 +308,9 @@ def test_what_keeps_it_from_starting_is_known_before(bench: Bench) -> None:
     [
         pytest.param("/home/me", True, ("/home", "/root", "/home/me", STATE), id="usual"),
         pytest.param("/root", True, ("/home", "/root", STATE), id="root"),
-        pytest.param("/data/me", True, ("/home", "/root", "/data/me", STATE), id="elsewhere"),
-        pytest.param("/var/lib/me", True, ("/home", "/root", "/var/lib/me", STATE), id="service"),
-        pytest.param("/usr/sbin", True, ("/home", "/root", STATE), id="where the programs are"),
+        pytest.param("/data/me", True, ("/home", "/root", "/data/me", STATE), id="other path"),
+        pytest.param("/var/lib/me", True, ("/home", "/root", "/var/lib/me", STATE), id="service account"),
+        pytest.param("/usr/sbin", True, ("/home", "/root", STATE), id="system directory"),
         pytest.param("/", True, ("/home", "/root", STATE), id="no home"),
         pytest.param("/home/me", False, (STATE,), id="image"),
     ],

@@ -4,22 +4,30 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.container_spec.config_sources import known_keys, read_config_sources
+from pumice.engines.local.container_spec.config_sources import missing_key, missing_source, read_config_sources
 
 
 @pytest.mark.parametrize(
     ("entries", "hint"),
     [
-        pytest.param(["user", "host"], "did you mean user? it has host, user; mend the key, or set", id="misspelt"),
-        pytest.param(["host"], "it has host; mend the key, or set optional: true", id="another"),
-        pytest.param([], "it is empty; mend the key, or set optional: true", id="none"),
+        pytest.param(["user", "host"], "did you mean user? it has host, user; correct the key, or set", id="misspelt"),
+        pytest.param(["host"], "it has host; correct the key, or set optional: true", id="other keys"),
+        pytest.param([], "it is empty; correct the key, or set optional: true", id="empty"),
     ],
 )
-def test_a_missing_key_is_told_which_there_are(entries: list[str], hint: str) -> None:
-    assert known_keys("usr", entries).startswith(hint)
+def test_a_missing_key(entries: list[str], hint: str) -> None:
+    problem = missing_key("env V", "Secret s", "usr", entries)
+    assert problem.message == "env V: Secret s has no key usr"
+    assert problem.hint.startswith(hint)
 
 
-def test_all_kinds_are_read() -> None:
+def test_a_missing_source() -> None:
+    problem = missing_source("envFrom", "ConfigMap", "c")
+    assert problem.message == "envFrom: there is no ConfigMap c"
+    assert problem.hint == "add the ConfigMap to the job's file, pass it with --with FILE, or set optional: true"
+
+
+def test_all_fields_of_config_maps_and_secrets_are_decoded() -> None:
     config_sources, problems = read_config_sources(
         [
             {
@@ -48,7 +56,7 @@ def test_all_kinds_are_read() -> None:
     assert config_sources.claims == {"claim": Path("/claims/claim")}
 
 
-def test_what_cannot_be_read_is_told() -> None:
+def test_entries_that_cannot_be_decoded_are_problems() -> None:
     config_sources, problems = read_config_sources(
         [
             {"kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "not base64!", "b": "abc"}},
@@ -60,9 +68,9 @@ def test_what_cannot_be_read_is_told() -> None:
     assert config_sources.config_map_files("c") == {}
     assert all(problem.fatal for problem in problems)
     assert [problem.text for problem in problems] == [
-        "Secret s: data.a: is not base64\n  hint: encode it with base64, or give it as it is under stringData",
-        "Secret s: data.b: is not base64\n  hint: encode it with base64, or give it as it is under stringData",
+        "Secret s: data.a: is not base64\n  hint: encode it with base64, or put it under stringData as it is",
+        "Secret s: data.b: is not base64\n  hint: encode it with base64, or put it under stringData as it is",
         "ConfigMap c: data.../up: must be letters, digits, '-', '_' or '.'",
-        "ConfigMap c: data.n: must be a text\n  hint: put quotes around it",
+        "ConfigMap c: data.n: must be a string\n  hint: put quotes around it",
         "ConfigMap c: binaryData.b: is not base64",
     ]

@@ -10,12 +10,12 @@ def test_lists_are_sorted_and_quoted() -> None:
     assert quoted == r'note="say \"hi\"\n\tto \\ all\x01 é\u200b\U000e0001"'
 
 
-def test_nothing_to_list() -> None:
+def test_empty_lists() -> None:
     assert field_value("metadata.labels", {"metadata": {"labels": None}}, FACTS) == ""
     assert field_value("metadata.annotations['a']", {}, FACTS) == ""
 
 
-def test_the_account_of_the_pod() -> None:
+def test_service_account() -> None:
     for field in ("serviceAccountName", "serviceAccount"):
         assert field_value("spec.serviceAccountName", a_pod(**{field: "robot"}), FACTS) == "robot"
 
@@ -25,7 +25,7 @@ def test_old_and_unknown_paths() -> None:
     assert field_value("status.phase", a_pod(), FACTS) is None
 
 
-def test_resources_that_make_no_sense() -> None:
+def test_ill_formed_resources() -> None:
     assert resource_value({}, {}, a_pod(), FACTS) is None
     assert resource_value({"resource": "cpu"}, {}, a_pod(), FACTS) is None
     container = {"resources": {"limits": {"cpu": "many"}}}

@@ -9,7 +9,7 @@ from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, 
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod
 
-COMPANIONS = ConfigSources(
+SOURCES = ConfigSources(
     config_maps={"settings": {"lr": b"0.1", "bad name\n": b"x", "b=c": b"y"}},
     binary={"settings": {"blob": b"\xff"}},
     secrets={"token": {"key": b"s3cret", "raw": b"\xff\xfe", "zero": b"a\0b"}},
@@ -17,7 +17,7 @@ COMPANIONS = ConfigSources(
 
 
 def env(container: dict[str, Any], **spec: Any) -> tuple[dict[str, str], list[str]]:
-    found, problems = container_env(container, a_pod(container, **spec), FACTS, COMPANIONS)
+    found, problems = container_env(container, a_pod(container, **spec), FACTS, SOURCES)
     return found, [("! " if problem.fatal else "") + problem.message for problem in problems]
 
 
@@ -25,13 +25,13 @@ def sourced(**source: Any) -> dict[str, Any]:
     return {"name": "c", "env": [{"name": "V", "valueFrom": source}]}
 
 
-def test_values_see_those_before_them() -> None:
+def test_a_value_may_refer_to_earlier_variables() -> None:
     variables = [*literal(A="1", B="$(A)$(C)", C="$(B)"), {"name": "D"}, *literal(A="2", E="$(A)")]
     found, problems = env({"env": variables, "envFrom": [{"prefix": "P_", "configMapRef": {"name": "settings"}}]})
     assert found == {"P_lr": "0.1", "A": "2", "B": "1$(C)", "C": "1$(C)", "D": "", "E": "2"}
     assert next(iter(found)) == "P_lr"
     assert problems == [
-        "envFrom: ConfigMap settings: P_b=c, P_bad name\n cannot be the name of a variable and is left out"
+        "envFrom: ConfigMap settings: P_b=c, P_bad name\n is not a valid name of a variable and is left out"
     ]
 
 
@@ -49,7 +49,7 @@ def test_env_wins_over_env_from_and_may_refer_to_it() -> None:
         pytest.param({"prefix": "p"}, {}, [], id="nothing"),
     ],
 )
-def test_env_from_something_missing(source: dict[str, Any], expected: dict[str, str], problem: list[str]) -> None:
+def test_env_from_a_missing_source(source: dict[str, Any], expected: dict[str, str], problem: list[str]) -> None:
     assert env({"envFrom": [source]}) == (expected, problem)
 
 
@@ -95,7 +95,7 @@ def test_sources(source: dict[str, Any], value: str) -> None:
         pytest.param(
             {"configMapKeyRef": {"name": "settings", "key": "blob"}},
             ["! env V: ConfigMap settings has no key blob"],
-            id="binary data is no text",
+            id="binary data cannot be a variable",
         ),
         pytest.param({"secretKeyRef": {"name": "token", "key": "k", "optional": True}}, [], id="optional key"),
         pytest.param({"secretKeyRef": {"name": "x", "key": "k", "optional": True}}, [], id="optional secret"),
@@ -108,28 +108,24 @@ def test_sources(source: dict[str, Any], value: str) -> None:
             id="resource",
         ),
         pytest.param(
-            {"fileKeyRef": {"key": "k"}}, ["env V: fileKeyRef is not read here, so the variable is not set"], id="file"
+            {"fileKeyRef": {"key": "k"}},
+            ["env V: fileKeyRef is not supported here, so the variable is not set"],
+            id="file",
         ),
-        pytest.param({"new": {}}, ["env V: new is not read here, so the variable is not set"], id="unheard of"),
+        pytest.param({"new": {}}, ["env V: new is not supported here, so the variable is not set"], id="unknown kind"),
     ],
 )
-def test_sources_that_give_nothing(source: dict[str, Any], problems: list[str]) -> None:
+def test_sources_without_a_value(source: dict[str, Any], problems: list[str]) -> None:
     assert env(sourced(**source)) == ({}, problems)
 
 
 def test_a_zero_byte_is_refused() -> None:
     found, problems = env(sourced(secretKeyRef={"name": "token", "key": "zero"}))
     assert found == {"V": "a\0b"}
-    assert problems == ["! env V: holds a zero byte, which no variable can"]
+    assert problems == ["! env V: contains a zero byte, which no variable can"]
 
 
-def test_hints_say_what_to_do() -> None:
-    container = sourced(secretKeyRef={"name": "x", "key": "k"})
-    [problem] = container_env(container, a_pod(container), FACTS, ConfigSources())[1]
-    assert "--with FILE" in problem.hint
-
-
-def test_own_resources_count_before_the_pods_and_the_machines() -> None:
+def test_resources_of_the_container_then_of_the_pod_then_of_the_machine() -> None:
     own = {"limits": {"cpu": "1500m"}, "requests": {"memory": "1Gi"}}
     refs = ("limits.cpu", "requests.cpu", "requests.memory", "limits.memory")
     container = {
@@ -140,7 +136,7 @@ def test_own_resources_count_before_the_pods_and_the_machines() -> None:
     assert found == dict(zip(refs, ("2", "2", str(2**30), str(2**31)), strict=True))
 
 
-def test_another_containers_resources() -> None:
+def test_resources_of_another_container() -> None:
     other = {"name": "other", "resources": {"limits": {"cpu": "7", "memory": "0"}}}
     ref = {"resource": "limits.cpu", "containerName": "other"}
     found, _ = env(sourced(resourceFieldRef=ref), initContainers=[other])

@@ -46,14 +46,14 @@ def a_pod(**spec: Any) -> dict[str, Any]:
         pytest.param("train-head-svc", ["10.77.0.10"], id="Service of one pod"),
         pytest.param("train-head-svc.lab.svc.cluster.local", ["10.77.0.10"], id="full Service of one pod"),
         pytest.param("localhost", ["127.0.0.1"], id="localhost"),
-        pytest.param("other", [], id="others"),
+        pytest.param("other", [], id="unknown"),
     ],
 )
 def test_names_resolve(name: str, addresses: list[str]) -> None:
     assert lookup(hosts_text(PODS, [HEADLESS, HEAD], "lab"), name) == addresses
 
 
-def test_reverse_look_ups_name_the_pod() -> None:
+def test_reverse_lookups_return_the_pod() -> None:
     lines = [line.split() for line in hosts_text(PODS, [HEADLESS, HEAD], "lab").splitlines()]
     first = {words[0]: words[1] for words in lines}
     assert first["10.77.0.10"] == first["::ffff:10.77.0.10"] == "train-head-0.train.lab.svc.cluster.local"
@@ -61,7 +61,7 @@ def test_reverse_look_ups_name_the_pod() -> None:
     assert [len(words) for words in lines if words[0].startswith("::ffff:")] == [2, 2]
 
 
-def test_no_name_of_a_pod_is_a_loopback_address() -> None:
+def test_no_name_of_a_pod_resolves_to_loopback() -> None:
     text = hosts_text(PODS, [HEADLESS], "lab")
     assert "127.0.1.1" not in text
     assert [line for line in text.splitlines() if line.startswith("127.")] == ["127.0.0.1 localhost"]
@@ -87,7 +87,7 @@ def test_named_pod() -> None:
     ("spec", "hostname"),
     [
         pytest.param({}, "train-worker-0", id="the pod's name"),
-        pytest.param({"hostname": "h"}, "h", id="its own"),
+        pytest.param({"hostname": "h"}, "h", id="hostname"),
         pytest.param({"hostname": "h", "hostnameOverride": "o.example"}, "o.example", id="override"),
         pytest.param(
             {"hostname": "h", "subdomain": "s", "setHostnameAsFQDN": True}, "h.s.lab.svc.cluster.local", id="full"
@@ -100,7 +100,7 @@ def test_pod_hostname(spec: dict[str, Any], hostname: str) -> None:
     assert pod_hostname(a_pod(**spec)) == hostname
 
 
-def test_a_long_name_is_cut() -> None:
+def test_a_long_name_is_truncated() -> None:
     assert pod_hostname({"metadata": {"name": "x" * 62 + "-y"}}) == "x" * 62
     spec = {"subdomain": "s", "setHostnameAsFQDN": True}
     assert pod_hostname({"metadata": {"name": "a"}, "spec": spec}) == "a.s.default.svc.cluster.local"
@@ -115,9 +115,11 @@ def test_aliases() -> None:
 @pytest.mark.parametrize(
     ("spec", "servers", "text"),
     [
-        pytest.param({}, [], "", id="no way out"),
-        pytest.param({}, ["10.0.2.3"], "nameserver 10.0.2.3\n", id="way out"),
-        pytest.param({"dnsConfig": {"nameservers": ["192.0.2.1"]}}, [], "", id="no way to the pod's own server"),
+        pytest.param({}, [], "", id="no outbound network"),
+        pytest.param({}, ["10.0.2.3"], "nameserver 10.0.2.3\n", id="outbound network"),
+        pytest.param(
+            {"dnsConfig": {"nameservers": ["192.0.2.1"]}}, [], "", id="the pod's own server cannot be reached"
+        ),
         pytest.param(
             {
                 "dnsConfig": {

@@ -48,7 +48,7 @@ def test_unknown_references() -> None:
 
 
 def reference(text: str, variables: dict[str, str]) -> str:
-    """The same, letter by letter."""
+    """The rules of Kubernetes, character by character."""
     out, at = "", 0
     while at < len(text):
         if text[at] != "$" or at + 1 == len(text):
@@ -64,5 +64,5 @@ def reference(text: str, variables: dict[str, str]) -> str:
 
 
 @given(st.text(alphabet="$()AB x", max_size=20))
-def test_expand_is_what_the_rules_say(text: str) -> None:
+def test_expand_follows_the_rules(text: str) -> None:
     assert expand(text, VARIABLES) == reference(text, VARIABLES)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.engines.local.container_spec.accounts import account_files, find_group, find_user, host_key_files
+from pumice.engines.local.container_spec.users import account_files, find_group, find_user, host_key_files
 from pumice.model.objects import KeyPair
 
 PASSWD = """\
@@ -26,26 +26,26 @@ def files(*, single_id: bool, passwd: str = PASSWD, group: str = GROUP) -> dict[
     return {file.path: file.data.decode().splitlines() for file in made}
 
 
-def test_with_a_single_id_the_daemon_is_that_id() -> None:
+def test_a_single_id_is_also_that_of_sshd() -> None:
     found = files(single_id=True)
     assert "sshd:x:0:0:sshd:/run/sshd:/usr/sbin/nologin" in found["/etc/passwd"]
     assert "sshd:x:0:" in found["/etc/group"]
     assert "ann:x:1000:1001:Ann:/home/ann:/bin/bash" in found["/etc/passwd"]
 
 
-def test_with_many_ids_the_daemon_keeps_its_own() -> None:
+def test_with_many_ids_sshd_keeps_its_own() -> None:
     found = files(single_id=False)
     assert "sshd:x:105:65534::/run/sshd:/usr/sbin/nologin" in found["/etc/passwd"]
     assert found["/etc/group"] == ["root:x:0:", "staff:x:50:ann", "odd:x:abc:", "nogroup:x:65534:"]
 
 
-def test_what_an_empty_image_gets() -> None:
+def test_an_empty_image_gets_the_accounts_daemons_need() -> None:
     found = files(single_id=False, passwd="", group="")
     assert [line.split(":")[0] for line in found["/etc/passwd"]] == ["root", "nobody", "sshd"]
     assert [line.split(":")[0] for line in found["/etc/group"]] == ["root", "nogroup"]
 
 
-def test_no_account_is_locked_and_none_has_a_password() -> None:
+def test_accounts_are_not_locked_and_have_no_password() -> None:
     found = files(single_id=True)
     names = [line.split(":")[0] for line in found["/etc/passwd"]]
     assert [line.split(":")[:2] for line in found["/etc/shadow"]] == [[name, "*"] for name in names]
@@ -66,7 +66,7 @@ def test_host_key() -> None:
         pytest.param("1000", (1000, 1001, "/home/ann"), id="number"),
         pytest.param("4242", (4242, 0, "/"), id="unknown number"),
         pytest.param("homeless", (7, 7, "/"), id="no home"),
-        pytest.param("nobody-there", None, id="unknown name"),
+        pytest.param("unknown", None, id="unknown name"),
         pytest.param("odd", None, id="account without a number"),
     ],
 )
