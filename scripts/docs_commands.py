@@ -104,22 +104,22 @@ In the foreground until SIGTERM or Ctrl-C, inside a cluster or outside of it. It
 Exit code 0: told to end. 1: the cluster refuses. 2: bad input.
 """,
     "webhook": """\
-Installed in a cluster it is started with `--service`, and keeps its certificates in a Secret. Outside of one, with
-`--register`, it registers itself at its own address with `failurePolicy: Ignore`, takes itself out when it ends, and
-replaces what an earlier run that was killed left behind. Certificates are its own and renewed in time.
+Inside a cluster, the webhook runs with `--service` and stores its certificates in a Secret. Outside of the cluster,
+`--register` registers it by its own address with `failurePolicy: Ignore`, unregisters it at the end, and replaces the
+registration of an earlier run that was killed. The webhook creates and renews its own certificates.
 
 Exit code 0: ended by SIGTERM or Ctrl-C. 2: bad input, or the cluster could not be reached.
 """,
     "install": """\
-The manifests go to standard output, always the same bytes for the same flags, for `kubectl apply --server-side -f -`;
-nothing is contacted. With `--gang volcano` the definitions of Volcano's PodGroup and Queue are among them. [Install
-Pumice on a cluster](../guides/install.md) says what they are.
+Prints the manifests to standard output, for `kubectl apply --server-side -f -`, without contacting a cluster; the same
+flags give the same bytes. `--gang volcano` adds the definitions of Volcano's PodGroup and Queue. [Install Pumice on a
+cluster](../guides/install.md) describes the manifests.
 
-With `--check` a cluster is looked at, without changing anything: its version, the definitions and which fields they
-would drop, gang providers, Volcano's own controller beside ours, controller, webhook, roles and permissions. Exit code
-0: nothing lacks. 1: something does, or could not be looked at; each line says what to do. 2: bad input, or the cluster
-cannot be asked. With `--json` every line is one JSON object with the keys `check`, `state` (`good`, `lacking` or
-`unknown`), `found` and `todo`.
+`--check` checks a cluster without changing it: its version, the definitions and the fields that they drop, gang
+providers, Volcano's own controller, controller, webhook, roles and permissions. Exit code 0: everything is ok. 1:
+something is missing or could not be checked; each such line has a hint. 2: bad input, or the cluster does not answer.
+With `--json` every line is one JSON object with the keys `check`, `state` (`ok`, `missing` or `unknown`), `found` and
+`todo`.
 """,
     "schema": """\
 JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.manifests import Wishes, manifests
+from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
 from tests.cluster.api import Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.processes import Daemon
@@ -23,11 +23,11 @@ PERMISSIONS = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterR
 
 def installed(gang: str = "auto", *, webhook: bool = True) -> Iterator[Object]:
     """What `pumice install` prints, without what only a cluster with nodes could run."""
-    for manifest in manifests(Wishes(image="pumice", gang=gang, webhook=webhook)):
+    for manifest in manifests(InstallOptions(image="pumice", gang=gang, webhook=webhook)):
         if manifest["kind"] in PERMISSIONS:
             yield manifest
     # Volcano's definitions are there too, so that each gang provider can be asked for.
-    for manifest in manifests(Wishes(image="pumice", gang="volcano", webhook=webhook)):
+    for manifest in manifests(InstallOptions(image="pumice", gang="volcano", webhook=webhook)):
         if manifest["kind"] == "CustomResourceDefinition":
             yield manifest
 

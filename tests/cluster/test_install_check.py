@@ -39,7 +39,7 @@ def checked(capsys: pytest.CaptureFixture[str], config: Path, *flags: str) -> Ch
     code = main(["install", "--check", "--json", f"--kubeconfig={config}", *flags])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all(set(line) == {"check", "state", "found", "todo"} for line in lines)
-    assert all(line["todo"] for line in lines if line["state"] != "good")
+    assert all(line["todo"] for line in lines if line["state"] != "ok")
     return Checked(code, lines)
 
 
@@ -54,12 +54,12 @@ def test_what_lacks_is_told(pumice_cluster: Cluster, capsys: pytest.CaptureFixtu
     seen = checked(capsys, pumice_cluster.kubeconfig())
     assert seen.code == 1
     assert seen.found("Kubernetes").startswith("v1.")
-    assert seen.state("definition of Job") == "good"
-    assert seen.state("definition of Command") == "good"
+    assert seen.state("definition of Job") == "ok"
+    assert seen.state("definition of Command") == "ok"
     assert "volcano" in seen.found("gang provider")
-    assert seen.state("webhook") == "lacking"
-    assert seen.state("installed roles") == "good"
-    assert seen.state("your permissions") == "good"
+    assert seen.state("webhook") == "missing"
+    assert seen.state("installed roles") == "ok"
+    assert seen.state("your permissions") == "ok"
 
 
 def test_all_good(
@@ -73,10 +73,10 @@ def test_all_good(
     api.create("Lease", names.NAMESPACE, lease)
     try:
         seen = checked(capsys, pumice_cluster.kubeconfig())
-        assert {line["check"]: line["state"] for line in seen.by_subject.values() if line["state"] != "good"} == {}
+        assert {line["check"]: line["state"] for line in seen.by_subject.values() if line["state"] != "ok"} == {}
         assert seen.code == 0
         assert seen.found("controller").startswith("somebody leads")
-        assert seen.found("webhook's answer").startswith("refuses a bad Job")
+        assert seen.found("webhook's answer").startswith("rejects an invalid Job")
     finally:
         api.delete("Lease", names.NAMESPACE, names.LEASE)
 
@@ -106,8 +106,8 @@ def test_a_webhook_that_does_not_answer(
     webhooks.outside().kill()
     eventually("it is not asked", lambda: tried(pumice_cluster, "default", BAD).status == 201)
     seen = checked(capsys, pumice_cluster.kubeconfig())
-    assert seen.state("webhook") == "good"
-    assert (seen.state("webhook's answer"), seen.found("webhook's answer")) == ("lacking", "a bad Job is accepted")
+    assert seen.state("webhook") == "ok"
+    assert (seen.state("webhook's answer"), seen.found("webhook's answer")) == ("missing", "an invalid Job is accepted")
 
 
 def test_fields_that_volcanos_definition_drops(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_fields_that_volcanos_definition_drops(pumice_cluster: Cluster, capsys: 
         seen = checked(capsys, pumice_cluster.kubeconfig())
     finally:
         install(pumice_cluster)
-    assert seen.state("definition of Job") == "lacking"
+    assert seen.state("definition of Job") == "missing"
     assert seen.found("definition of Job") == f"drops {', '.join(PUMICE_FIELDS)}"
     assert "--crds-only" in seen.by_subject["definition of Job"]["todo"]
 
@@ -125,8 +125,8 @@ def test_fields_that_volcanos_definition_drops(pumice_cluster: Cluster, capsys: 
 @pytest.mark.parametrize(
     ("arguments", "state"),
     [
-        pytest.param(["--leader-elect=false"], "lacking", id="two writers"),
-        pytest.param(["--controllers=*,-job-controller"], "good", id="without its job controller"),
+        pytest.param(["--leader-elect=false"], "missing", id="two writers"),
+        pytest.param(["--controllers=*,-job-controller"], "ok", id="without its job controller"),
     ],
 )
 def test_volcanos_controller_beside_ours(
@@ -151,7 +151,7 @@ def test_volcanos_controller_beside_ours(
     finally:
         pumice_cluster.api().call("DELETE", DEPLOYMENTS.format(namespace) + "/volcano-controllers")
     assert seen.state("Volcano's controller") == state
-    if state == "lacking":
+    if state == "missing":
         assert f"{namespace}/volcano-controllers" in seen.found("Volcano's controller")
 
 
@@ -159,7 +159,7 @@ def test_somebody_who_may_see_nothing(pumice_cluster: Cluster, capsys: pytest.Ca
     seen = checked(capsys, pumice_cluster.kubeconfig("plain"))
     assert seen.code == 1
     assert seen.state("definition of Job") == "unknown"
-    assert seen.state("your permissions") == "lacking"
+    assert seen.state("your permissions") == "missing"
     assert "may not list jobs.batch.volcano.sh" in seen.found("your permissions")
 
 
@@ -169,7 +169,7 @@ def test_the_installed_account_has_what_the_table_says(
     """Each of the controller's permissions, as the API server sees them, and not one less."""
     token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
     config = pumice_cluster.kubeconfig(names.CONTROLLER, token=token)
-    assert checked(capsys, config, "--no-webhook").state("your permissions") == "good"
+    assert checked(capsys, config, "--no-webhook").state("your permissions") == "ok"
 
 
 def test_a_role_that_grants_too_little(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +180,7 @@ def test_a_role_that_grants_too_little(pumice_cluster: Cluster, capsys: pytest.C
         seen = checked(capsys, pumice_cluster.kubeconfig())
     finally:
         install(pumice_cluster)
-    assert seen.state("installed roles") == "lacking"
+    assert seen.state("installed roles") == "missing"
     assert "pumice-controller: create pods" in seen.found("installed roles")
 
 
@@ -193,7 +193,7 @@ def test_a_cluster_that_is_not_there(pumice_cluster: Cluster, capsys: pytest.Cap
 def test_for_people(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "--check", f"--kubeconfig={pumice_cluster.kubeconfig()}"]) == 1
     out, err = capsys.readouterr()
-    assert "good     definition of Job      keeps every field\n" in out
-    assert "lacking  webhook                not registered; only the controller checks Jobs\n" in out
+    assert "ok       definition of Job      keeps every field\n" in out
+    assert "missing  webhook                not registered; only the controller checks Jobs\n" in out
     assert "         hint: pumice install | kubectl apply" in out
     assert err == f"{pumice_cluster.server} (admin)\n"

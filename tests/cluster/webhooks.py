@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from pumice.engines.kubernetes.install import names, webhook_configurations, workload
+from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
 from tests.cluster.api import Answer, Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import start_pumice
@@ -38,7 +39,7 @@ class Webhooks:
         config = self.cluster.kubeconfig(names.WEBHOOK, token=token)
         flags = (f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}", *flags)
         daemon = self.begin(f"--kubeconfig={config}", *flags)
-        daemon.wait_ready(lambda: "showing a" in daemon.log.read_text())
+        daemon.wait_ready(lambda: "serving a" in daemon.log.read_text())
         return daemon
 
     def begin(self, *flags: str) -> Daemon:
@@ -91,13 +92,13 @@ def until_asked(cluster: Cluster, namespace: str, bad: Object) -> None:
 
 
 def install_webhook(cluster: Cluster, port: int) -> None:
-    """What `pumice install` prints for it. Its Service leads to this machine, since no pod runs here."""
-    manifests = list(workload.webhook(names.NAMESPACE, "pumice", "auto"))
-    service = next(each for each in manifests if each["kind"] == "Service")
+    """Apply the webhook's part of `pumice install`. Its Service resolves to this machine, since no pod runs here."""
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in manifests(InstallOptions(image="pumice"))}
+    secret = objects["Secret", names.certificates(names.WEBHOOK)]
+    service = objects["Service", names.WEBHOOK]
     service["spec"] = {"type": "ExternalName", "externalName": "localhost", "ports": service["spec"]["ports"]}
-    hooks = webhook_configurations.installed(names.NAMESPACE)
+    hooks = [objects[f"{kind}WebhookConfiguration", names.CONFIGURATION] for kind in ("Mutating", "Validating")]
     for each in hooks:
         each["webhooks"][0]["clientConfig"]["service"]["port"] = port
-    secret = next(each for each in manifests if each["kind"] == "Secret")
     documents = [msgspec.json.encode(each).decode() for each in (secret, service, *hooks)]
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin="\n---\n".join(documents))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pumice.engines.kubernetes.install.workload import USER
+from pumice.engines.kubernetes.install.manifests import USER
 from tests.meta.tree import ROOT
 
 TEXT = (ROOT / "Containerfile").read_text()

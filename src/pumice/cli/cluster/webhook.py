@@ -1,4 +1,4 @@
-"""`pumice webhook`: fills in defaults and checks Jobs for an API server, inside a cluster or beside it."""
+"""`pumice webhook`: sets defaults and checks Jobs for an API server, inside or outside of the cluster."""
 
 from __future__ import annotations
 
@@ -21,56 +21,59 @@ from pumice.engines.kubernetes.auth.access import AccessError, find_access
 from pumice.engines.kubernetes.controller.logging import set_up
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.webhook import webhook_process
+from pumice.model.problem import PumiceError
 
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = f"127.0.0.1:{names.WEBHOOK_PORT}"
-_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - named to be refused
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - refused below
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "each flag can also be given by the environment: --log-level as PUMICE_LOG_LEVEL"
+    parser.epilog = "each flag can also be set in the environment: --log-level as PUMICE_LOG_LEVEL"
     add_access_arguments(parser)
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
         default=env("listen", DEFAULT_LISTEN),
-        help=f"where to listen; default {DEFAULT_LISTEN}",
+        help=f"address to listen on; default {DEFAULT_LISTEN}",
     )
     parser.add_argument(
         "--register",
         action="store_true",
-        help="outside of a cluster: register at that address, and take it back at the end",
+        help="outside of the cluster: register by that address, and unregister at the end",
     )
     parser.add_argument(
-        "--state", metavar="DIR", default=env("state", ""), help="outside: keep the certificates in this directory"
+        "--state", metavar="DIR", default=env("state", ""), help="outside: directory for the certificates"
     )
     parser.add_argument(
-        "--service", metavar="NAME", default=env("service", ""), help="inside of a cluster: the Service that leads here"
+        "--service", metavar="NAME", default=env("service", ""), help="inside the cluster: Service of the webhook"
     )
     parser.add_argument(
         "--namespace",
         metavar="NS",
         default=env("namespace", names.NAMESPACE),
-        help="inside: the namespace of the Service",
+        help="inside: namespace of the Service",
     )
     parser.add_argument(
         "--gang",
         choices=names.GANGS,
         type=one_of(names.GANGS),
         default=env("gang", "auto"),
-        help="queues are checked with volcano only",
+        help="gang provider; queues are checked with volcano only",
     )
     add_log_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 after a signal to end, 2 for bad input or a cluster that cannot be reached."""
+    """Return 0 after a termination signal, 2 for bad input or an unreachable cluster."""
     try:
         settings = _settings(args)
         set_up(args.log_level, args.log_format)
         in_foreground(lambda stop: webhook_process.run(settings, lambda: dt.datetime.now(dt.UTC), stop))
     except (AccessError, ValueError, webhook_process.WebhookError) as error:
         print(f"pumice webhook: {error}", file=sys.stderr)
+        if isinstance(error, PumiceError) and error.hint:
+            print(f"  hint: {error.hint}", file=sys.stderr)
         return BAD_INPUT
     return 0
 
@@ -79,10 +82,14 @@ def _settings(args: argparse.Namespace) -> webhook_process.Settings:
     host, port = address(args.listen)
     register = args.register or switched_on("register")
     if register and args.service:
-        raise ValueError("--register is for outside of a cluster and --service for inside; take one of them")
+        raise ValueError(
+            "--register is for a webhook outside of the cluster and --service for one inside; use one of them"
+        )
     if args.state and args.service:
-        raise ValueError("--state is for outside of a cluster; with --service the certificates are in a Secret")
-    if register and host in _ANYWHERE:
+        raise ValueError(
+            "--state is for a webhook outside of the cluster; with --service the certificates are in a Secret"
+        )
+    if register and host in _ALL_ADDRESSES:
         raise ValueError(
             f"--listen: {args.listen}: with --register it must be an address that the API server can reach"
         )

@@ -5,23 +5,22 @@ import socket
 import pytest
 import yaml
 
-from pumice.cli.cluster import install
 from tests.unit.cli.running import Terminal
 
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any attempt to contact something fails the test."""
+    """Fail the test on any attempt to open a connection."""
 
     def refused(*_: object) -> None:
-        raise AssertionError("something was contacted")
+        raise AssertionError("install opened a connection")
 
     monkeypatch.setattr(socket.socket, "connect", refused)
     monkeypatch.setattr(socket, "getaddrinfo", refused)
 
 
 @pytest.mark.usefixtures("offline")
-def test_manifests_are_printed_and_nothing_is_contacted(terminal: Terminal) -> None:
+def test_manifests_are_printed_without_contacting_a_cluster(terminal: Terminal) -> None:
     code, out, err = terminal.run("install")
     assert (code, err) == (0, "")
     kinds = [document["kind"] for document in yaml.safe_load_all(out)]
@@ -38,7 +37,7 @@ def test_manifests_are_printed_and_nothing_is_contacted(terminal: Terminal) -> N
         pytest.param(("--gang", "native"), ["jobs", "commands"], id="native"),
     ],
 )
-def test_definitions_alone(terminal: Terminal, flags: tuple[str, ...], definitions: list[str]) -> None:
+def test_crds_only(terminal: Terminal, flags: tuple[str, ...], definitions: list[str]) -> None:
     code, out, err = terminal.run("install", "--crds-only", *flags)
     assert (code, err) == (0, "")
     documents = list(yaml.safe_load_all(out))
@@ -46,15 +45,14 @@ def test_definitions_alone(terminal: Terminal, flags: tuple[str, ...], definitio
     assert [document["spec"]["names"]["plural"] for document in documents] == definitions
 
 
-def test_what_is_printed_is_what_was_made(terminal: Terminal) -> None:
-    """The YAML writer loses nothing of patterns, empty texts and numbers."""
+def test_the_printed_yaml_reads_back_as_the_definitions(terminal: Terminal) -> None:
     from pumice.engines.kubernetes.install.crds import custom_resources
 
     out = terminal.run("install", "--crds-only", "--gang=volcano").out
     assert list(yaml.safe_load_all(out)) == custom_resources(volcano=True)
 
 
-def test_the_image(terminal: Terminal) -> None:
+def test_image_of_the_workloads(terminal: Terminal) -> None:
     out = terminal.run("install", "--image", "example.org/pumice:1").out
     assert out.count("image: example.org/pumice:1\n") == 2
     assert terminal.run("install").out.count("image: pumice:") == 2
@@ -63,12 +61,12 @@ def test_the_image(terminal: Terminal) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["--namespace=Big"], "--namespace Big: must be lower-case letters", id="no name"),
-        pytest.param(["--namespace=default"], "Pumice needs a namespace of its own", id="everybody's"),
-        pytest.param(["--namespace=kube-system"], "Pumice needs a namespace of its own", id="the system's"),
-        pytest.param(["--json"], "--json belong to --check", id="a flag of --check"),
-        pytest.param(["--gang=kueue"], "invalid choice: 'kueue'", id="no provider"),
-        pytest.param(["--check", "--kubeconfig=nosuch"], "pumice install: ", id="no kubeconfig"),
+        pytest.param(["--namespace=Big"], "--namespace Big: must be lower-case letters", id="invalid namespace"),
+        pytest.param(["--namespace=default"], "must be a namespace for Pumice alone", id="default namespace"),
+        pytest.param(["--namespace=kube-system"], "must be a namespace for Pumice alone", id="system namespace"),
+        pytest.param(["--json"], "--json need --check", id="flag of --check without it"),
+        pytest.param(["--gang=kueue"], "invalid choice: 'kueue'", id="unknown provider"),
+        pytest.param(["--check", "--kubeconfig=nosuch"], "pumice install: ", id="missing kubeconfig"),
     ],
 )
 def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
@@ -76,7 +74,3 @@ def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
-
-
-def test_the_width_of_subjects_holds_all_of_them() -> None:
-    assert len("definition of Command") < install._SUBJECT_WIDTH

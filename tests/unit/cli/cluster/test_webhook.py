@@ -12,14 +12,18 @@ pytestmark = pytest.mark.usefixtures("logs_as_before")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["--listen=9443"], "must be HOST:PORT", id="no host"),
-        pytest.param(["--listen=127.0.0.1:99999"], "must be HOST:PORT", id="no port"),
-        pytest.param(["--register", "--listen=0.0.0.0:9443"], "that the API server can reach", id="any address"),
-        pytest.param(["--register", "--listen=[::]:9443"], "that the API server can reach", id="any address of IPv6"),
-        pytest.param(["--register", "--service=a"], "take one of them", id="inside and outside"),
-        pytest.param(["--service=a", "--state=b"], "--state is for outside", id="state inside"),
-        pytest.param(["--kubeconfig=nosuch"], "nosuch", id="no kubeconfig"),
-        pytest.param(["--register", "--listen=127.0.0.1:0"], "could not register", id="no cluster"),
+        pytest.param(["--listen=9443"], "must be HOST:PORT", id="listen without host"),
+        pytest.param(["--listen=127.0.0.1:99999"], "must be HOST:PORT", id="port out of range"),
+        pytest.param(
+            ["--register", "--listen=0.0.0.0:9443"], "that the API server can reach", id="register on all addresses"
+        ),
+        pytest.param(
+            ["--register", "--listen=[::]:9443"], "that the API server can reach", id="register on all IPv6 addresses"
+        ),
+        pytest.param(["--register", "--service=a"], "use one of them", id="register and service"),
+        pytest.param(["--service=a", "--state=b"], "--state is for a webhook outside", id="state and service"),
+        pytest.param(["--kubeconfig=nosuch"], "nosuch", id="missing kubeconfig"),
+        pytest.param(["--register", "--listen=127.0.0.1:0"], "could not register", id="unreachable cluster"),
     ],
 )
 def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
@@ -33,7 +37,7 @@ def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
     assert "Traceback" not in err
 
 
-def test_flags_can_come_from_the_environment(
+def test_flags_can_be_set_in_the_environment(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PUMICE_LISTEN", "nonsense")

@@ -1,1 +1,1 @@
-"""What a cluster needs for Pumice: custom resources, permissions, the workload; and what one has and lacks."""
+"""`pumice install`: CustomResourceDefinitions, permissions and workloads, and the checks of `--check`."""

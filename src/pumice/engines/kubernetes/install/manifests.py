@@ -1,29 +1,187 @@
-"""Everything that `pumice install` prints, in an order in which each thing finds what it needs."""
+"""The manifests that `pumice install` prints, in an order in which each object finds what it needs.
+
+Controller and webhook have two replicas each: one controller leads and the other takes over at once; both webhooks
+answer. Their pods meet the `restricted` Pod Security level: no root, no privileges, and nothing writable but a small
+directory in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from pumice.engines.kubernetes.install import names, webhook_configurations, workload
+from pumice.engines.kubernetes.install import names, webhook_configurations
 from pumice.engines.kubernetes.install.crds import custom_resources
-from pumice.engines.kubernetes.install.rbac import roles
+from pumice.engines.kubernetes.install.permissions import rbac_objects
 from pumice.model.job import Manifest
+
+REPLICAS: Final = 2
+# The unprivileged account of the image.
+USER: Final = 65532
+_LEVEL: Final = "pod-security.kubernetes.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class _Component:
+    """The differences between controller and webhook."""
+
+    label: str
+    name: str
+    arguments: tuple[str, ...]
+    port_name: str
+    port: int
+    service_port: int
+    scheme: str
+    memory: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstallOptions:
     image: str
     namespace: str = names.NAMESPACE
     gang: str = "auto"
     webhook: bool = True
 
 
-def manifests(wishes: Wishes) -> Iterator[Manifest]:
-    yield workload.namespace(wishes.namespace)
-    yield from custom_resources(volcano=wishes.gang == "volcano")
-    yield from roles(wishes.namespace, wishes.gang, webhook=wishes.webhook)
-    yield from workload.controller(wishes.namespace, wishes.image, wishes.gang)
-    if wishes.webhook:
-        yield from workload.webhook(wishes.namespace, wishes.image, wishes.gang)
-        yield from webhook_configurations.installed(wishes.namespace)
+def manifests(options: InstallOptions) -> Iterator[Manifest]:
+    yield _namespace(options.namespace)
+    yield from custom_resources(volcano=options.gang == "volcano")
+    yield from rbac_objects(options.namespace, options.gang, webhook=options.webhook)
+    yield from _controller(options.namespace, options.image, options.gang)
+    if options.webhook:
+        yield from _webhook(options.namespace, options.image, options.gang)
+        yield from webhook_configurations.by_service(options.namespace)
+
+
+def _namespace(name: str) -> Manifest:
+    levels = {f"{_LEVEL}/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**names.labels(), **levels}}}
+
+
+def _controller(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
+    component = _Component(
+        label="controller",
+        name=names.CONTROLLER,
+        arguments=(
+            "controller",
+            f"--gang={gang}",
+            f"--lease-namespace={namespace}",
+            f"--listen=0.0.0.0:{names.CONTROLLER_PORT}",
+        ),
+        port_name="metrics",
+        port=names.CONTROLLER_PORT,
+        service_port=names.CONTROLLER_PORT,
+        scheme="HTTP",
+        memory="512Mi",
+    )
+    yield from _workload(component, namespace, image)
+
+
+def _webhook(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
+    component = _Component(
+        label="webhook",
+        name=names.WEBHOOK,
+        arguments=(
+            "webhook",
+            f"--listen=0.0.0.0:{names.WEBHOOK_PORT}",
+            f"--namespace={namespace}",
+            f"--service={names.WEBHOOK}",
+            f"--gang={gang}",
+        ),
+        port_name="https",
+        port=names.WEBHOOK_PORT,
+        service_port=443,
+        scheme="HTTPS",
+        memory="256Mi",
+    )
+    # Empty; the webhook fills it. Because it exists, the webhook needs no permission to create Secrets.
+    yield {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _metadata(component, namespace) | {"name": names.certificates(names.WEBHOOK)},
+        "type": "Opaque",
+    }
+    yield from _workload(component, namespace, image)
+
+
+def _workload(component: _Component, namespace: str, image: str) -> Iterator[Manifest]:
+    metadata, selector = _metadata(component, namespace), names.labels(component.label)
+    port = {"name": component.port_name, "port": component.service_port, "targetPort": component.port_name}
+    yield {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"selector": selector, "ports": [port]},
+    }
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": selector},
+            "template": {"metadata": {"labels": selector}, "spec": _pod(component, image, selector)},
+        },
+    }
+    yield {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": selector}},
+    }
+
+
+def _metadata(component: _Component, namespace: str) -> Manifest:
+    return {"name": component.name, "namespace": namespace, "labels": names.labels(component.label)}
+
+
+def _pod(component: _Component, image: str, selector: Mapping[str, str]) -> Manifest:
+    return {
+        "serviceAccountName": component.name,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(selector)},
+            }
+        ],
+        "containers": [_container(component, image)],
+        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+    }
+
+
+def _container(component: _Component, image: str) -> Manifest:
+    return {
+        "name": component.label,
+        "image": image,
+        "args": list(component.arguments),
+        "ports": [{"name": component.port_name, "containerPort": component.port}],
+        # No CPU limit: throttling would delay work when there is the most of it.
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": component.memory}},
+        "livenessProbe": _probe(component, "/healthz", period=10, failures=6),
+        "readinessProbe": _probe(component, "/readyz", period=5, failures=2),
+        "startupProbe": _probe(component, "/healthz", period=2, failures=30),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - an emptyDir of the pod
+    }
+
+
+def _probe(component: _Component, path: str, *, period: int, failures: int) -> Manifest:
+    return {
+        "httpGet": {"path": path, "port": component.port_name, "scheme": component.scheme},
+        "periodSeconds": period,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }

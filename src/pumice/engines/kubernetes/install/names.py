@@ -1,4 +1,4 @@
-"""What installed things are called. Manifests, permissions, the webhook and `--check` must agree on it."""
+"""Names and labels of the installed objects, shared by manifests, permissions, the webhook and `--check`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 NAMESPACE: Final = "pumice-system"
 CONTROLLER: Final = "pumice-controller"
 WEBHOOK: Final = "pumice-webhook"
-# Both webhook configurations, cluster-wide; the one that runs outside of a cluster has names of its own.
+# Both webhook configurations are cluster-wide; a webhook outside of the cluster registers under a name of its own.
 CONFIGURATION: Final = "pumice"
 OUTSIDE_CONFIGURATION: Final = "pumice-outside"
 LEASE: Final = "pumice-controller"
@@ -15,12 +15,18 @@ JOBS_CRD: Final = "jobs.batch.volcano.sh"
 COMMANDS_CRD: Final = "commands.bus.volcano.sh"
 
 WEBHOOK_PORT: Final = 9443
-# Metrics and health of the controller; the webhook has its health beside its reviews.
+# Metrics and health of the controller; the webhook serves its own on WEBHOOK_PORT.
 CONTROLLER_PORT: Final = 8080
 
 GANGS: Final = ("auto", "volcano", "native", "coscheduling", "none")
 
 
 def certificates(service: str) -> str:
-    """The Secret with the certificates of the webhook behind a Service."""
+    """Return the name of the Secret with the certificates of the webhook behind a Service."""
     return f"{service}-certificates"
+
+
+def labels(component: str = "") -> dict[str, str]:
+    """Return the labels of a component, or those that all objects of Pumice have in common."""
+    part = {"app.kubernetes.io/component": component} if component else {}
+    return {"app.kubernetes.io/name": "pumice", **part}

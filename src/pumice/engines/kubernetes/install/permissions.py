@@ -1,35 +1,39 @@
-"""Who may do what on a cluster, and why: the one table from which roles, the page and `--check` are made.
+"""The permissions of controller and webhook, each with its reason, and the RBAC objects that grant them.
 
-Nothing is granted that no code needs. Secrets are the case to look at: the controller makes key pairs and removes
-them, but never lists Secrets nor reads one; whether one is there it finds out by a patch that changes nothing.
+The roles, docs/guides/permissions.md and `--check` are all derived from GRANTS, which has nothing that no code needs.
+Secrets deserve a look: the controller creates and deletes key pairs, but never lists or reads Secrets; it finds out
+whether one exists by a patch that changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from pumice.engines.kubernetes.install import names
+from pumice.model.job import Manifest
 
-Who = Literal["controller", "webhook"]
+Component = Literal["controller", "webhook"]
 
+ACCOUNTS: Final[dict[Component, str]] = {"controller": names.CONTROLLER, "webhook": names.WEBHOOK}
+_RBAC: Final = "rbac.authorization.k8s.io"
 _WATCH: Final = ("list", "watch")
-_KEEP: Final = ("get", *_WATCH, "create", "update", "delete")
+_MANAGE: Final = ("get", *_WATCH, "create", "update", "delete")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    who: Who
+    component: Component
     group: str
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
-    why: str
-    # Only objects of these names; RBAC cannot limit `create`, `list` and `watch` so.
-    named: tuple[str, ...] = ()
-    # Only in the namespace that Pumice is installed in, instead of all.
-    at_home: bool = False
-    # Only with these gang providers; empty: with all.
+    reason: str
+    # Only objects with these names; RBAC cannot restrict `create`, `list` and `watch` by name.
+    resource_names: tuple[str, ...] = ()
+    # Only in the namespace of the installation, instead of all namespaces.
+    own_namespace: bool = False
+    # Only with these gang providers; empty: with every provider.
     gangs: tuple[str, ...] = ()
 
     def applies(self, gang: str) -> bool:
@@ -42,41 +46,47 @@ GRANTS: Final = (
         "batch.volcano.sh",
         ("jobs",),
         (*_WATCH, "delete"),
-        "follows jobs; deletes one when ttlSecondsAfterFinished is over",
+        "watches jobs; deletes a job when ttlSecondsAfterFinished has passed",
     ),
-    Grant("controller", "batch.volcano.sh", ("jobs/status",), ("patch",), "writes what became of a job"),
+    Grant("controller", "batch.volcano.sh", ("jobs/status",), ("patch",), "writes the status of jobs"),
     Grant(
         "controller",
         "batch.volcano.sh",
         ("jobs/finalizers",),
         ("update",),
-        "makes pods and other objects property of their job, also where OwnerReferencesPermissionEnforcement is on",
+        "sets jobs as owners of pods and other objects, also where OwnerReferencesPermissionEnforcement is on",
     ),
-    Grant("controller", "bus.volcano.sh", ("commands",), (*_WATCH, "delete"), "obeys Commands, then removes them"),
+    Grant("controller", "bus.volcano.sh", ("commands",), (*_WATCH, "delete"), "executes Commands, then deletes them"),
     Grant("controller", "", ("pods",), ("get", *_WATCH, "create", "delete"), "runs the pods of jobs"),
-    Grant("controller", "", ("services", "configmaps"), _KEEP, "names and host lists of jobs, put right when edited"),
-    Grant("controller", "networking.k8s.io", ("networkpolicies",), _KEEP, "the same, for jobs that ask for a policy"),
+    Grant("controller", "", ("services", "configmaps"), _MANAGE, "manages host names and host lists of jobs"),
+    Grant(
+        "controller",
+        "networking.k8s.io",
+        ("networkpolicies",),
+        _MANAGE,
+        "manages the NetworkPolicy of jobs that request one",
+    ),
     Grant(
         "controller",
         "",
         ("secrets",),
         ("create", "patch", "delete"),
-        "makes the key pair of a job that uses ssh, and removes it; never lists or reads Secrets",
+        "creates and deletes the key pair of jobs that use ssh; never lists or reads Secrets",
     ),
     Grant(
         "controller",
         "",
         ("persistentvolumeclaims",),
         ("get", *_WATCH, "create"),
-        "makes the claims that a job describes",
+        "creates the claims that a job describes",
     ),
-    Grant("controller", "", ("events",), ("create",), "tells what happened to a job"),
-    Grant("controller", "scheduling.k8s.io", ("priorityclasses",), _WATCH, "which pods of a job matter most"),
+    Grant("controller", "", ("events",), ("create",), "records events of jobs"),
+    Grant("controller", "scheduling.k8s.io", ("priorityclasses",), _WATCH, "orders the tasks of a job by priority"),
     Grant(
         "controller",
         "scheduling.volcano.sh",
         ("podgroups",),
-        _KEEP,
+        _MANAGE,
         "tells Volcano's scheduler which pods start together",
         gangs=("auto", "volcano"),
     ),
@@ -84,7 +94,7 @@ GRANTS: Final = (
         "controller",
         "scheduling.k8s.io",
         ("podgroups",),
-        _KEEP,
+        _MANAGE,
         "tells Kubernetes' own scheduler which pods start together",
         gangs=("auto", "native"),
     ),
@@ -92,55 +102,91 @@ GRANTS: Final = (
         "controller",
         "scheduling.x-k8s.io",
         ("podgroups",),
-        _KEEP,
+        _MANAGE,
         "tells the coscheduling plugin which pods start together",
         gangs=("auto", "coscheduling"),
     ),
-    # Not by name: controllers that serve only some namespaces have a Lease each, named after those.
+    # Not restricted by name: a controller that serves only some namespaces has one Lease per namespace.
     Grant(
         "controller",
         "coordination.k8s.io",
         ("leases",),
         ("get", "create", "update"),
-        "holds the Lease by which one of several controllers leads",
-        at_home=True,
+        "leader election",
+        own_namespace=True,
     ),
     Grant(
         "webhook",
         "",
         ("secrets",),
         ("get", "update"),
-        "keeps its certificates where all its replicas find them",
-        named=(names.certificates(names.WEBHOOK),),
-        at_home=True,
+        "shares its certificates between its replicas",
+        resource_names=(names.certificates(names.WEBHOOK),),
+        own_namespace=True,
     ),
     Grant(
         "webhook",
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
         ("patch",),
-        "tells the API server which authority signed its certificate",
-        named=(names.CONFIGURATION,),
+        "publishes its certificate authority to the API server",
+        resource_names=(names.CONFIGURATION,),
     ),
     Grant(
         "webhook",
         "apiextensions.k8s.io",
         ("customresourcedefinitions",),
         ("get",),
-        "warns of fields that the cluster's definition of a Job would drop",
-        named=(names.JOBS_CRD,),
+        "warns of fields that the cluster's definition of Job drops",
+        resource_names=(names.JOBS_CRD,),
     ),
     Grant(
         "webhook",
         "scheduling.volcano.sh",
         ("queues",),
         _WATCH,
-        "whether the queue of a job is there and open",
+        "checks that the queue of a job exists and is open",
         gangs=("auto", "volcano"),
     ),
 )
 
 
 def granted(gang: str, *, webhook: bool = True) -> Iterator[Grant]:
-    """What an installation with this gang provider grants."""
-    return (grant for grant in GRANTS if grant.applies(gang) and (webhook or grant.who != "webhook"))
+    """Return the grants of an installation with this gang provider."""
+    return (grant for grant in GRANTS if grant.applies(gang) and (webhook or grant.component != "webhook"))
+
+
+def rbac_objects(namespace: str, gang: str, *, webhook: bool) -> Iterator[Manifest]:
+    """Return the ServiceAccounts, roles and bindings of controller and webhook."""
+    for component, account in ACCOUNTS.items():
+        grants = [grant for grant in granted(gang, webhook=webhook) if grant.component == component]
+        if not grants:
+            continue
+        labels = names.labels(component)
+        metadata = {"name": account, "namespace": namespace, "labels": labels}
+        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+        cluster_wide = [grant for grant in grants if not grant.own_namespace]
+        yield from _role("ClusterRole", {"name": account, "labels": labels}, namespace, cluster_wide)
+        yield from _role("Role", metadata, namespace, [grant for grant in grants if grant.own_namespace])
+
+
+def rule(grant: Grant) -> Manifest:
+    limit = {"resourceNames": list(grant.resource_names)} if grant.resource_names else {}
+    return {"apiGroups": [grant.group], "resources": list(grant.resources), **limit, "verbs": list(grant.verbs)}
+
+
+def _role(kind: str, metadata: Manifest, namespace: str, grants: Sequence[Grant]) -> Iterator[Manifest]:
+    account = metadata["name"]
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "rules": [rule(grant) for grant in grants],
+    }
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": account},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }

@@ -1,7 +1,7 @@
-"""The webhook configurations: by Service when installed, by address when the webhook runs outside of the cluster.
+"""The webhook configurations: by Service for an installed webhook, by URL for one outside of the cluster.
 
-Installed, a Job that cannot be checked is refused (`Fail`): a cluster relies on it. Outside, it passes (`Ignore`): a
-program that somebody tries out must not be able to stop a cluster, and the controller checks every Job itself.
+An installed webhook has `failurePolicy: Fail`: the cluster relies on it. One outside of the cluster has `Ignore`, so
+that a trial cannot block a cluster; the controller checks every Job itself in any case.
 """
 
 from __future__ import annotations
@@ -10,45 +10,44 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.labels import labels
 from pumice.model.job import Manifest
 
 MUTATE: Final = "/jobs/mutate"
 VALIDATE: Final = "/jobs/validate"
-# Longer than any review takes, shorter than a client waits.
+# Longer than any review takes, shorter than the timeout of clients.
 TIMEOUT_SECONDS: Final = 10
-# As unique names of webhooks, so that those of Volcano can stand beside them.
+# Unlike the names of Volcano's webhooks, so that both can be registered.
 MUTATING_NAME: Final = "mutatejob.pumice.volcano.sh"
 VALIDATING_NAME: Final = "validatejob.pumice.volcano.sh"
 
 
-def installed(namespace: str, service: str = names.WEBHOOK) -> list[Manifest]:
+def by_service(namespace: str, service: str = names.WEBHOOK) -> list[Manifest]:
     def at(path: str) -> Manifest:
         return {"service": {"name": service, "namespace": namespace, "path": path, "port": 443}}
 
-    # Neither our own namespace nor the system's may depend on us to come up.
+    # Pods in these two namespaces must be able to start while the webhook is down.
     excluded = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [namespace, "kube-system"]}
     return _both(
         names.CONFIGURATION,
-        [(at(MUTATE)), at(VALIDATE)],
+        [at(MUTATE), at(VALIDATE)],
         {"failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [excluded]}},
     )
 
 
-def outside(address: str, authority: str) -> list[Manifest]:
-    """`address` such as https://127.0.0.1:9443; `authority`: the certificate that signed ours, in base64."""
+def by_url(url: str, ca_bundle: str) -> list[Manifest]:
+    """Return the configurations for a webhook at a URL such as https://127.0.0.1:9443; `ca_bundle` is in base64."""
 
     def at(path: str) -> Manifest:
-        return {"url": address + path, "caBundle": authority}
+        return {"url": url + path, "caBundle": ca_bundle}
 
     return _both(names.OUTSIDE_CONFIGURATION, [at(MUTATE), at(VALIDATE)], {"failurePolicy": "Ignore"})
 
 
-def with_authority(manifest: Manifest, authority: str) -> Manifest:
-    """Only the names in a configuration and their authority, to be applied on top of what is there."""
-    hooks = [{"name": hook["name"], "clientConfig": {"caBundle": authority}} for hook in manifest["webhooks"]]
-    kept = {key: manifest[key] for key in ("apiVersion", "kind")}
-    return {**kept, "metadata": {"name": manifest["metadata"]["name"]}, "webhooks": hooks}
+def ca_bundle_patch(manifest: Manifest, ca_bundle: str) -> Manifest:
+    """Return the part of a configuration that sets the CA bundle, for server-side apply on the installed one."""
+    hooks = [{"name": hook["name"], "clientConfig": {"caBundle": ca_bundle}} for hook in manifest["webhooks"]]
+    identity = {key: manifest[key] for key in ("apiVersion", "kind")}
+    return {**identity, "metadata": {"name": manifest["metadata"]["name"]}, "webhooks": hooks}
 
 
 def _both(name: str, clients: Sequence[Manifest], common: Manifest) -> list[Manifest]:
@@ -57,7 +56,7 @@ def _both(name: str, clients: Sequence[Manifest], common: Manifest) -> list[Mani
         _configuration(
             "Mutating",
             name,
-            # Another webhook may add a task after us; then we are asked again, and add only what is missing.
+            # Another webhook may add a task later; then the API server calls this one again.
             {"name": MUTATING_NAME, "clientConfig": mutating, **_hook(["CREATE"]), **common}
             | {"reinvocationPolicy": "IfNeeded"},
         ),
@@ -73,7 +72,7 @@ def _configuration(kind: Literal["Mutating", "Validating"], name: str, hook: Man
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": f"{kind}WebhookConfiguration",
-        "metadata": {"name": name, "labels": labels("webhook")},
+        "metadata": {"name": name, "labels": names.labels("webhook")},
         "webhooks": [hook],
     }
 

@@ -1,1 +1,1 @@
-"""The admission webhook: defaults and checks for Jobs, asked by the API server, with certificates of its own."""
+"""The admission webhook: sets defaults, checks Jobs for the API server, and manages its own certificates."""

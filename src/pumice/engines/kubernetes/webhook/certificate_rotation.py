@@ -1,6 +1,6 @@
-"""Keeps the certificates fresh: makes or takes them, has the API server trust them, and only then shows them.
+"""Rotates the serving certificate: create or load it, publish its CA to the API server, then serve it.
 
-Each turn looks at everything again, so that whatever went wrong, or was undone by somebody, is put right by the next.
+Each pass checks everything again, so that the next pass repairs what failed or what someone else changed.
 """
 
 from __future__ import annotations
@@ -13,64 +13,66 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.webhook.certificate_storage import Place
+from pumice.engines.kubernetes.webhook.certificate_storage import CertificateStorage
 from pumice.engines.kubernetes.webhook.certificates import Credentials, is_due, renewed
 
 _log = logging.getLogger(__name__)
 
 INTERVAL: Final = 60.0
-# An API server reads changed configurations a moment later; until then it trusts only the old authority.
+RETRY_INTERVAL: Final = 5.0
+# An API server loads changed webhook configurations with a delay; until then it trusts only the old CA.
 SETTLING: Final = 10.0
-# Of two replicas that write at once one wins, so that a few tries are many.
-_TRIES: Final = 5
+# Of two replicas that write at the same time one wins, so a few attempts are enough.
+_ATTEMPTS: Final = 5
 
 
 @dataclass(slots=True)
-class CertificateKeeper:
-    place: Place
+class CertificateRotation:
+    storage: CertificateStorage
     names: Sequence[str]
     now: Callable[[], dt.datetime]
-    # Whether the API server trusts this authority from now on.
-    announce: Callable[[bytes], Awaitable[bool]]
-    show: Callable[[Credentials], None]
+    # Publishes a CA bundle; returns whether the API server trusts it from now on.
+    publish: Callable[[bytes], Awaitable[bool]]
+    serve: Callable[[Credentials], None]
     settling: float = SETTLING
-    shown: Credentials | None = None
+    served: Credentials | None = None
 
-    async def turn(self) -> None:
+    async def rotate(self) -> None:
         credentials = await self._current()
-        trusted = await self.announce(credentials.authority)
-        shown = self.shown
-        if credentials == shown:
+        trusted = await self.publish(credentials.authority)
+        served = self.served
+        if credentials == served:
             return
-        if shown is not None and credentials.authority != shown.authority:
+        if served is not None and credentials.authority != served.authority:
             if not trusted:
-                # What is shown now is trusted; a certificate that nobody knows would be refused.
+                # The API server still trusts the certificate that is served; it would refuse the new one.
                 return
             await asyncio.sleep(self.settling)
-        self.show(credentials)
-        self.shown = credentials
-        _log.info("showing a %s certificate", "new" if shown is not None else "trusted" if trusted else "first")
+        self.serve(credentials)
+        self.served = credentials
+        _log.info("serving a %s certificate", "new" if served is not None else "trusted" if trusted else "first")
 
     async def run(self, interval: float = INTERVAL) -> None:
-        """For ever: a turn now and then. What fails is told and tried again."""
-        told = ""
+        """Rotate at intervals until cancelled. Log a failure once and retry."""
+        failure = ""
         while True:
             try:
-                await self.turn()
-                told = ""
+                await self.rotate()
+                failure = ""
             except (ApiError, OSError) as error:
-                if str(error) != told:
-                    told = str(error)
-                    _log.warning("the certificates cannot be looked after: %s; trying again", error)
-            await asyncio.sleep(interval if not told else min(interval, 5.0))
+                if str(error) != failure:
+                    failure = str(error)
+                    _log.warning("could not rotate the certificates: %s; retrying", error)
+            await asyncio.sleep(interval if not failure else min(interval, RETRY_INTERVAL))
 
     async def _current(self) -> Credentials:
-        for _ in range(_TRIES):
-            kept = await self.place.load()
-            if kept is not None and not is_due(kept, self.names, self.now()):
-                return kept
-            # Drawing keys takes milliseconds, in which reviews can be answered.
-            made = await asyncio.to_thread(renewed, kept, self.names, self.now())
-            if await self.place.save(made):
+        """Return the stored credentials, renewed if they are due."""
+        for _ in range(_ATTEMPTS):
+            stored = await self.storage.load()
+            if stored is not None and not is_due(stored, self.names, self.now()):
+                return stored
+            # Generating keys takes milliseconds, in which the event loop answers reviews.
+            made = await asyncio.to_thread(renewed, stored, self.names, self.now())
+            if await self.storage.save(made):
                 return made
-        raise OSError("the certificates are rewritten by somebody else again and again")
+        raise OSError(f"another writer replaced the certificates {_ATTEMPTS} times in a row")

@@ -1,6 +1,6 @@
-"""Where the certificates are kept: in a Secret that all replicas share, in a file, or only in memory.
+"""Stores the certificates: in a Secret that all replicas share, in a file, or in memory.
 
-Each place is written by compare-and-set: of two that renew at once, one wins, and the other takes what the first made.
+Storage is written by compare-and-set: if two replicas renew at the same time, one wins and the other loads its result.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from pumice.engines.kubernetes.webhook.certificates import Credentials
 _KEYS: Final = {"authority": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 
 
-class Place(Protocol):
+class CertificateStorage(Protocol):
     async def load(self) -> Credentials | None:
-        """What is kept, or None if there is nothing that could be used."""
+        """Return the stored credentials, or None if there are none or they cannot be read."""
         ...
 
     async def save(self, credentials: Credentials) -> bool:
-        """False if somebody else wrote since the last `load`."""
+        """Return False if another writer wrote since the last `load`."""
         ...
 
 
 @dataclass(slots=True)
-class InMemory:
-    kept: Credentials | None = None
+class MemoryStorage:
+    stored: Credentials | None = None
 
     async def load(self) -> Credentials | None:
-        return self.kept
+        return self.stored
 
     async def save(self, credentials: Credentials) -> bool:
-        self.kept = credentials
+        self.stored = credentials
         return True
 
 
 @dataclass(slots=True)
-class InFile:
-    """One writer only: whoever runs the webhook outside of a cluster."""
+class FileStorage:
+    """For a webhook outside of the cluster, which is the only writer."""
 
     path: Path
 
@@ -74,22 +74,22 @@ class InFile:
 
 
 @dataclass(slots=True)
-class InSecret:
-    """`pumice install` brings the Secret, empty; it is filled here, and never created."""
+class SecretStorage:
+    """A Secret that `pumice install` creates empty; it is filled here, never created."""
 
     client: Client
     namespace: str
     name: str
-    _seen: dict[str, Any] = field(default_factory=dict)
+    _loaded: dict[str, Any] = field(default_factory=dict)
 
     async def load(self) -> Credentials | None:
         raw = await self.client.get(resources.SECRETS, self.namespace, self.name, attempts=None)
-        self._seen = msgspec.json.decode(raw)
-        return _from_data(self._seen.get("data"))
+        self._loaded = msgspec.json.decode(raw)
+        return _from_data(self._loaded.get("data"))
 
     async def save(self, credentials: Credentials) -> bool:
-        # The resourceVersion that was seen goes with it, so that a newer Secret is not overwritten.
-        body = msgspec.json.encode({**self._seen, "data": _to_data(credentials)})
+        # With the loaded resourceVersion, so that a newer Secret is not overwritten.
+        body = msgspec.json.encode({**self._loaded, "data": _to_data(credentials)})
         try:
             await self.client.replace(resources.SECRETS, self.namespace, self.name, body=body)
         except ApiError as error:

@@ -1,8 +1,8 @@
-"""An authority of our own and the certificate that it signs: made, renewed in time, replaced without a gap.
+"""Creates and renews the webhook's certificate authority and the serving certificate that it signs.
 
-The serving certificate lives for three months, the authority for three years; both are renewed when a third of their
-life is left. A new authority is announced together with the old one, so that whoever still has the old certificate is
-trusted until it has changed, too.
+The serving certificate is valid for three months, the authority for three years; both are renewed when a third of
+their lifetime is left. A new authority is published together with the old one, so that replicas that still serve the
+old certificate stay trusted.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFE: Final = dt.timedelta(days=3 * 365)
 CERTIFICATE_LIFE: Final = dt.timedelta(days=90)
-# The clocks of machines differ.
-_EARLIER: Final = dt.timedelta(hours=1)
+# Tolerance for clocks that differ between machines.
+_CLOCK_SKEW: Final = dt.timedelta(hours=1)
 _AUTHORITY_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pumice webhook authority")])
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All in PEM. `authority` has the present authority first, then older ones that are still to be trusted."""
+    """All in PEM. `authority` has the current authority first, then older ones that must stay trusted."""
 
     authority: bytes
     authority_key: bytes
@@ -37,7 +37,7 @@ class Credentials:
 
 
 def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> bool:
-    """Whether new ones are wanted: soon out of date, for other names, or damaged."""
+    """Whether to renew: close to expiry, for other names, or damaged."""
     try:
         authority, certificate = _authorities(credentials)[0], x509.load_pem_x509_certificate(credentials.certificate)
         certificate.verify_directly_issued_by(authority)
@@ -45,18 +45,17 @@ def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> 
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, IndexError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return True
-    if key.public_key() != certificate.public_key() or set(alternatives) != set(_alternatives(names)):
+    if key.public_key() != certificate.public_key() or set(alternatives) != set(_subject_names(names)):
         return True
-    return _is_ageing(certificate, now) or _is_ageing(authority, now)
+    return _is_expiring(certificate, now) or _is_expiring(authority, now)
 
 
 def expiry(credentials: Credentials) -> dt.datetime:
-    """When the certificate runs out."""
     return x509.load_pem_x509_certificate(credentials.certificate).not_valid_after_utc
 
 
 def renewed(previous: Credentials | None, names: Sequence[str], now: dt.datetime) -> Credentials:
-    """A new certificate, by the authority that there is if it is good for long enough, else by a new one."""
+    """Return a new certificate, signed by the previous authority if it is valid for long enough, else by a new one."""
     older: list[x509.Certificate] = []
     if previous is not None:
         try:
@@ -72,11 +71,11 @@ def renewed(previous: Credentials | None, names: Sequence[str], now: dt.datetime
 
 
 def _can_sign(authority: x509.Certificate, key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> bool:
-    """Whether what it signs will be trusted: somebody may have replaced one of the two in their common place."""
-    return key.public_key() == authority.public_key() and not _is_ageing(authority, now)
+    """Whether a certificate signed with the key will be trusted; key and authority are stored side by side."""
+    return key.public_key() == authority.public_key() and not _is_expiring(authority, now)
 
 
-def _is_ageing(certificate: x509.Certificate, now: dt.datetime) -> bool:
+def _is_expiring(certificate: x509.Certificate, now: dt.datetime) -> bool:
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return now < begin or end - now < (end - begin) / 3
 
@@ -106,8 +105,8 @@ def _signed(
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (_usage(signs_certificates=False), True),
         (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.SubjectAlternativeName(_alternatives(names)), False),
-        # Old and new authority have one name; by this a client finds the right one.
+        (x509.SubjectAlternativeName(_subject_names(names)), False),
+        # Old and new authority have the same name; this identifier tells them apart.
         (identifier, False),
     ):
         builder = builder.add_extension(extension, critical=critical)
@@ -129,7 +128,7 @@ def _builder(
         .issuer_name(_AUTHORITY_NAME)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
+        .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + life)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
@@ -149,11 +148,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _alternatives(names: Sequence[str]) -> list[x509.GeneralName]:
-    return [_alternative(name) for name in names]
+def _subject_names(names: Sequence[str]) -> list[x509.GeneralName]:
+    return [_general_name(name) for name in names]
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the webhook knows of its cluster: the queues, and which of our fields its definition of a Job would drop."""
+"""What the webhook knows about its cluster: the queues, and the fields that its definition of Job drops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.informer import Informer
 from pumice.engines.kubernetes.gangs.choice import GangError, chosen
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.pumice_fields import dropped_fields
+from pumice.engines.kubernetes.install.crds import dropped_fields
 from pumice.model.shape import Schema
 from pumice.plugins.registry import Registry
 
@@ -65,14 +65,14 @@ class _Queue(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Surroundings:
+class ClusterFacts:
     client: Client
     gang: str
     registry: Registry
     kubernetes: Schema
     dropped: tuple[str, ...] = ()
     _queues: Informer[_Queue] | None = None
-    _told: dict[str, str] = field(default_factory=dict)
+    _warnings: dict[str, str] = field(default_factory=dict)
 
     def context(self) -> Context:
         return Context(
@@ -80,11 +80,11 @@ class Surroundings:
         )
 
     async def run(self, interval: float = INTERVAL) -> None:
-        """Look again now and then: definitions are replaced and schedulers installed while the webhook runs."""
+        """Refresh at intervals until cancelled: definitions and schedulers change while the webhook runs."""
         async with asyncio.TaskGroup() as tasks:
             watching: asyncio.Task[None] | None = None
             while True:
-                await self.look()
+                await self.refresh()
                 if self._queues is not None and watching is None:
                     watching = tasks.create_task(self._queues.run())
                 elif self._queues is None and watching is not None:
@@ -92,12 +92,12 @@ class Surroundings:
                     watching = None
                 await asyncio.sleep(interval)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         self.dropped = await self._dropped()
         try:
             provider, _ = chosen(self.gang, offered := await self.client.discover())
         except (ApiError, GangError) as error:
-            self._tell("the gang provider", str(error))
+            self._warn("gang provider", str(error))
             return
         if provider != "volcano" or not has_resource(offered, resources.VOLCANO_QUEUES):
             self._queues = None
@@ -110,7 +110,7 @@ class Surroundings:
             )
 
     def _known_queues(self) -> Mapping[str, Queue] | None:
-        """None where nobody can tell, also where there is not one: then Volcano has not begun to work yet."""
+        """Return None if the queues are unknown or none exists, which means that Volcano has not started yet."""
         if self._queues is None or not self._queues.synced.is_set() or not self._queues.items:
             return None
         queues = self._queues.items.values()
@@ -121,15 +121,17 @@ class Surroundings:
         try:
             raw = await self.client.get(resources.CRDS, None, names.JOBS_CRD)
         except ApiError as error:
-            self._tell("the definition of Job", str(error))
+            self._warn("definition of Job", str(error))
             return ()
         dropped = dropped_fields(msgspec.json.decode(raw))
         listed = ", ".join(dropped)
-        self._tell("the definition of Job", f"it drops {listed}; apply pumice install --crds-only" if listed else "")
+        self._warn(
+            "definition of Job", f"drops {listed}; apply the output of pumice install --crds-only" if listed else ""
+        )
         return dropped
 
-    def _tell(self, subject: str, trouble: str) -> None:
-        """Each trouble once, not at each look."""
-        if trouble and self._told.get(subject) != trouble:
-            _log.warning("%s: %s", subject, trouble)
-        self._told[subject] = trouble
+    def _warn(self, subject: str, message: str) -> None:
+        """Log a message when it changes, not at each refresh."""
+        if message and self._warnings.get(subject) != message:
+            _log.warning("%s: %s", subject, message)
+        self._warnings[subject] = message

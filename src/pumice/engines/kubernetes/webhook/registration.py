@@ -1,8 +1,8 @@
-"""Tells the API server whom to ask and whose certificate to trust.
+"""Registers the webhook with the API server and publishes its CA bundle.
 
-Installed, the configurations are there and only their authority is filled in, by server-side apply: whoever applies the
-manifests again does not undo it. Outside of a cluster they are made at the start, whatever an earlier run left behind,
-and removed at the end, unless somebody else has put their own in the meantime.
+For an installed webhook the configurations exist, and server-side apply sets only the CA bundle, so that applying the
+manifests again does not undo it. A webhook outside of the cluster creates the configurations at its start, replacing
+those of an earlier run, and deletes them at its end unless another webhook has replaced them in the meantime.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ _ATTEMPTS: Final = 3
 
 
 @dataclass(slots=True)
-class Installed:
-    """The webhook behind a Service, with the configurations that `pumice install` printed."""
+class ServiceRegistration:
+    """For a webhook behind a Service, with the configurations of `pumice install`."""
 
     client: Client
     namespace: str
     service: str
     _warnings: Once = field(default_factory=Once)
 
-    async def announce(self, authority: bytes) -> bool:
-        text = base64.b64encode(authority).decode()
-        manifests = webhook_configurations.installed(self.namespace, self.service)
-        return all([await self._apply(webhook_configurations.with_authority(manifest, text)) for manifest in manifests])
+    async def publish(self, authority: bytes) -> bool:
+        ca_bundle = base64.b64encode(authority).decode()
+        manifests = webhook_configurations.by_service(self.namespace, self.service)
+        patches = [webhook_configurations.ca_bundle_patch(manifest, ca_bundle) for manifest in manifests]
+        return all([await self._apply(patch) for patch in patches])
 
     async def _apply(self, manifest: Manifest) -> bool:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         try:
             await _apply(self.client, manifest)
         except ApiError as error:
-            # Where there is nothing to fill in, an apply is a create, which is forbidden or lacks most of its fields.
+            # Without an installed configuration, apply means create, which is forbidden or invalid without the rest.
             missing = error.not_found or error.is_invalid or error.is_forbidden
             if not missing:
                 raise
@@ -61,29 +62,29 @@ class Installed:
 
 
 @dataclass(slots=True)
-class Outside:
-    """The webhook at an address of its own; `Ignore`, so that a cluster does not depend on it."""
+class UrlRegistration:
+    """For a webhook at a URL; with `failurePolicy: Ignore`, so that the cluster does not depend on it."""
 
     client: Client
-    address: str
-    _authority: str = ""
+    url: str
+    _ca_bundle: str = ""
 
-    async def announce(self, authority: bytes) -> bool:
-        self._authority = base64.b64encode(authority).decode()
+    async def publish(self, authority: bytes) -> bool:
+        self._ca_bundle = base64.b64encode(authority).decode()
         for manifest in self._manifests():
             await _apply(self.client, manifest)
         return True
 
     async def withdraw(self) -> None:
-        """What is ours goes; what somebody else has put in its place stays."""
-        for manifest in self._manifests() if self._authority else ():
+        """Delete the configurations of this webhook, but not those that another one has put in their place."""
+        for manifest in self._manifests() if self._ca_bundle else ():
             resource, name = _RESOURCES[manifest["kind"]], manifest["metadata"]["name"]
             try:
-                there = msgspec.json.decode(await self.client.get(resource, None, name, attempts=_ATTEMPTS))
-                if _authorities(there) != [self._authority]:
-                    _log.warning("%s %s is somebody else's now, and stays", resource.kind, name)
+                existing = msgspec.json.decode(await self.client.get(resource, None, name, attempts=_ATTEMPTS))
+                if _ca_bundles(existing) != [self._ca_bundle]:
+                    _log.warning("%s %s now belongs to another webhook and is kept", resource.kind, name)
                     continue
-                meta = there["metadata"]
+                meta = existing["metadata"]
                 await self.client.delete(
                     resource,
                     None,
@@ -97,7 +98,7 @@ class Outside:
                     _log.warning("%s %s could not be removed: %s", resource.kind, name, error)
 
     def _manifests(self) -> Sequence[Manifest]:
-        return webhook_configurations.outside(self.address, self._authority)
+        return webhook_configurations.by_url(self.url, self._ca_bundle)
 
 
 async def _apply(client: Client, manifest: Manifest) -> None:
@@ -106,5 +107,5 @@ async def _apply(client: Client, manifest: Manifest) -> None:
     await client.apply(resource, None, manifest["metadata"]["name"], body=body, attempts=_ATTEMPTS)
 
 
-def _authorities(configuration: Manifest) -> list[str]:
+def _ca_bundles(configuration: Manifest) -> list[str]:
     return [hook.get("clientConfig", {}).get("caBundle", "") for hook in configuration.get("webhooks") or []]

@@ -1,4 +1,4 @@
-"""What a Prometheus server reads at the webhook's `/metrics`: how many reviews, what came of them, how long it took."""
+"""The Prometheus metrics of the webhook: number, outcome and duration of reviews, and expiry of the certificate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALLOWED: Final = "allowed"
 DENIED: Final = "denied"
 NO_REVIEW: Final = "no review"
 TOO_MANY: Final = "too many"
-# A review takes about a millisecond, and an API server waits ten seconds for it.
+# A review takes about a millisecond, and the API server waits at most ten seconds.
 _SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
@@ -30,7 +30,6 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 def outcome(answer: bytes) -> str:
-    """What a review said."""
     return ALLOWED if _ANSWER.decode(answer).response.allowed else DENIED
 
 
@@ -45,17 +44,17 @@ class ReviewMetrics:
     def __post_init__(self) -> None:
         self.reviews = Counter(
             "pumice_reviews",
-            "Reviews that were asked for, by what came of them",
+            "Reviews by path and outcome",
             labelnames=("path", "outcome"),
             registry=self.registry,
         )
         self.seconds = Histogram(
-            "pumice_review_seconds", "How long a review took", buckets=_SECONDS, registry=self.registry
+            "pumice_review_seconds", "Duration of reviews", buckets=_SECONDS, registry=self.registry
         )
-        self.waiting = Gauge("pumice_reviews_waiting", "Reviews that are not answered yet", registry=self.registry)
+        self.waiting = Gauge("pumice_reviews_waiting", "Reviews in progress or queued", registry=self.registry)
         self.expires = Gauge(
             "pumice_certificate_expiry_timestamp_seconds",
-            "When the certificate that is shown runs out",
+            "Expiry of the serving certificate",
             registry=self.registry,
         )
         ProcessCollector(registry=self.registry)

@@ -1,8 +1,7 @@
-"""One review: bytes from the API server in, bytes for it out, whatever they hold.
+"""Answers one AdmissionReview, bytes in and bytes out.
 
-The rules are those of `admission/review.py`. Added here is what only a server must do: read hostile input, never take
-down the process, say everything at once even if the schema would refuse the Job after us, and warn of fields that the
-cluster's definition has dropped before we could see them.
+`admission/review.py` has the rules. A server must also survive hostile input and defects, report all findings even if
+the schema would refuse the Job first, and warn of fields that the API server dropped before the review.
 """
 
 from __future__ import annotations
@@ -17,65 +16,64 @@ from pumice.admission import review
 from pumice.admission.context import Context
 from pumice.admission.portability import paths_of_field
 from pumice.engines.kubernetes.webhook.schema_check import Schema, fits
+from pumice.model.problem import PumiceError
 
 _log = logging.getLogger(__name__)
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_NO_REVIEW: Final = f"this is no {review.KIND} of {review.API_VERSION}"
+_NO_REVIEW: Final = f"not an {review.KIND} of {review.API_VERSION}"
 
 
-class NoReviewError(Exception):
-    """What was sent is not an AdmissionReview; the message says what it lacks."""
+class MalformedReviewError(PumiceError):
+    """The request is not an AdmissionReview."""
 
 
 def mutated(body: bytes, context: Context, schema: Schema) -> bytes:
-    asked = _decoded(body)
+    sent = _decoded(body)
     try:
-        job = asked["request"].get("object")
+        job = sent["request"].get("object")
         if isinstance(job, dict) and not fits(job, schema):
-            answer = review.validate(asked, context)
+            answer = review.validate(sent, context)
             if not answer["response"]["allowed"]:
                 return _encoded(answer)
-        return _encoded(review.mutate(asked, context))
-    except Exception:  # noqa: BLE001 - see _gave_up: one Job must not take down the webhook
-        return _encoded(_gave_up(asked))
+        return _encoded(review.mutate(sent, context))
+    except Exception:  # noqa: BLE001 - see _internal_error: one Job must not take down the webhook
+        return _encoded(_internal_error(sent))
 
 
 def validated(body: bytes, context: Context, dropped: tuple[str, ...]) -> bytes:
-    asked = _decoded(body)
+    sent = _decoded(body)
     try:
-        answer = review.validate(asked, context)
-        _warn_of_dropped(asked["request"], answer["response"], dropped)
+        answer = review.validate(sent, context)
+        _warn_of_dropped(sent["request"], answer["response"], dropped)
         return _encoded(answer)
-    except Exception:  # noqa: BLE001 - see _gave_up: one Job must not take down the webhook
-        return _encoded(_gave_up(asked))
+    except Exception:  # noqa: BLE001 - see _internal_error: one Job must not take down the webhook
+        return _encoded(_internal_error(sent))
 
 
 def _decoded(body: bytes) -> dict[str, Any]:
     try:
-        asked = msgspec.json.decode(body)
+        sent = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NoReviewError(f"{_NO_REVIEW}: {error}") from error
-    if not isinstance(asked, dict) or asked.get("kind") != review.KIND or asked.get("apiVersion") != review.API_VERSION:
-        raise NoReviewError(_NO_REVIEW)
-    request = asked.get("request")
+        raise MalformedReviewError(f"{_NO_REVIEW}: {error}") from error
+    if not isinstance(sent, dict) or sent.get("kind") != review.KIND or sent.get("apiVersion") != review.API_VERSION:
+        raise MalformedReviewError(_NO_REVIEW)
+    request = sent.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
-        raise NoReviewError(f"{_NO_REVIEW}: it holds no request with a uid")
-    return asked
+        raise MalformedReviewError(f"{_NO_REVIEW}: it has no request with a uid")
+    return sent
 
 
 def _warn_of_dropped(request: Mapping[str, Any], response: dict[str, Any], dropped: tuple[str, ...]) -> None:
-    """Dropped fields never reach us, except in the copy that `kubectl apply` leaves in an annotation."""
+    """Add warnings for dropped fields, which only the annotation of `kubectl apply` still shows."""
     if not dropped or not response["allowed"]:
         return
     documents = (_as_written(request.get("object")), request.get("object"))
     lost = [field for field in dropped if any(paths_of_field(document, field) for document in documents)]
     if lost:
-        warning = "this cluster's definition of a Job drops it; whoever runs the cluster should apply the output of "
-        response["warnings"] = [
-            *response.get("warnings", ()),
-            *(f"{field}: {warning}pumice install --crds-only" for field in lost),
-        ]
+        warning = "the definition of Job in this cluster drops it; an administrator should apply the output of "
+        warnings = [f"{field}: {warning}pumice install --crds-only" for field in lost]
+        response["warnings"] = [*response.get("warnings", ()), *warnings]
 
 
 def _as_written(job: object) -> object:
@@ -91,11 +89,11 @@ def _as_written(job: object) -> object:
     return written
 
 
-def _gave_up(asked: Mapping[str, Any]) -> dict[str, Any]:
-    request = asked["request"]
-    # The Job itself is not logged: it may hold what its author told nobody else.
-    _log.exception("Job %s/%s could not be judged", request.get("namespace"), request.get("name"))
-    message = "pumice could not judge this Job because of a defect of its own; its log says more"
+def _internal_error(sent: Mapping[str, Any]) -> dict[str, Any]:
+    request = sent["request"]
+    # Do not log the Job: it may contain secrets.
+    _log.exception("internal error in the review of Job %s/%s", request.get("namespace"), request.get("name"))
+    message = "internal error of pumice in the review of this Job; see the log of the webhook"
     status = {"status": "Failure", "reason": "InternalError", "code": 500, "message": message}
     response = {"uid": request["uid"], "allowed": False, "status": status}
     return {"apiVersion": review.API_VERSION, "kind": review.KIND, "response": response}

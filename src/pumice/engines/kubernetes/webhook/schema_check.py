@@ -1,7 +1,7 @@
-"""Whether the API server would refuse an object by its schema, before the validating webhook is even asked.
+"""Predicts whether the API server will reject an object by its schema.
 
-The server checks the schema between the mutating and the validating webhooks, and then tells only what the schema says.
-Whoever asks us first can be told everything at once, if we know that the schema would refuse.
+The server checks the schema after the mutating and before the validating webhooks, and then reports schema errors
+only. If the mutating webhook knows that the schema will reject a Job, it can report all findings at once instead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def fits(value: Any, schema: Schema) -> bool:
 def _object_fits(value: Mapping[str, Any], schema: Schema) -> bool:
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     for key, item in value.items():
-        # Fields that the schema does not know are dropped before anybody is asked.
+        # The API server drops unknown fields before it calls webhooks.
         inner = properties.get(key, others)
         if isinstance(inner, Mapping) and not (item is None and "default" in inner) and not fits(item, inner):
             return False

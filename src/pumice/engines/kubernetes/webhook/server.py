@@ -1,7 +1,7 @@
-"""The HTTPS server that the API server asks: two paths for reviews, three for whoever looks after it.
+"""The HTTPS server of the webhook: two paths for reviews, and /healthz, /readyz and /metrics.
 
-Reviews are computed in a few threads, so that a large Job holds up neither the health checks nor all the others. What
-is no review gets a clear refusal; what is too large is not read.
+Reviews run in a few threads, so that a large Job delays neither health checks nor all other reviews. Malformed reviews
+get status 400; bodies that are too large are not read.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
 from pumice.engines.kubernetes.webhook import review_metrics, reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
-from pumice.engines.kubernetes.webhook.cluster_facts import Surroundings
+from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.schema_check import Schema
 
-# An API server takes objects of 3 MiB; a review of an update holds two, and some space to be sure.
+# An API server accepts objects of 3 MiB; the review of an update holds two, and the rest is a margin.
 LARGEST_REVIEW: Final = 8 * 1024 * 1024
 THREADS: Final = 4
-# Reviews that wait; more are told to come again.
-LONGEST_LINE: Final = 200
+# More reviews than these in progress get status 503.
+MOST_PENDING: Final = 200
 SECONDS_TO_FINISH: Final = 10.0
 
 
@@ -41,25 +41,25 @@ def _server_context() -> ssl.SSLContext:
 
 @dataclass(slots=True)
 class WebhookServer:
-    surroundings: Surroundings
+    facts: ClusterFacts
     schema: Schema
     tls: ssl.SSLContext = field(default_factory=_server_context)
     is_ready: bool = False
-    numbers: review_metrics.ReviewMetrics = field(default_factory=review_metrics.ReviewMetrics)
-    _waiting: int = 0
+    metrics: review_metrics.ReviewMetrics = field(default_factory=review_metrics.ReviewMetrics)
+    _pending: int = 0
     _runner: web.AppRunner | None = None
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="review")
     )
 
-    def show(self, credentials: Credentials, *, trusted: bool = True) -> None:
-        """From the next connection on. One that nobody trusts serves those who only ask how we are."""
+    def use_certificate(self, credentials: Credentials, *, trusted: bool = True) -> None:
+        """Serve a certificate from the next connection on. An untrusted one is enough for health checks."""
         load_key_pair(self.tls, credentials.certificate, credentials.key)
-        self.numbers.expires.set(expiry(credentials).timestamp())
+        self.metrics.expires.set(expiry(credentials).timestamp())
         self.is_ready = trusted
 
     async def start(self, host: str, port: int) -> int:
-        """The port that it listens on; 0 asks for a free one."""
+        """Listen, and return the port; port 0 chooses a free one."""
         app = web.Application(client_max_size=LARGEST_REVIEW)
         app.router.add_post(MUTATE, self._mutate)
         app.router.add_post(VALIDATE, self._validate)
@@ -73,45 +73,45 @@ class WebhookServer:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Answers what was asked, then ends."""
+        """Answer pending reviews, then stop."""
         self.is_ready = False
         if self._runner is not None:
             await self._runner.cleanup()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _mutate(self, request: web.Request) -> web.Response:
-        # What is known of the cluster changes in this thread only, so it is taken here and not where it is used.
-        context = self.surroundings.context()
+        # The facts change in this thread only, so read them here and not in the thread of the review.
+        context = self.facts.context()
         return await self._answer(request, lambda body: reviews.mutated(body, context, self.schema))
 
     async def _validate(self, request: web.Request) -> web.Response:
-        context, dropped = self.surroundings.context(), self.surroundings.dropped
+        context, dropped = self.facts.context(), self.facts.dropped
         return await self._answer(request, lambda body: reviews.validated(body, context, dropped))
 
-    async def _answer(self, request: web.Request, judge: Callable[[bytes], bytes]) -> web.Response:
+    async def _answer(self, request: web.Request, answer_review: Callable[[bytes], bytes]) -> web.Response:
         body = await request.read()
-        if self._waiting >= LONGEST_LINE:
+        if self._pending >= MOST_PENDING:
             self._count(request, review_metrics.TOO_MANY)
             return web.Response(status=503, text="too many reviews at once\n", headers={"Retry-After": "1"})
-        self._waiting += 1
+        self._pending += 1
         began = time.monotonic()
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, judge, body)
-        except reviews.NoReviewError as error:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, answer_review, body)
+        except reviews.MalformedReviewError as error:
             self._count(request, review_metrics.NO_REVIEW)
             return web.Response(status=400, text=f"{error}\n")
         finally:
-            self._waiting -= 1
-            self.numbers.seconds.observe(time.monotonic() - began)
+            self._pending -= 1
+            self.metrics.seconds.observe(time.monotonic() - began)
         self._count(request, review_metrics.outcome(answer))
         return web.Response(body=answer, content_type="application/json")
 
     def _count(self, request: web.Request, outcome: str) -> None:
-        self.numbers.reviews.labels(request.path.rpartition("/")[2], outcome).inc()
+        self.metrics.reviews.labels(request.path.rpartition("/")[2], outcome).inc()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        self.numbers.waiting.set(self._waiting)
-        return web.Response(body=self.numbers.text(), headers={"Content-Type": CONTENT_TYPE})
+        self.metrics.waiting.set(self._pending)
+        return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -119,4 +119,4 @@ class WebhookServer:
     async def _readyz(self, _request: web.Request) -> web.Response:
         if self.is_ready:
             return web.Response(text="ok\n")
-        return web.Response(status=503, text="no certificate yet, or about to end\n")
+        return web.Response(status=503, text="no trusted certificate yet, or stopping\n")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.kubernetes.install.crds import custom_resources
-from pumice.engines.kubernetes.install.pumice_fields import dropped_fields
+from pumice.engines.kubernetes.install.crds import custom_resources, dropped_fields
 from pumice.model.job import PUMICE_FIELDS
 from pumice.runtime.kubernetes_types import kubernetes_types
 from scripts import crds
@@ -16,14 +15,14 @@ from scripts import crds
 Schema = dict[str, Any]
 
 OURS = {crd["metadata"]["name"]: crd for crd in custom_resources(volcano=True)}
-# Keywords that make a schema narrower; ours may have one only where Volcano's has the same.
+# Keywords that make a schema narrower; allowed only where Volcano's schema has the same.
 LIMITS = ("format", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "pattern")
-# Volcano's generator marks these as owned whole; Kubernetes' own schema does not.
-WHOLE_IN_VOLCANO = ("configMapRef", "secretRef", "configMap", "secret")
+# Volcano's generator marks these as atomic; Kubernetes' own schema does not.
+ATOMIC_IN_VOLCANO = ("configMapRef", "secretRef", "configMap", "secret")
 
 
 def recorded() -> tuple[dict[str, Schema], dict[str, dict[str, Schema]]]:
-    """By definition: what is beside the schema, and the schema by path."""
+    """Return for each definition its names and columns, and its schema by path."""
     about: dict[str, Schema] = {}
     schemas: dict[str, dict[str, Schema]] = {}
     name = ""
@@ -33,8 +32,8 @@ def recorded() -> tuple[dict[str, Schema], dict[str, dict[str, Schema]]]:
             name = words[1]
             about[name], schemas[name] = json.loads(words[2]), {}
         elif words[0] != "#":
-            path, _, told = line.partition(" ")
-            schemas[name][path] = json.loads(told)
+            path, _, text = line.partition(" ")
+            schemas[name][path] = json.loads(text)
     return about, schemas
 
 
@@ -57,21 +56,21 @@ def flattened(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
 
 
 def narrower(theirs: Schema, ours: Schema) -> list[str]:
-    """What ours would refuse, or keep otherwise, though theirs takes it."""
-    faults = [limit for limit in LIMITS if limit in ours and not _is_as_wide(theirs, ours, limit)]
+    """Return the keywords by which our schema rejects or changes values that Volcano's accepts."""
+    found = [limit for limit in LIMITS if limit in ours and not _is_as_wide(theirs, ours, limit)]
     if ours.get("type") != theirs.get("type"):
-        faults.append("type")
+        found.append("type")
     if ours.get("x-kubernetes-int-or-string") != theirs.get("x-int-or-string"):
-        faults.append("int-or-string")
+        found.append("int-or-string")
     if not set(ours.get("required", ())) <= set(theirs.get("required", ())):
-        faults.append("required")
+        found.append("required")
     if "default" in ours and ours["default"] != theirs.get("default"):
-        faults.append("default")
+        found.append("default")
     merging = ("list-type", "list-map-keys")
     merged = [
         word for word in merging if ours.get(f"x-kubernetes-{word}", "atomic") != theirs.get(f"x-{word}", "atomic")
     ]
-    return faults + merged
+    return found + merged
 
 
 def _is_as_wide(theirs: Schema, ours: Schema, limit: str) -> bool:
@@ -88,22 +87,22 @@ def test_the_shipped_definitions_are_current() -> None:
 
 @pytest.mark.parametrize("name", VOLCANO)
 class TestSuperset:
-    def test_every_field_of_volcano_is_there_and_no_narrower(self, name: str) -> None:
+    def test_every_field_of_volcano_is_present_and_no_narrower(self, name: str) -> None:
         ours = dict(flattened(schema(OURS[name])))
         assert [path for path in VOLCANO[name] if path not in ours] == []
-        faults = {path: narrower(theirs, ours[path]) for path, theirs in VOLCANO[name].items()}
-        assert {path: found for path, found in faults.items() if found} == {}
+        keywords = {path: narrower(theirs, ours[path]) for path, theirs in VOLCANO[name].items()}
+        assert {path: found for path, found in keywords.items() if found} == {}
 
-    def test_what_has_one_owner_there_has_one_here(self, name: str) -> None:
+    def test_atomic_fields_of_volcano_are_atomic(self, name: str) -> None:
         ours = dict(flattened(schema(OURS[name])))
         split = {
             path.rpartition(".")[2]
             for path, theirs in VOLCANO[name].items()
             if theirs.get("x-map-type") == "atomic" and ours[path].get("x-kubernetes-map-type") != "atomic"
         }
-        assert split <= set(WHOLE_IN_VOLCANO)
+        assert split <= set(ATOMIC_IN_VOLCANO)
 
-    def test_names_columns_and_subresources_are_the_same(self, name: str) -> None:
+    def test_names_columns_and_subresources_match_volcano(self, name: str) -> None:
         spec, about = OURS[name]["spec"], ABOUT[name]
         (version,) = spec["versions"]
         assert spec["names"] == about["names"]
@@ -117,7 +116,7 @@ class TestSuperset:
 
 @pytest.mark.parametrize("name", OURS)
 def test_schemas_are_structural(name: str) -> None:
-    """The rules of apiextensions.k8s.io/v1, as far as they can be broken here; a real server says the rest."""
+    """The rules of apiextensions.k8s.io/v1 that can be checked offline; tests/cluster covers the rest."""
     for path, part in flattened(schema(OURS[name])):
         assert "$ref" not in part, path
         free = part.get("x-kubernetes-int-or-string") or part.get("x-kubernetes-preserve-unknown-fields")
@@ -130,7 +129,7 @@ def test_schemas_are_structural(name: str) -> None:
         assert "default" not in part or part["default"] in part.get("enum", [part["default"]]), path
 
 
-def test_the_fields_that_only_pumice_has_are_there() -> None:
+def test_only_the_own_fields_of_pumice_go_beyond_volcano() -> None:
     job = dict(flattened(schema(OURS["jobs.batch.volcano.sh"])))
     assert set(PUMICE_FIELDS) <= job.keys()
     beyond = {path for path in job if path not in VOLCANO["jobs.batch.volcano.sh"] and ".template." not in path}
@@ -138,7 +137,7 @@ def test_the_fields_that_only_pumice_has_are_there() -> None:
     assert dropped_fields(OURS["jobs.batch.volcano.sh"]) == ()
 
 
-def test_the_template_is_the_pod_that_validate_knows() -> None:
+def test_the_template_has_every_field_of_kubernetes_containers() -> None:
     job = dict(flattened(schema(OURS["jobs.batch.volcano.sh"])))
     types = kubernetes_types().types
     container = {f"spec.tasks[].template.spec.containers[].{field}" for field in types["Container"].fields}
@@ -147,7 +146,7 @@ def test_the_template_is_the_pod_that_validate_knows() -> None:
     assert job["spec.tasks[].template.spec.containers"]["description"] == "see kubectl explain pod.spec.containers"
 
 
-def test_every_field_of_ours_has_a_description() -> None:
+def test_every_field_of_the_job_has_a_description() -> None:
     for name, crd in OURS.items():
         for path, part in flattened(schema(crd)):
             inside = ".template." in path or ".volumeClaim." in path or path.startswith("status.") or "[]" in path
@@ -155,6 +154,43 @@ def test_every_field_of_ours_has_a_description() -> None:
                 assert part.get("description"), f"{name}: {path}"
 
 
-def test_without_volcano_there_are_two() -> None:
-    made = custom_resources(volcano=False)
-    assert [crd["metadata"]["name"] for crd in made] == ["jobs.batch.volcano.sh", "commands.bus.volcano.sh"]
+def test_without_volcano_only_job_and_command_are_defined() -> None:
+    assert [crd["metadata"]["name"] for crd in custom_resources(volcano=False)] == [
+        "jobs.batch.volcano.sh",
+        "commands.bus.volcano.sh",
+    ]
+
+
+def definition(schema: object) -> Schema:
+    return {"spec": {"versions": [{"name": "v1"}, {"name": "v1alpha1", "schema": {"openAPIV3Schema": schema}}]}}
+
+
+def nested(*steps: str) -> Schema:
+    inner: Schema = {"type": "string"}
+    for step in reversed(steps):
+        inner = {"properties": {step.removesuffix("[]"): {"items": inner} if step.endswith("[]") else inner}}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("crd", "kept"),
+    [
+        pytest.param(definition(nested("spec", "suspend")), {"spec.suspend"}, id="one field"),
+        pytest.param(
+            definition(nested("spec", "tasks[]", "policies[]", "exitCodes")),
+            {"spec.tasks[].policies[].exitCodes"},
+            id="nested field",
+        ),
+        pytest.param(
+            definition({"x-kubernetes-preserve-unknown-fields": True}),
+            set(PUMICE_FIELDS),
+            id="preserves unknown fields",
+        ),
+        pytest.param(definition({}), set(), id="empty schema"),
+        pytest.param({"spec": {"versions": [{"name": "v1"}]}}, set(), id="another version"),
+        pytest.param({}, set(), id="no versions"),
+        pytest.param({"spec": {"versions": ["text", {"name": "v1alpha1", "schema": []}]}}, set(), id="malformed"),
+    ],
+)
+def test_dropped_fields(crd: Schema, kept: set[str]) -> None:
+    assert set(dropped_fields(crd)) == set(PUMICE_FIELDS) - kept

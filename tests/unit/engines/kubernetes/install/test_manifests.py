@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.podtemplate import check_template
-from pumice.engines.kubernetes.install.manifests import Wishes, manifests
-from pumice.engines.kubernetes.install.names import GANGS
+from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
 from pumice.model.findings import ROOT
 from pumice.runtime.kubernetes_types import kubernetes_types
 
@@ -14,22 +13,18 @@ TYPES = kubernetes_types().types
 Manifest = dict[str, Any]
 
 
-def made(**wishes: Any) -> list[Manifest]:
-    return list(manifests(Wishes(image="pumice:test", **wishes)))
-
-
-def kinds(objects: list[Manifest]) -> list[str]:
-    return [each["kind"] for each in objects]
+def printed(**options: Any) -> list[Manifest]:
+    return list(manifests(InstallOptions(image="pumice:test", **options)))
 
 
 def of_kind(objects: list[Manifest], kind: str) -> list[Manifest]:
     return [each for each in objects if each["kind"] == kind]
 
 
-def test_the_order() -> None:
+def test_order_of_the_manifests() -> None:
     role = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
     workload = ["Service", "Deployment", "PodDisruptionBudget"]
-    assert kinds(made()) == [
+    assert [each["kind"] for each in printed()] == [
         "Namespace",
         *["CustomResourceDefinition"] * 2,
         *role,
@@ -42,29 +37,23 @@ def test_the_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("gang", GANGS)
-def test_the_same_wishes_give_the_same(gang: str) -> None:
-    assert made(gang=gang) == made(gang=gang)
-    assert len(of_kind(made(gang=gang), "CustomResourceDefinition")) == (4 if gang == "volcano" else 2)
+def test_no_webhook_leaves_out_every_object_of_the_webhook() -> None:
+    assert "webhook" not in str([each for each in printed(webhook=False) if each["kind"] != "CustomResourceDefinition"])
 
 
-def test_without_the_webhook_nothing_of_it_is_there() -> None:
-    assert "webhook" not in str([each for each in made(webhook=False) if each["kind"] != "CustomResourceDefinition"])
-
-
-def test_everything_is_in_the_namespace_that_was_asked_for() -> None:
-    objects = made(namespace="elsewhere")
+def test_every_object_is_in_the_requested_namespace() -> None:
+    objects = printed(namespace="elsewhere")
     assert "pumice-system" not in str(objects)
     for binding in (*of_kind(objects, "ClusterRoleBinding"), *of_kind(objects, "RoleBinding")):
         assert [subject["namespace"] for subject in binding["subjects"]] == ["elsewhere"]
 
 
-@pytest.mark.parametrize("deployment", of_kind(made(), "Deployment"), ids=lambda each: each["metadata"]["name"])
+@pytest.mark.parametrize("deployment", of_kind(printed(), "Deployment"), ids=lambda each: each["metadata"]["name"])
 class TestPods:
-    def test_they_are_valid(self, deployment: Manifest) -> None:
+    def test_template_is_valid(self, deployment: Manifest) -> None:
         assert [str(found) for found in check_template(deployment["spec"]["template"], ROOT, TYPES)] == []
 
-    def test_they_have_no_privileges(self, deployment: Manifest) -> None:
+    def test_pod_has_no_privileges(self, deployment: Manifest) -> None:
         pod = deployment["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -75,20 +64,20 @@ class TestPods:
             "readOnlyRootFilesystem": True,
         }
 
-    def test_there_are_two_and_one_stays(self, deployment: Manifest) -> None:
+    def test_one_of_two_replicas_survives_a_disruption(self, deployment: Manifest) -> None:
         name = deployment["metadata"]["name"]
-        (budget,) = [each for each in of_kind(made(), "PodDisruptionBudget") if each["metadata"]["name"] == name]
+        (budget,) = [each for each in of_kind(printed(), "PodDisruptionBudget") if each["metadata"]["name"] == name]
         assert (deployment["spec"]["replicas"], budget["spec"]["minAvailable"]) == (2, 1)
         assert budget["spec"]["selector"] == deployment["spec"]["selector"]
 
-    def test_the_service_leads_to_them(self, deployment: Manifest) -> None:
+    def test_service_selects_the_pods(self, deployment: Manifest) -> None:
         name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
-        (service,) = [each for each in of_kind(made(), "Service") if each["metadata"]["name"] == name]
+        (service,) = [each for each in of_kind(printed(), "Service") if each["metadata"]["name"] == name]
         assert service["spec"]["selector"] == template["metadata"]["labels"]
         (port,) = template["spec"]["containers"][0]["ports"]
         assert [each["targetPort"] for each in service["spec"]["ports"]] == [port["name"]]
 
-    def test_their_flags_are_understood(self, deployment: Manifest) -> None:
+    def test_arguments_are_accepted_by_the_command(self, deployment: Manifest) -> None:
         import argparse
         import importlib
 
@@ -98,8 +87,8 @@ class TestPods:
         parser.parse_args(flags)
 
 
-def test_installed_webhooks_close_the_door_but_not_on_themselves() -> None:
-    objects = made(namespace="elsewhere")
+def test_installed_webhooks_fail_closed_except_for_their_own_namespace() -> None:
+    objects = printed(namespace="elsewhere")
     hooks = [of_kind(objects, f"{kind}WebhookConfiguration")[0]["webhooks"] for kind in ("Mutating", "Validating")]
     for (hook,) in hooks:
         assert hook["failurePolicy"] == "Fail"
@@ -110,6 +99,6 @@ def test_installed_webhooks_close_the_door_but_not_on_themselves() -> None:
         assert "caBundle" not in hook["clientConfig"]
 
 
-def test_the_namespace_is_restricted() -> None:
-    (namespace,) = of_kind(made(), "Namespace")
+def test_the_namespace_enforces_the_restricted_level() -> None:
+    (namespace,) = of_kind(printed(), "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.webhook.certificate_rotation import CertificateKeeper
-from pumice.engines.kubernetes.webhook.certificate_storage import InFile, InMemory, Place
+from pumice.engines.kubernetes.webhook.certificate_rotation import CertificateRotation
+from pumice.engines.kubernetes.webhook.certificate_storage import CertificateStorage, FileStorage, MemoryStorage
 from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE, Credentials
 from tests.unit.engines.kubernetes.played_api import play
 
@@ -19,145 +19,145 @@ NAMES = ["127.0.0.1"]
 
 
 @dataclass(slots=True)
-class Contested:
-    """A place that another replica writes to first, a few times."""
+class ContestedStorage:
+    """Storage that another replica writes to first, a few times."""
 
     others: list[Credentials]
-    inner: InMemory = field(default_factory=InMemory)
+    inner: MemoryStorage = field(default_factory=MemoryStorage)
 
     async def load(self) -> Credentials | None:
         return await self.inner.load()
 
     async def save(self, credentials: Credentials) -> bool:
         if self.others:
-            self.inner.kept = self.others.pop()
+            self.inner.stored = self.others.pop()
             return False
         return await self.inner.save(credentials)
 
 
-class World:
-    """What a keeper does, in order."""
+class Recorder:
+    """Runs a rotation and records what it does, in order."""
 
-    def __init__(self, place: Place | None = None) -> None:
+    def __init__(self, storage: CertificateStorage | None = None) -> None:
         self.now = NOW
         self.trusted = True
         self.refusal: ApiError | None = None
         self.steps: list[tuple[str, object]] = []
-        self.was_shown = asyncio.Event()
-        self.keeper = CertificateKeeper(
-            place or InMemory(), NAMES, lambda: self.now, self._announce, self._show, settling=0
+        self.was_served = asyncio.Event()
+        self.rotation = CertificateRotation(
+            storage or MemoryStorage(), NAMES, lambda: self.now, self._publish, self._serve, settling=0
         )
 
-    async def _announce(self, authority: bytes) -> bool:
+    async def _publish(self, authority: bytes) -> bool:
         if self.refusal is not None:
             raise self.refusal
-        self.steps.append(("announced", authority))
+        self.steps.append(("published", authority))
         return self.trusted
 
-    def _show(self, credentials: Credentials) -> None:
-        self.steps.append(("shown", credentials))
-        self.was_shown.set()
+    def _serve(self, credentials: Credentials) -> None:
+        self.steps.append(("served", credentials))
+        self.was_served.set()
 
-    def turn(self, after: dt.timedelta = dt.timedelta()) -> list[tuple[str, object]]:
+    def rotate(self, after: dt.timedelta = dt.timedelta()) -> list[tuple[str, object]]:
         self.now += after
         self.steps.clear()
-        asyncio.run(self.keeper.turn())
+        asyncio.run(self.rotation.rotate())
         return list(self.steps)
 
     @property
-    def shown(self) -> Credentials:
-        assert self.keeper.shown is not None
-        return self.keeper.shown
+    def served(self) -> Credentials:
+        assert self.rotation.served is not None
+        return self.rotation.served
 
 
-def words(steps: list[tuple[str, object]]) -> list[str]:
-    return [word for word, _ in steps]
+def names(steps: list[tuple[str, object]]) -> list[str]:
+    return [name for name, _ in steps]
 
 
-def test_the_authority_is_announced_before_the_certificate_is_shown() -> None:
-    world = World()
-    steps = world.turn()
-    assert words(steps) == ["announced", "shown"]
-    assert steps[0][1] == world.shown.authority
+def test_the_ca_is_published_before_the_certificate_is_served() -> None:
+    recorder = Recorder()
+    steps = recorder.rotate()
+    assert names(steps) == ["published", "served"]
+    assert steps[0][1] == recorder.served.authority
 
 
-def test_a_good_certificate_is_announced_again_in_case_somebody_undid_it() -> None:
-    world = World()
-    world.turn()
-    assert words(world.turn(DAY)) == ["announced"]
+def test_the_ca_is_published_again_on_every_pass() -> None:
+    recorder = Recorder()
+    recorder.rotate()
+    assert names(recorder.rotate(DAY)) == ["published"]
 
 
-def test_it_is_renewed_before_its_end() -> None:
-    world = World()
-    world.turn()
-    first = world.shown
-    assert words(world.turn(CERTIFICATE_LIFE * 2 / 3 + DAY)) == ["announced", "shown"]
-    assert world.shown.certificate != first.certificate
-    assert world.shown.authority == first.authority
+def test_the_certificate_is_renewed_before_it_expires() -> None:
+    recorder = Recorder()
+    recorder.rotate()
+    first = recorder.served
+    assert names(recorder.rotate(CERTIFICATE_LIFE * 2 / 3 + DAY)) == ["published", "served"]
+    assert recorder.served.certificate != first.certificate
+    assert recorder.served.authority == first.authority
 
 
-def test_a_new_authority_that_is_not_trusted_yet_does_not_replace_the_old_certificate() -> None:
-    world = World()
-    world.turn()
-    first = world.shown
-    world.trusted = False
-    assert words(world.turn(AUTHORITY_LIFE * 2 / 3 + DAY)) == ["announced"]
-    assert world.shown == first
-    world.trusted = True
-    assert words(world.turn()) == ["announced", "shown"]
-    assert world.shown.authority != first.authority
+def test_an_untrusted_new_ca_does_not_replace_the_served_certificate() -> None:
+    recorder = Recorder()
+    recorder.rotate()
+    first = recorder.served
+    recorder.trusted = False
+    assert names(recorder.rotate(AUTHORITY_LIFE * 2 / 3 + DAY)) == ["published"]
+    assert recorder.served == first
+    recorder.trusted = True
+    assert names(recorder.rotate()) == ["published", "served"]
+    assert recorder.served.authority != first.authority
 
 
-def test_the_first_certificate_is_shown_even_if_nobody_trusts_it() -> None:
-    world = World()
-    world.trusted = False
-    assert words(world.turn()) == ["announced", "shown"]
+def test_the_first_certificate_is_served_even_if_untrusted() -> None:
+    recorder = Recorder()
+    recorder.trusted = False
+    assert names(recorder.rotate()) == ["published", "served"]
 
 
-def test_what_another_replica_made_first_is_taken() -> None:
-    other = World()
-    other.turn()
-    world = World(Contested([other.shown]))
-    world.turn()
-    assert world.shown == other.shown
+def test_the_certificate_of_a_faster_replica_is_used() -> None:
+    other = Recorder()
+    other.rotate()
+    recorder = Recorder(ContestedStorage([other.served]))
+    recorder.rotate()
+    assert recorder.served == other.served
 
 
-def test_a_quarrel_without_end_is_told() -> None:
+def test_repeated_write_conflicts_raise_an_error() -> None:
     damaged = Credentials(b"", b"", b"", b"")
-    world = World(Contested([damaged] * 10))
-    with pytest.raises(OSError, match="again and again"):
-        world.turn()
+    recorder = Recorder(ContestedStorage([damaged] * 10))
+    with pytest.raises(OSError, match="another writer replaced"):
+        recorder.rotate()
 
 
-def test_an_error_is_tried_again() -> None:
-    world = World()
-    world.refusal = ApiError(500, "InternalError", "no")
+def test_a_failed_rotation_is_retried() -> None:
+    recorder = Recorder()
+    recorder.refusal = ApiError(500, "InternalError", "no")
 
-    async def some_time() -> None:
-        running = asyncio.create_task(world.keeper.run(interval=0.01))
+    async def fail_then_recover() -> None:
+        running = asyncio.create_task(recorder.rotation.run(interval=0.01))
         await asyncio.sleep(0.05)
         assert not running.done()
-        world.refusal = None
-        await world.was_shown.wait()
+        recorder.refusal = None
+        await recorder.was_served.wait()
         running.cancel()
 
-    play(some_time())
+    play(fail_then_recover())
 
 
 class TestFile:
     def test_certificates_outlive_the_process(self, tmp_path: Path) -> None:
-        place = tmp_path / "state" / "certificates.json"
-        first, second = World(InFile(place)), World(InFile(place))
-        first.turn()
-        second.turn()
-        assert first.shown == second.shown
-        assert place.stat().st_mode & 0o777 == 0o600
-        assert [path.name for path in place.parent.iterdir()] == ["certificates.json"]
+        path = tmp_path / "state" / "certificates.json"
+        first, second = Recorder(FileStorage(path)), Recorder(FileStorage(path))
+        first.rotate()
+        second.rotate()
+        assert first.served == second.served
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert [file.name for file in path.parent.iterdir()] == ["certificates.json"]
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"ca.crt": 1}', b'{"ca.crt": "?"}', b"\xff"], ids=repr)
     def test_a_damaged_file_is_replaced(self, tmp_path: Path, content: bytes) -> None:
-        place = tmp_path / "certificates.json"
-        place.write_bytes(content)
-        world = World(InFile(place))
-        world.turn()
-        assert asyncio.run(InFile(place).load()) == world.shown
+        path = tmp_path / "certificates.json"
+        path.write_bytes(content)
+        recorder = Recorder(FileStorage(path))
+        recorder.rotate()
+        assert asyncio.run(FileStorage(path).load()) == recorder.served

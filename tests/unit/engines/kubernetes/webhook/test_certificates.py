@@ -32,13 +32,13 @@ def trusts(authority: bytes, credentials: Credentials, now: dt.datetime, name: s
     return True
 
 
-def test_the_authority_vouches_for_the_certificate() -> None:
+def test_the_authority_verifies_the_certificate() -> None:
     assert trusts(FIRST.authority, FIRST, NOW)
     assert not trusts(FIRST.authority, FIRST, NOW, "another.name")
     assert not trusts(renewed(None, NAMES, NOW).authority, FIRST, NOW)
 
 
-def test_a_server_can_show_it() -> None:
+def test_a_tls_server_can_load_it() -> None:
     load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), FIRST.certificate, FIRST.key)
 
 
@@ -52,18 +52,18 @@ def test_names_and_addresses(names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("after", "due"),
     [
-        pytest.param(dt.timedelta(), False, id="at once"),
-        pytest.param(CERTIFICATE_LIFE * 2 / 3 - DAY, False, id="before two thirds"),
-        pytest.param(CERTIFICATE_LIFE * 2 / 3 + DAY, True, id="after two thirds"),
-        pytest.param(CERTIFICATE_LIFE + DAY, True, id="after its end"),
-        pytest.param(-2 * DAY, True, id="before its beginning: the clock was set back"),
+        pytest.param(dt.timedelta(), False, id="new"),
+        pytest.param(CERTIFICATE_LIFE * 2 / 3 - DAY, False, id="less than two thirds"),
+        pytest.param(CERTIFICATE_LIFE * 2 / 3 + DAY, True, id="more than two thirds"),
+        pytest.param(CERTIFICATE_LIFE + DAY, True, id="expired"),
+        pytest.param(-2 * DAY, True, id="not valid yet"),
     ],
 )
-def test_when_it_is_due(after: dt.timedelta, due: bool) -> None:
+def test_is_due_depends_on_the_remaining_lifetime(after: dt.timedelta, due: bool) -> None:
     assert is_due(FIRST, NAMES, NOW + after) is due
 
 
-def test_a_renewed_certificate_has_the_same_authority() -> None:
+def test_renewal_keeps_the_authority() -> None:
     later = NOW + CERTIFICATE_LIFE * 2 / 3 + DAY
     second = renewed(FIRST, NAMES, later)
     assert second.authority == FIRST.authority
@@ -71,7 +71,7 @@ def test_a_renewed_certificate_has_the_same_authority() -> None:
     assert not is_due(second, NAMES, later)
 
 
-def test_a_new_authority_is_announced_together_with_the_old_one() -> None:
+def test_a_new_authority_is_bundled_with_the_old_one() -> None:
     before = NOW + AUTHORITY_LIFE * 2 / 3 - DAY
     old = renewed(FIRST, NAMES, before)
     assert old.authority == FIRST.authority
@@ -79,18 +79,18 @@ def test_a_new_authority_is_announced_together_with_the_old_one() -> None:
     new = renewed(old, NAMES, later)
     assert new.authority != old.authority
     assert trusts(new.authority, new, later)
-    # Whoever still shows the old certificate is trusted by those who have the new authority.
+    # The bundle of the new authority also verifies the old certificate.
     assert trusts(new.authority, old, later)
     assert not trusts(old.authority, new, later)
     assert len(x509.load_pem_x509_certificates(new.authority)) == 2
 
 
-def test_authorities_that_ended_are_forgotten() -> None:
+def test_expired_authorities_are_removed_from_the_bundle() -> None:
     later = NOW + AUTHORITY_LIFE + DAY
     assert len(x509.load_pem_x509_certificates(renewed(FIRST, NAMES, later).authority)) == 1
 
 
-def test_over_ten_years_there_is_never_a_gap() -> None:
+def test_the_certificate_is_valid_and_trusted_at_any_time_in_ten_years() -> None:
     credentials, now = FIRST, NOW
     for _ in range(10 * 52):
         now += 7 * DAY
@@ -103,8 +103,8 @@ def test_over_ten_years_there_is_never_a_gap() -> None:
 
 
 OTHER = renewed(None, NAMES, NOW)
-# A key on a curve (secp112r1) that nobody supports any more.
-ODD = (
+# A key on secp112r1, a curve that is no longer supported.
+UNSUPPORTED = (
     b"-----BEGIN PRIVATE KEY-----\n"
     b"ME4CAQAwEAYHKoZIzj0CAQYFK4EEAAYENzA1AgEBBA7HZQBLdyvG5rPs89X86KEg\n"
     b"Ax4ABHEANJXNSQIpJMLl2Pkwoeih3il7GNLa7yPD/i8=\n"
@@ -116,22 +116,26 @@ ODD = (
     "damaged",
     [
         pytest.param(Credentials(b"", FIRST.authority_key, FIRST.certificate, FIRST.key), id="no authority"),
-        pytest.param(Credentials(b"x", b"x", b"x", b"x"), id="no certificates at all"),
-        pytest.param(Credentials(OTHER.authority, OTHER.authority_key, FIRST.certificate, FIRST.key), id="foreign"),
-        pytest.param(Credentials(FIRST.authority, FIRST.authority_key, FIRST.certificate, OTHER.key), id="wrong key"),
-        pytest.param(Credentials(FIRST.authority, b"x", FIRST.certificate, b"x"), id="no keys"),
-        pytest.param(Credentials(FIRST.authority, ODD, FIRST.certificate, ODD), id="odd keys"),
+        pytest.param(Credentials(b"x", b"x", b"x", b"x"), id="not PEM"),
         pytest.param(
-            Credentials(OTHER.authority, FIRST.authority_key, FIRST.certificate, FIRST.key), id="another authority"
+            Credentials(OTHER.authority, OTHER.authority_key, FIRST.certificate, FIRST.key),
+            id="certificate of another authority",
+        ),
+        pytest.param(Credentials(FIRST.authority, FIRST.authority_key, FIRST.certificate, OTHER.key), id="wrong key"),
+        pytest.param(Credentials(FIRST.authority, b"x", FIRST.certificate, b"x"), id="keys not PEM"),
+        pytest.param(Credentials(FIRST.authority, UNSUPPORTED, FIRST.certificate, UNSUPPORTED), id="unsupported keys"),
+        pytest.param(
+            Credentials(OTHER.authority, FIRST.authority_key, FIRST.certificate, FIRST.key),
+            id="authority and key differ",
         ),
         pytest.param(
             Credentials(FIRST.authority, OTHER.authority_key, FIRST.certificate, OTHER.key),
-            id="the key of another authority",
+            id="keys of another authority",
         ),
     ],
 )
-def test_damaged_ones_are_replaced(damaged: Credentials) -> None:
+def test_damaged_credentials_are_replaced(damaged: Credentials) -> None:
     assert is_due(damaged, NAMES, NOW)
-    made = renewed(damaged, NAMES, NOW)
-    assert not is_due(made, NAMES, NOW)
-    assert trusts(made.authority, made, NOW)
+    repaired = renewed(damaged, NAMES, NOW)
+    assert not is_due(repaired, NAMES, NOW)
+    assert trusts(repaired.authority, repaired, NOW)

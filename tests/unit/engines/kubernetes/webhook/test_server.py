@@ -18,7 +18,7 @@ from pumice.admission import review
 from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.webhook import server as serving
 from pumice.engines.kubernetes.webhook.certificates import Credentials, renewed
-from pumice.engines.kubernetes.webhook.cluster_facts import Surroundings
+from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.server import WebhookServer
 from tests.builders import a_context, a_document
 from tests.unit.engines.kubernetes.played_api import client_of, play
@@ -28,7 +28,7 @@ NAMES = ["127.0.0.1"]
 
 
 def fresh() -> Credentials:
-    return renewed(None, NAMES, dt.datetime.now(dt.UTC))  # noqa: TID251 - TLS knows only the real time
+    return renewed(None, NAMES, dt.datetime.now(dt.UTC))  # noqa: TID251 - TLS uses the real time
 
 
 class Caller:
@@ -37,7 +37,7 @@ class Caller:
         self.credentials = credentials
 
     async def ask(self, method: str, path: str, data: bytes | None = None) -> tuple[int, str]:
-        """Over a connection of its own, so that it sees the certificate of now."""
+        """Send a request over a new connection, which sees the current certificate."""
         tls = ssl.create_default_context(cadata=self.credentials.authority.decode())
         connector = aiohttp.TCPConnector(ssl=tls, force_close=True)
         async with (
@@ -54,10 +54,10 @@ async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
 
     context = a_context()
     async with client_of(nothing) as client:
-        surroundings = Surroundings(client, "none", context.registry, context.kubernetes)
-        server = WebhookServer(surroundings, job_schema())
+        facts = ClusterFacts(client, "none", context.registry, context.kubernetes)
+        server = WebhookServer(facts, job_schema())
         credentials = fresh()
-        server.show(credentials)
+        server.use_certificate(credentials)
         port = await server.start("127.0.0.1", 0)
         try:
             yield server, Caller(port, credentials)
@@ -78,7 +78,7 @@ def test_reviews_are_answered(new_loop: Callable[[], asyncio.AbstractEventLoop])
         runner.run(story())
 
 
-def test_what_came_of_reviews_is_counted() -> None:
+def test_outcomes_of_reviews_are_counted() -> None:
     async def story() -> str:
         async with running() as (_, caller):
             await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
@@ -106,8 +106,8 @@ def test_what_came_of_reviews_is_counted() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "data", "expected"),
     [
-        pytest.param("POST", "/jobs/validate", b"{}", 400, id="no review"),
-        pytest.param("POST", "/jobs/mutate", b"\xff", 400, id="no text"),
+        pytest.param("POST", "/jobs/validate", b"{}", 400, id="not a review"),
+        pytest.param("POST", "/jobs/mutate", b"\xff", 400, id="not UTF-8"),
         pytest.param("POST", "/jobs/validate", b"x" * (serving.LARGEST_REVIEW + 1), 413, id="too large"),
         pytest.param("GET", "/jobs/validate", None, 405, id="another method"),
         pytest.param("POST", "/pods/validate", b"{}", 404, id="another path"),
@@ -115,7 +115,7 @@ def test_what_came_of_reviews_is_counted() -> None:
         pytest.param("GET", "/readyz", None, 200, id="readiness"),
     ],
 )
-def test_whatever_is_asked(method: str, path: str, data: bytes | None, expected: int) -> None:
+def test_status_of_requests(method: str, path: str, data: bytes | None, expected: int) -> None:
     async def story() -> None:
         async with running() as (_, caller):
             status, text = await caller.ask(method, path, data)
@@ -124,11 +124,11 @@ def test_whatever_is_asked(method: str, path: str, data: bytes | None, expected:
     play(story())
 
 
-def test_a_new_certificate_is_shown_without_a_restart() -> None:
+def test_a_new_certificate_is_served_without_a_restart() -> None:
     async def story() -> None:
         async with running() as (server, caller):
             second = fresh()
-            server.show(second)
+            server.use_certificate(second)
             with pytest.raises(aiohttp.ClientError):
                 await caller.ask("GET", "/healthz")
             caller.credentials = second
@@ -137,17 +137,19 @@ def test_a_new_certificate_is_shown_without_a_restart() -> None:
     play(story())
 
 
-def test_not_ready_until_a_trusted_certificate_is_shown() -> None:
+def test_not_ready_until_a_trusted_certificate_is_served() -> None:
     async def story() -> None:
         async with running() as (server, caller):
-            server.show(caller.credentials, trusted=False)
+            server.use_certificate(caller.credentials, trusted=False)
             assert (await caller.ask("GET", "/readyz"))[0] == 503
             assert (await caller.ask("GET", "/healthz"))[0] == 200
 
     play(story())
 
 
-def test_a_slow_review_holds_up_no_health_check_and_is_answered_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_review_does_not_delay_health_checks_and_is_answered_before_shutdown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
     real = review.validate
 
@@ -173,8 +175,8 @@ def test_a_slow_review_holds_up_no_health_check_and_is_answered_before_the_end(m
     play(story())
 
 
-def test_too_many_at_once_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "LONGEST_LINE", 0)
+def test_too_many_reviews_at_once_get_status_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_PENDING", 0)
 
     async def story() -> None:
         async with running() as (_, caller):

@@ -11,25 +11,25 @@ from tests.unit.engines.kubernetes.played_api import access_to, play, serving
 
 
 def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS knows only the real time
+    return dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS uses the real time
 
 
-@pytest.mark.parametrize("register", [pytest.param(False, id="beside it"), pytest.param(True, id="registered")])
-@pytest.mark.parametrize("asked", [pytest.param(1, id="at its first question"), pytest.param(2, id="at its second")])
-def test_it_ends_when_told_to_while_the_api_server_does_not_answer(
-    asked: int, monkeypatch: pytest.MonkeyPatch, *, register: bool
+@pytest.mark.parametrize("register", [pytest.param(False, id="not registered"), pytest.param(True, id="registered")])
+@pytest.mark.parametrize("silent_from", [pytest.param(1, id="first request"), pytest.param(2, id="second request")])
+def test_it_stops_while_the_api_server_does_not_answer(
+    silent_from: int, monkeypatch: pytest.MonkeyPatch, *, register: bool
 ) -> None:
-    """Each question would be waited for for half a minute, and asked several times."""
-    monkeypatch.setattr(webhook_process, "SECONDS_TO_WITHDRAW", 0.1)
-    questions = 0
+    """A request would time out only after half a minute, and be retried several times."""
+    monkeypatch.setattr(webhook_process, "WITHDRAW_SECONDS", 0.1)
+    requests = 0
 
     async def story() -> None:
         stop = asyncio.Event()
 
         async def silent(_request: web.BaseRequest) -> web.StreamResponse:
-            nonlocal questions
-            questions += 1
-            if questions < asked:
+            nonlocal requests
+            requests += 1
+            if requests < silent_from:
                 return web.Response(status=404)
             stop.set()
             await asyncio.sleep(600)

@@ -1,1 +1,1 @@
-"""`pumice install --check`."""
+"""The checks of `pumice install --check`."""

@@ -1,4 +1,4 @@
-"""What `pumice install --check` finds: one line a subject, and what to do where something lacks."""
+"""The result of one check of `pumice install --check`: its state, what was found, and what to do about it."""
 
 from __future__ import annotations
 
@@ -19,49 +19,48 @@ APPLY_ALL: Final = f"pumice install | {APPLY}"
 
 
 class State(StrEnum):
-    GOOD = "good"
-    LACKING = "lacking"
-    # It could not be looked at.
+    OK = "ok"
+    MISSING = "missing"
+    # The check could not be made, or its result does not tell.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     subject: str
     state: State
     found: str
-    todo: str = ""
+    hint: str = ""
 
     @property
-    def is_good(self) -> bool:
-        return self.state is State.GOOD
+    def is_ok(self) -> bool:
+        return self.state is State.OK
 
 
-def good(subject: str, found: str, todo: str = "") -> Check:
-    return Check(subject, State.GOOD, found, todo)
+def ok(subject: str, found: str, hint: str = "") -> CheckResult:
+    return CheckResult(subject, State.OK, found, hint)
 
 
-def lacking(subject: str, found: str, todo: str) -> Check:
-    return Check(subject, State.LACKING, found, todo)
+def missing(subject: str, found: str, hint: str) -> CheckResult:
+    return CheckResult(subject, State.MISSING, found, hint)
 
 
-async def looked_at(subject: str, look: Callable[[], Awaitable[Check]]) -> Check:
-    """What `look` finds, or why it could not look. No answer at all is for the caller."""
+async def result_of(subject: str, check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
+    """Return the result of `check`, UNKNOWN if the API server refuses a request; raise if it does not answer."""
     try:
-        return await look()
+        return await check()
     except ApiError as error:
         if error.status == 0:
             raise
-        return Check(subject, State.UNKNOWN, f"could not be looked at: {error}", "ask as somebody who may see it")
+        hint = "run the check as a user with more permissions"
+        return CheckResult(subject, State.UNKNOWN, f"could not be checked: {error}", hint)
 
 
-async def found(client: Client, resource: Resource, namespace: str | None, name: str) -> Mapping[str, Any] | None:
-    """An object, or None if there is none of that name."""
+async def get_or_none(client: Client, resource: Resource, namespace: str | None, name: str) -> Mapping[str, Any] | None:
     try:
         raw = await client.get(resource, namespace, name)
     except ApiError as error:
         if error.not_found:
             return None
         raise
-    there: Mapping[str, Any] = msgspec.json.decode(raw)
-    return there
+    return msgspec.json.decode(raw, type=dict[str, Any])

@@ -1,4 +1,4 @@
-"""Checks of what a cluster offers: its version, the definitions, gang providers, and who else serves Jobs there."""
+"""Checks of the cluster: its version, the definitions, gang providers, and the controllers that serve Jobs."""
 
 from __future__ import annotations
 
@@ -16,103 +16,95 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks.check_result import (
     APPLY_ALL,
     APPLY_CRDS,
-    Check,
+    CheckResult,
     State,
-    found,
-    good,
-    lacking,
+    get_or_none,
+    missing,
+    ok,
 )
-from pumice.engines.kubernetes.install.labels import labels
-from pumice.engines.kubernetes.install.pumice_fields import dropped_fields
+from pumice.engines.kubernetes.install.crds import dropped_fields
 from pumice.model.timestamps import read_time
 
-# The first release with all that is used: bookmarks, server-side apply, admission v1, pruning by structural schemas.
+# The first release with bookmarks, server-side apply, admission v1 and pruning by structural schemas.
 OLDEST: Final = (1, 25)
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 VOLCANO_CONTROLLER: Final = "app=volcano-controller"
-OUR_CONTROLLER: Final = ",".join(f"{key}={value}" for key, value in labels("controller").items())
 VOLCANO_OFF: Final = "--controllers=*,-job-controller,-gc-controller,-sharding-controller"
+OUR_CONTROLLER: Final = ",".join(f"{key}={value}" for key, value in names.labels("controller").items())
 # A Lease that was not renewed for longer has no holder any more.
 STALE: Final = dt.timedelta(seconds=60)
 
 
-async def version(client: Client) -> Check:
+async def version(client: Client) -> CheckResult:
     answer = msgspec.json.decode(await client.request("GET", "/version"))
-    told = str(answer.get("gitVersion", "unknown"))
-    numbers = [part for part in told.removeprefix("v").split(".")[:2] if part.isdigit()]
+    release = str(answer.get("gitVersion", "unknown"))
+    numbers = [part for part in release.removeprefix("v").split(".")[:2] if part.isdigit()]
     if len(numbers) == len(OLDEST) and (int(numbers[0]), int(numbers[1])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        return lacking(
-            "Kubernetes", told, f"upgrade the cluster: {oldest} is the oldest release that Pumice is made for"
-        )
-    return good("Kubernetes", told)
+        return missing("Kubernetes", release, f"upgrade the cluster: Pumice needs {oldest} or newer")
+    return ok("Kubernetes", release)
 
 
-async def job_definition(client: Client) -> Check:
+async def job_definition(client: Client) -> CheckResult:
     subject = "definition of Job"
-    crd = await found(client, resources.CRDS, None, names.JOBS_CRD)
+    crd = await get_or_none(client, resources.CRDS, None, names.JOBS_CRD)
     if crd is None:
-        return lacking(subject, "not there", APPLY_CRDS)
-    if not _is_established(crd):
-        return lacking(subject, "there, but not established", f"kubectl describe crd {names.JOBS_CRD}")
+        return missing(subject, "not installed", APPLY_CRDS)
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    if not any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions):
+        return missing(subject, "installed, but not established", f"kubectl describe crd {names.JOBS_CRD}")
     dropped = dropped_fields(crd)
     if dropped:
-        return lacking(subject, f"drops {', '.join(dropped)}", APPLY_CRDS)
-    return good(subject, "keeps every field")
+        return missing(subject, f"drops {', '.join(dropped)}", APPLY_CRDS)
+    return ok(subject, "keeps every field")
 
 
-async def command_definition(client: Client) -> Check:
+async def command_definition(client: Client) -> CheckResult:
     subject = "definition of Command"
-    crd = await found(client, resources.CRDS, None, names.COMMANDS_CRD)
+    crd = await get_or_none(client, resources.CRDS, None, names.COMMANDS_CRD)
     if crd is None:
-        return lacking(subject, "not there; Commands (vcctl job suspend) cannot be given", APPLY_CRDS)
-    return good(subject, "there")
+        return missing(subject, "not installed; vcctl job suspend and resume do not work", APPLY_CRDS)
+    return ok(subject, "installed")
 
 
-def gang(asked: str, offered: frozenset[str]) -> Check:
+def gang(requested: str, offered: frozenset[str]) -> CheckResult:
     subject = "gang provider"
-    there = [name for name, kinds in PROVIDERS.items() if any(kind.identity in offered for kind in kinds)]
-    listed = f"found {', '.join(there)}" if there else "found none"
+    available = [name for name, kinds in PROVIDERS.items() if any(kind.identity in offered for kind in kinds)]
+    found = f"found {', '.join(available)}" if available else "found none"
     try:
-        name, _ = chosen(asked, offered)
+        name, _ = chosen(requested, offered)
     except GangError as error:
-        message, _, todo = str(error).partition("; ")
-        return lacking(subject, f"{listed}: {message}", todo)
-    if name == NONE and asked == AUTO:
-        return good(
-            subject, f"{listed}: the pods of a job are scheduled one by one", "a gang scheduler avoids deadlocks"
-        )
-    return good(subject, f"{listed}; {name} is used")
+        message, _, hint = str(error).partition("; ")
+        return missing(subject, f"{found}: {message}", hint)
+    if name == NONE and requested == AUTO:
+        return ok(subject, f"{found}: the pods of a job are scheduled one by one", "a gang scheduler avoids deadlocks")
+    return ok(subject, f"{found}; {name} is used")
 
 
-async def volcano_controller(client: Client) -> Check:
-    """Two controllers that both serve Jobs would undo each other's work."""
+async def volcano_controller(client: Client) -> CheckResult:
+    """Check that Volcano's controller does not write the same Jobs."""
     subject = "Volcano's controller"
     async for items, _ in client.list_pages(DEPLOYMENTS, None, label_selector=VOLCANO_CONTROLLER):
-        for raw in items:
-            deployment = msgspec.json.decode(raw)
+        for deployment in map(msgspec.json.decode, items):
             if serves_jobs(deployment):
-                meta = deployment["metadata"]
-                where = f"{meta.get('namespace')}/{meta.get('name')}"
-                todo = f"start it with {VOLCANO_OFF}, or scale it to 0: only one may write the same Jobs"
-                return lacking(subject, f"Deployment {where} serves Jobs, too", todo)
-    return good(subject, "does not serve Jobs here")
+                hint = f"start it with {VOLCANO_OFF}, or scale it to 0: only one controller may write a Job"
+                return missing(subject, f"Deployment {_full_name(deployment)} also serves Jobs", hint)
+    return ok(subject, "does not serve Jobs here")
 
 
 def serves_jobs(deployment: Mapping[str, Any]) -> bool:
-    """Whether such a Deployment of Volcano runs its job controller."""
+    """Whether a Deployment of Volcano runs its job controller."""
     spec = deployment.get("spec") or {}
     if spec.get("replicas", 1) == 0:
         return False
-    gates = list(_gates(deployment))
-    return "-job-controller" not in gates and (
-        not gates or bool({"*", "job-controller", "+job-controller"} & set(gates))
-    )
+    gates = set(_controller_gates(deployment))
+    return not gates or ("-job-controller" not in gates and bool({"*", "job-controller", "+job-controller"} & gates))
 
 
-def _gates(deployment: Mapping[str, Any]) -> Iterator[str]:
+def _controller_gates(deployment: Mapping[str, Any]) -> Iterator[str]:
+    """Return the items of `--controllers`."""
     for container in _containers(deployment):
-        words = _words(container)
+        words = _command_line(container)
         for word, following in zip(words, [*words[1:], ""], strict=True):
             if word == "--controllers":
                 yield from following.split(",")
@@ -120,31 +112,23 @@ def _gates(deployment: Mapping[str, Any]) -> Iterator[str]:
                 yield from word.removeprefix("--controllers=").split(",")
 
 
-def _containers(deployment: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    template = (deployment.get("spec") or {}).get("template") or {}
-    return (template.get("spec") or {}).get("containers") or []
-
-
-def _words(container: Mapping[str, Any]) -> list[str]:
-    return [*(container.get("command") or []), *(container.get("args") or [])]
-
-
-async def controller(client: Client, namespace: str, now: dt.datetime) -> Check:
+async def controller(client: Client, namespace: str, now: dt.datetime) -> CheckResult:
     """Find a controller by its Lease, wherever it runs; without leader election, only its Deployment shows it."""
     subject = "controller"
-    for place in dict.fromkeys((namespace, "kube-system")):
-        async for items, _ in client.list_pages(resources.LEASES, place):
+    for lease_namespace in dict.fromkeys((namespace, "kube-system")):
+        async for items, _ in client.list_pages(resources.LEASES, lease_namespace):
             for lease in map(msgspec.json.decode, items):
                 if holder := _holder(lease, now):
-                    return good(subject, f"{holder} leads (Lease {place}/{lease['metadata']['name']})")
+                    return ok(subject, f"{holder} leads (Lease {lease_namespace}/{lease['metadata']['name']})")
     async for items, _ in client.list_pages(DEPLOYMENTS, None, label_selector=OUR_CONTROLLER):
         for deployment in map(msgspec.json.decode, items):
             if runs_without_lease(deployment):
                 return _check_without_lease(subject, deployment)
-    # A controller that runs outside of the cluster without leader election leaves no trace that could be looked for.
+    # A controller outside of the cluster without leader election leaves no trace in the cluster.
     unseen = "a controller with --no-leader-elect outside of the cluster cannot be seen from here"
-    todo = f"if none runs: {APPLY_ALL}, or start pumice controller on this machine"
-    return Check(subject, State.UNKNOWN, f"no controller holds the Lease {namespace}/{names.LEASE}; {unseen}", todo)
+    found = f"no controller holds the Lease {namespace}/{names.LEASE}; {unseen}"
+    hint = f"if none runs: {APPLY_ALL}, or start pumice controller on this machine"
+    return CheckResult(subject, State.UNKNOWN, found, hint)
 
 
 def runs_without_lease(deployment: Mapping[str, Any]) -> bool:
@@ -152,25 +136,25 @@ def runs_without_lease(deployment: Mapping[str, Any]) -> bool:
     for container in _containers(deployment):
         variables = {str(one.get("name")): str(one.get("value")) for one in container.get("env") or []}
         switch = variables.get("PUMICE_NO_LEADER_ELECT", "").lower()
-        if "--no-leader-elect" in _words(container) or switch in ("1", "true", "yes"):
+        if "--no-leader-elect" in _command_line(container) or switch in ("1", "true", "yes"):
             return True
     return False
 
 
-def _check_without_lease(subject: str, deployment: Mapping[str, Any]) -> Check:
-    namespace, name = (deployment["metadata"].get(key) for key in ("namespace", "name"))
+def _check_without_lease(subject: str, deployment: Mapping[str, Any]) -> CheckResult:
+    meta, name = deployment["metadata"], _full_name(deployment)
     ready = (deployment.get("status") or {}).get("readyReplicas") or 0
     if ready == 0:
-        todo = f"kubectl -n {namespace} describe deployment {name}"
-        return lacking(subject, f"Deployment {namespace}/{name} has no ready pod", todo)
+        hint = f"kubectl -n {meta.get('namespace')} describe deployment {meta.get('name')}"
+        return missing(subject, f"Deployment {name} has no ready pod", hint)
     if ready > 1:
-        todo = "scale it to 1, or remove --no-leader-elect"
-        return lacking(subject, f"{ready} pods of Deployment {namespace}/{name} write the same Jobs", todo)
-    return good(subject, f"Deployment {namespace}/{name} runs without leader election")
+        hint = "scale it to 1, or remove --no-leader-elect"
+        return missing(subject, f"{ready} pods of Deployment {name} write the same Jobs", hint)
+    return ok(subject, f"Deployment {name} runs without leader election")
 
 
 def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
-    """Who leads by this Lease now; empty if nobody does, or if it is not ours."""
+    """Return the current holder of a Lease; empty if it has none or is not a Lease of Pumice."""
     spec = lease.get("spec") or {}
     renewed = read_time(spec.get("renewTime"))
     if renewed is None or now - renewed >= STALE or not lease["metadata"]["name"].startswith(names.LEASE):
@@ -178,6 +162,15 @@ def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
     return str(spec.get("holderIdentity") or "")
 
 
-def _is_established(crd: Mapping[str, Any]) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+def _full_name(deployment: Mapping[str, Any]) -> str:
+    meta = deployment["metadata"]
+    return f"{meta.get('namespace')}/{meta.get('name')}"
+
+
+def _containers(deployment: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    template = (deployment.get("spec") or {}).get("template") or {}
+    return (template.get("spec") or {}).get("containers") or []
+
+
+def _command_line(container: Mapping[str, Any]) -> list[str]:
+    return [*(container.get("command") or []), *(container.get("args") or [])]

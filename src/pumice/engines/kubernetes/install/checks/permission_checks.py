@@ -1,4 +1,4 @@
-"""Whether we may do what the table of permissions says, and whether the installed roles still grant all of it."""
+"""Checks of permissions: those of the current user, and those that the installed roles grant."""
 
 from __future__ import annotations
 
@@ -12,84 +12,83 @@ import msgspec
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.install.checks.check_result import APPLY_ALL, Check, found, good, lacking
-from pumice.engines.kubernetes.install.permissions import Grant
-from pumice.engines.kubernetes.install.rbac import ACCOUNTS, rule
+from pumice.engines.kubernetes.install.checks.check_result import APPLY_ALL, CheckResult, get_or_none, missing, ok
+from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Grant, rule
 
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-# Asked at once; a table has a hundred questions.
-_AT_ONCE: Final = 16
+# There are about seventy permissions to ask for.
+_PARALLEL_REQUESTS: Final = 16
 _MOST_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Permission:
     group: str
     resource: str
     verb: str
     name: str
     namespace: str
 
-    @property
-    def text(self) -> str:
+    def __str__(self) -> str:
         kind = f"{self.resource}.{self.group}" if self.group else self.resource
         return f"{self.verb} {kind}" + (f" {self.name}" if self.name else "")
 
 
-async def own_permissions(client: Client, grants: Iterable[Grant], namespace: str) -> Check:
-    """Whether the user of this kubeconfig could run the controller and the webhook."""
+async def own_permissions(client: Client, grants: Iterable[Grant], namespace: str) -> CheckResult:
+    """Check whether the user of this kubeconfig could run the controller and the webhook."""
     subject = "your permissions"
-    asked = questions(grants, namespace)
-    turn = asyncio.Semaphore(_AT_ONCE)
+    required = required_permissions(grants, namespace)
+    slots = asyncio.Semaphore(_PARALLEL_REQUESTS)
 
-    async def ask(question: _Question) -> bool:
-        async with turn:
-            return await _may(client, question)
+    async def is_allowed(permission: _Permission) -> bool:
+        async with slots:
+            return await _is_allowed(client, permission)
 
-    answers = await asyncio.gather(*(ask(question) for question in asked))
-    missing = [question.text for question, may in zip(asked, answers, strict=True) if not may]
-    if missing:
-        todo = "only needed to run pumice controller and pumice webhook as this user; docs/guides/permissions.md"
-        return lacking(subject, f"may not {_shortened(missing)}", todo)
-    return good(subject, f"all {len(asked)} that controller and webhook need")
+    answers = await asyncio.gather(*map(is_allowed, required))
+    denied = [str(permission) for permission, allowed in zip(required, answers, strict=True) if not allowed]
+    if denied:
+        hint = "only needed to run pumice controller and pumice webhook as this user; docs/guides/permissions.md"
+        return missing(subject, f"may not {_shortened(denied)}", hint)
+    return ok(subject, f"all {len(required)} that controller and webhook need")
 
 
-async def installed_roles(client: Client, grants: Iterable[Grant]) -> Check:
+async def installed_roles(client: Client, grants: Iterable[Grant]) -> CheckResult:
+    """Check whether the installed ClusterRoles grant what this version needs."""
     subject = "installed roles"
-    granted, missing = list(grants), []
-    for who, account in ACCOUNTS.items():
-        role = await found(client, CLUSTER_ROLES, None, account)
-        wanted = [grant for grant in granted if grant.who == who and not grant.at_home]
-        if role is None and who == "controller":
-            return good(subject, "none", "none is needed while controller and webhook run outside of the cluster")
+    expected, lost = list(grants), []
+    for component, account in ACCOUNTS.items():
+        role = await get_or_none(client, CLUSTER_ROLES, None, account)
+        if role is None and component == "controller":
+            return ok(subject, "none", "only needed for a controller or webhook inside the cluster")
         if role is not None:
-            missing += [f"{account}: {text}" for text in _not_granted(role, wanted)]
-    if missing:
-        return lacking(subject, f"do not grant {_shortened(missing)}", APPLY_ALL)
-    return good(subject, "grant what this version needs")
+            wanted = [grant for grant in expected if grant.component == component and not grant.own_namespace]
+            lost += [f"{account}: {text}" for text in _not_granted(role, wanted)]
+    if lost:
+        return missing(subject, f"do not grant {_shortened(lost)}", APPLY_ALL)
+    return ok(subject, "grant what this version needs")
 
 
-def questions(grants: Iterable[Grant], namespace: str) -> list[_Question]:
-    """Each once, however many grants it stands in."""
-    return list(dict.fromkeys(question for grant in grants for question in _questions(grant, namespace)))
+def required_permissions(grants: Iterable[Grant], namespace: str) -> list[_Permission]:
+    """Return what the grants permit, without duplicates."""
+    permissions = (
+        _Permission(grant.group, resource, verb, name, namespace if grant.own_namespace else "")
+        for grant in grants
+        for resource in grant.resources
+        for verb in grant.verbs
+        for name in grant.resource_names or ("",)
+    )
+    return list(dict.fromkeys(permissions))
 
 
-def _questions(grant: Grant, namespace: str) -> Iterator[_Question]:
-    for resource in grant.resources:
-        for verb in grant.verbs:
-            for name in grant.named or ("",):
-                yield _Question(grant.group, resource, verb, name, namespace if grant.at_home else "")
-
-
-async def _may(client: Client, question: _Question) -> bool:
-    resource, _, subresource = question.resource.partition("/")
+async def _is_allowed(client: Client, permission: _Permission) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
     attributes = {
-        "group": question.group,
+        "group": permission.group,
         "resource": resource,
         "subresource": subresource,
-        "verb": question.verb,
-        "name": question.name,
-        "namespace": question.namespace,
+        "verb": permission.verb,
+        "name": permission.name,
+        "namespace": permission.namespace,
     }
     kind = resources.ACCESS_REVIEWS
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": {"resourceAttributes": attributes}}
@@ -98,23 +97,22 @@ async def _may(client: Client, question: _Question) -> bool:
 
 
 def _not_granted(role: Mapping[str, Any], grants: Iterable[Grant]) -> Iterator[str]:
-    rules = [_allows(one) for one in role.get("rules") or []]
+    present = frozenset().union(*map(_rights, role.get("rules") or []))
     for grant in grants:
-        wanted = _allows(rule(grant))
-        missing = wanted - frozenset().union(*rules)
-        yield from sorted({f"{verb} {resource}" for _, resource, verb, _ in missing})
+        lost = _rights(rule(grant)) - present
+        yield from sorted({f"{verb} {resource}" for _, resource, verb, _ in lost})
 
 
-def _allows(one: Mapping[str, Any]) -> frozenset[tuple[str, str, str, str]]:
+def _rights(role_rule: Mapping[str, Any]) -> frozenset[tuple[str, str, str, str]]:
     return frozenset(
         (group, resource, verb, name)
-        for group in one.get("apiGroups") or []
-        for resource in one.get("resources") or []
-        for verb in one.get("verbs") or []
-        for name in one.get("resourceNames") or [""]
+        for group in role_rule.get("apiGroups") or []
+        for resource in role_rule.get("resources") or []
+        for verb in role_rule.get("verbs") or []
+        for name in role_rule.get("resourceNames") or [""]
     )
 
 
-def _shortened(missing: list[str]) -> str:
-    more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
-    return ", ".join(missing[:_MOST_SHOWN]) + more
+def _shortened(texts: list[str]) -> str:
+    more = f" and {len(texts) - _MOST_SHOWN} more" if len(texts) > _MOST_SHOWN else ""
+    return ", ".join(texts[:_MOST_SHOWN]) + more

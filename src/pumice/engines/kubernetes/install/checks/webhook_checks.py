@@ -1,4 +1,4 @@
-"""Whether the webhook is registered, trusted, and really asked: by a Job that it must refuse, tried without effect."""
+"""Checks of the webhook: whether it is registered and trusted, and whether it rejects an invalid Job in a dry run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.checks.check_result import APPLY_ALL, Check, found, good, lacking
+from pumice.engines.kubernetes.install.checks.check_result import APPLY_ALL, CheckResult, get_or_none, missing, ok
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATING_NAME, VALIDATING_NAME
 
-SUBJECT: Final = "webhook"
-_BOTH: Final = (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
-# No plugin has such a name, and no schema knows the names of plugins.
-_BAD_JOB: Final = {
+# Invalid by the name of its plugin, which no schema checks.
+_INVALID_JOB: Final = {
     "apiVersion": resources.JOBS.api_version,
     "kind": resources.JOBS.kind,
     "metadata": {"generateName": "pumice-check-"},
@@ -28,37 +26,36 @@ _BAD_JOB: Final = {
 }
 
 
-async def registered(client: Client) -> Check:
+async def registered(client: Client) -> CheckResult:
+    subject = "webhook"
+    both = (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
     for name in (names.CONFIGURATION, names.OUTSIDE_CONFIGURATION):
-        both = [await found(client, resource, None, name) for resource in _BOTH]
-        there = [configuration for configuration in both if configuration is not None]
-        if len(there) == 1:
-            return lacking(SUBJECT, f"only one of the two configurations {name} is there", APPLY_ALL)
-        if there:
-            if not all(_has_authority(one) for one in there):
-                todo = f"kubectl -n {names.NAMESPACE} logs deployment/{names.WEBHOOK}"
-                return lacking(SUBJECT, f"registered as {name}, but its certificate is not trusted yet", todo)
-            return good(SUBJECT, f"registered as {name}")
-    return lacking(SUBJECT, "not registered; only the controller checks Jobs", APPLY_ALL)
+        configurations = [one for kind in both if (one := await get_or_none(client, kind, None, name)) is not None]
+        if len(configurations) == 1:
+            return missing(subject, f"only one of the two configurations {name} exists", APPLY_ALL)
+        if configurations:
+            if not all(map(_has_ca_bundle, configurations)):
+                hint = f"kubectl -n {names.NAMESPACE} logs deployment/{names.WEBHOOK}"
+                return missing(subject, f"registered as {name}, but its certificate is not trusted yet", hint)
+            return ok(subject, f"registered as {name}")
+    return missing(subject, "not registered; only the controller checks Jobs", APPLY_ALL)
 
 
-async def reachable(client: Client, namespace: str) -> Check:
+async def reachable(client: Client, namespace: str) -> CheckResult:
     subject = "webhook's answer"
     try:
-        await client.create(resources.JOBS, namespace, msgspec.json.encode(_BAD_JOB), dry_run=True)
+        await client.create(resources.JOBS, namespace, msgspec.json.encode(_INVALID_JOB), dry_run=True)
     except ApiError as error:
         if MUTATING_NAME in error.message or VALIDATING_NAME in error.message:
             if error.is_invalid:
-                return good(subject, f"refuses a bad Job (tried in namespace {namespace})")
-            return lacking(
-                subject, f"cannot be asked: {error}", "look at its pods, its Service and the network between"
-            )
+                return ok(subject, f"rejects an invalid Job (dry run in namespace {namespace})")
+            return missing(subject, f"cannot be reached: {error}", "check its pods, its Service and the network")
         if error.is_invalid:
-            return good(subject, f"another webhook refuses a bad Job: {error}", "its findings may be fewer")
+            return ok(subject, f"another webhook rejects an invalid Job: {error}", "it may report fewer findings")
         raise
-    return lacking(subject, "a bad Job is accepted", "look at its log, and whether its address can be reached")
+    return missing(subject, "an invalid Job is accepted", "check its log, and whether its address can be reached")
 
 
-def _has_authority(configuration: Mapping[str, Any]) -> bool:
+def _has_ca_bundle(configuration: Mapping[str, Any]) -> bool:
     hooks = configuration.get("webhooks") or []
     return bool(hooks) and all((hook.get("clientConfig") or {}).get("caBundle") for hook in hooks)
