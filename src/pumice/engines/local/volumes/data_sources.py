@@ -1,8 +1,8 @@
-"""The files of volumes that are made of data: configMap, secret, downwardAPI and projected."""
+"""The files of volumes that consist of data: configMap, secret, downwardAPI and projected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -23,7 +23,7 @@ class Entry:
 
 
 @dataclass
-class Contents:
+class DataVolume:
     """Collects the files of one volume."""
 
     volume: str
@@ -35,41 +35,41 @@ class Contents:
 
     def read(self, kind: str, source: Mapping[str, Any]) -> None:
         mode = _mode(source.get("defaultMode"), _DEFAULT_MODE)
+        parts = [(kind, source)]
         if kind == "projected":
-            for projection in source.get("sources") or []:
-                for part, value in projection.items():
-                    self._read_part(part, value or {}, mode)
-        else:
-            self._read_part(kind, source, mode)
+            parts = [part for projection in source.get("sources") or [] for part in projection.items()]
+        for part, value in parts:
+            self._read_part(part, value or {}, mode)
 
     def _read_part(self, kind: str, source: Mapping[str, Any], mode: int) -> None:
         if kind == "configMap":
             name = str(source.get("name"))
-            self._read_keys(source, f"ConfigMap {name}", self.config_sources.config_map_files(name), mode)
+            self._read_keys(source, "ConfigMap", name, self.config_sources.config_map_files(name), mode)
         elif kind == "secret":
-            # A volume says secretName, a projection says name.
+            # A volume has secretName, a projection has name.
             name = str(source.get("secretName") or source.get("name"))
-            self._read_keys(source, f"Secret {name}", self.config_sources.secrets.get(name), mode)
+            self._read_keys(source, "Secret", name, self.config_sources.secrets.get(name), mode)
         elif kind == "downwardAPI":
             self._read_downward(source, mode)
         else:
-            place = f" ({source['path']})" if source.get("path") else ""
-            message = f"volume {self.volume}: {kind}{place} is left out: there is no API server to ask for it"
+            path = f" ({source['path']})" if source.get("path") else ""
+            message = f"volume {self.volume}: {kind}{path} is left out: there is no API server to ask for it"
             self.problems.append(Problem(message, fatal=False))
 
     def _read_keys(
-        self, source: Mapping[str, Any], origin: str, entries: Mapping[str, bytes] | None, mode: int
+        self, source: Mapping[str, Any], kind: str, name: str, entries: Mapping[str, bytes] | None, mode: int
     ) -> None:
-        optional = bool(source.get("optional"))
+        where, optional = f"volume {self.volume}", bool(source.get("optional"))
         if entries is None:
             if not optional:
-                self.problems.append(missing_source(f"volume {self.volume}", *origin.split(" ", 1)))
+                self.problems.append(missing_source(where, kind, name))
             return
-        for key, path, own in _items(source, entries):
+        for item in source.get("items") or [{"key": key, "path": key} for key in entries]:
+            key = str(item.get("key"))
             if key in entries:
-                self._add(path, Entry(entries[key], _mode(own, mode)))
+                self._add(str(item.get("path")), Entry(entries[key], _mode(item.get("mode"), mode)))
             elif not optional:
-                self.problems.append(missing_key(f"volume {self.volume}", origin, key, entries))
+                self.problems.append(missing_key(where, f"{kind} {name}", key, entries))
 
     def _read_downward(self, source: Mapping[str, Any], mode: int) -> None:
         for item in source.get("items") or []:
@@ -96,21 +96,10 @@ class Contents:
 
 
 def is_shared(kind: str, source: Mapping[str, Any]) -> bool:
-    """Whether every pod of a job that has this source sees the same files."""
+    """Return whether all pods of a job see the same files."""
     if kind == "projected":
         return not any("downwardAPI" in projection for projection in source.get("sources") or [])
     return kind != "downwardAPI"
-
-
-def _items(source: Mapping[str, Any], entries: Mapping[str, bytes]) -> Iterator[tuple[str, str, object]]:
-    """Key, path and mode of each file: those that are named, else all of them."""
-    items = source.get("items")
-    if items:
-        for item in items:
-            yield str(item.get("key")), str(item.get("path")), item.get("mode")
-    else:
-        for key in entries:
-            yield key, key, None
 
 
 def _mode(found: object, default: int) -> int:

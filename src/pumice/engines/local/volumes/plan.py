@@ -1,7 +1,7 @@
-"""What a container's volumeMounts become here: mounts for the sandbox, and steps that make ready what is mounted.
+"""Plans the volumes of a container: mounts for the sandbox, and the steps that prepare what is mounted.
 
-Nothing is touched here; `volume_files.VolumeFiles` takes the steps. All of a job's volumes live in its scratch
-directory: data that all pods share once, the rest by pod. A memory volume lies on disk if only parts of it are mounted.
+This module changes nothing; `apply.VolumeFiles` executes the steps. All volumes of a job are in its scratch directory:
+data that all pods share once, everything else per pod. A memory volume is on disk if only parts of it are mounted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pumice.engines.local.container_spec.env import container_env
 from pumice.engines.local.container_spec.expansion import expand, unknown_references
 from pumice.engines.local.container_spec.users import fs_group
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
-from pumice.engines.local.volumes.data_sources import KINDS, Contents, is_shared
+from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, is_shared
 from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
@@ -32,7 +32,7 @@ _EMPTY_MODE: Final = 0o777
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """What one container mounts. The steps must be taken, in order, before the mounts are made."""
+    """What one container mounts. Execute the steps in order before mounting."""
 
     mounts: tuple[Mount | Tmpfs, ...] = ()
     steps: tuple[Step, ...] = ()
@@ -40,7 +40,7 @@ class Volumes:
 
 
 def pod_directory(scratch: Path, uid: str) -> Path:
-    """Where a pod's own volumes are; it goes when the pod goes."""
+    """Return the directory of a pod's own volumes, which is removed with the pod."""
     return scratch / "pods" / uid
 
 
@@ -51,116 +51,100 @@ def shared_directory(scratch: Path) -> Path:
 def volume_mounts(
     container: Manifest, manifest: Manifest, facts: PodFacts, config_sources: ConfigSources, scratch: Path
 ) -> Volumes:
-    reading = _Reading(container, manifest, facts, config_sources, scratch)
+    planner = _Planner(container, manifest, facts, config_sources, scratch, fs_group(manifest))
     for mount in container.get("volumeMounts") or []:
-        reading.take(mount)
-    return reading.result()
+        planner.add_mount(mount)
+    # A mount below another must come after it, or it would be hidden.
+    ordered = sorted(planner.mounts, key=lambda mount: PurePosixPath(mount.target).parts)
+    return Volumes(tuple(ordered), tuple(planner.steps), tuple(planner.problems))
 
 
 @dataclass
-class _Reading:
-    """One pass over a container's mounts."""
-
+class _Planner:
     container: Manifest
     manifest: Manifest
     facts: PodFacts
     config_sources: ConfigSources
     scratch: Path
+    group: int | None
     mounts: list[Mount | Tmpfs] = field(default_factory=list)
-    steps: dict[Step, None] = field(default_factory=dict)  # in order, each once
+    steps: dict[Step, None] = field(default_factory=dict)  # an ordered set
     problems: dict[Problem, None] = field(default_factory=dict)
 
-    @property
-    def _group(self) -> int | None:
-        return fs_group(self.manifest)
-
-    def result(self) -> Volumes:
-        # A mount below another one must come after it, or it would be hidden.
-        ordered = sorted(self.mounts, key=lambda mount: PurePosixPath(mount.target).parts)
-        return Volumes(tuple(ordered), tuple(self.steps), tuple(self.problems))
-
-    def take(self, mount: Manifest) -> None:
+    def add_mount(self, mount: Manifest) -> None:
         name, target = str(mount.get("name")), _absolute(str(mount.get("mountPath")))
         volumes = (self.manifest.get("spec") or {}).get("volumes") or []
         volume = next((volume for volume in volumes if volume.get("name") == name), None)
         if volume is None:
-            self._tell(Problem(f"volumeMounts: the pod has no volume {name}"))
+            self._report(Problem(f"volumeMounts: the pod has no volume {name}"))
             return
         if target == "/":
-            self._tell(Problem(f"volumeMounts: {name}: / cannot be mounted over"))
+            self._report(Problem(f"volumeMounts: {name}: cannot mount over /"))
             return
         kind = next((key for key, value in volume.items() if key != "name" and value is not None), _EMPTY)
         source: Mapping[str, Any] = volume.get(kind) or {}
         if kind == _EMPTY and source.get("medium") == "Memory" and self._is_mounted_whole(name):
             read_only = bool(mount.get("readOnly"))
-            self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), read_only, self._group))
+            self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), read_only, self.group))
             return
-        place = self._place(name, kind, source)
-        if place is not None:
-            self._mount(place, mount, target, kind, source)
-
-    def _mount(self, place: Path, mount: Manifest, target: str, kind: str, source: Mapping[str, Any]) -> None:
-        read_only = bool(mount.get("readOnly") or source.get("readOnly")) or kind in KINDS
-        within = self._sub_path(mount)
-        if within is None:
+        path, within = self._path(name, kind, source), self._sub_path(mount)
+        if path is None or within is None:
             return
         if within:
-            self._step(SubPath(place, within, str(mount.get("name"))))
-            place = place / within
-        self.mounts.append(Mount(str(place), target, read_only))
+            self._step(SubPath(path, within, name))
+            path = path / within
+        read_only = bool(mount.get("readOnly") or source.get("readOnly")) or kind in KINDS
+        self.mounts.append(Mount(str(path), target, read_only))
 
     def _sub_path(self, mount: Manifest) -> str | None:
-        """The part of the volume that is mounted, "" for all of it; None if it cannot be."""
+        """Return the mounted part of the volume, "" for all of it; None if it is invalid."""
         text = str(mount.get("subPath") or "")
         if expression := mount.get("subPathExpr"):
             env, _ = container_env(self.container, self.manifest, self.facts, self.config_sources)
             if missing := unknown_references(str(expression), env):
-                self._tell(Problem(f"volumeMounts: {mount['name']}: subPathExpr: there is no variable {missing[0]}"))
+                self._report(Problem(f"volumeMounts: {mount['name']}: subPathExpr: there is no variable {missing[0]}"))
                 return None
             text = expand(str(expression), env)
         parts = PurePosixPath(text).parts
         if text.startswith("/") or ".." in parts:
-            self._tell(Problem(f"volumeMounts: {mount['name']}: subPath: {text}: must be a path within the volume"))
+            self._report(Problem(f"volumeMounts: {mount['name']}: subPath: {text}: must be a path within the volume"))
             return None
         return "/".join(parts)
 
-    def _place(self, name: str, kind: str, source: Mapping[str, Any]) -> Path | None:
-        """Where the volume is on this machine; None, with a problem, if it is nowhere."""
+    def _path(self, name: str, kind: str, source: Mapping[str, Any]) -> Path | None:
+        """Return the volume's path on this machine; None, with a problem, if it has none."""
+        own = pod_directory(self.scratch, self.facts.uid) / "volumes" / name
         if kind in KINDS:
-            return self._contents(name, kind, source)
+            return self._data_volume(name, kind, source, own)
         if kind == "hostPath":
             path = Path(_absolute(str(source.get("path"))))
             self._step(HostPath(path, str(source.get("type") or ""), name))
             return path
         if kind == "persistentVolumeClaim":
-            return self._claim(name, str(source.get("claimName")))
-        for problem in _not_honoured(name, kind, source):
-            self._tell(problem)
-        path = pod_directory(self.scratch, self.facts.uid) / "volumes" / name
-        self._step(MakeDirectory(path, _mode(source), self._group))
-        return path
+            claim = str(source.get("claimName"))
+            directory = self.config_sources.claims.get(claim)
+            if directory is None:
+                hint = "add the PersistentVolumeClaim to the job's file, or pass it with --with FILE"
+                self._report(Problem(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))
+            else:
+                self._step(MakeDirectory(directory, _EMPTY_MODE, self.group))
+            return directory
+        for message, hint in _differences(name, kind, source):
+            self._report(Problem(message, hint, fatal=False))
+        self._step(MakeDirectory(own, _mode(source), self.group))
+        return own
 
-    def _contents(self, name: str, kind: str, source: Mapping[str, Any]) -> Path:
-        contents = Contents(name, self.manifest, self.facts, self.config_sources)
-        contents.read(kind, source)
-        for problem in contents.problems:
-            self._tell(problem)
+    def _data_volume(self, name: str, kind: str, source: Mapping[str, Any], own: Path) -> Path:
+        data = DataVolume(name, self.manifest, self.facts, self.config_sources)
+        data.read(kind, source)
+        for problem in data.problems:
+            self._report(problem)
+        path = own
         if is_shared(kind, source):
-            spelled = json.dumps([kind, source, self._group], sort_keys=True)
-            path = shared_directory(self.scratch) / f"{name}-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}"
-        else:
-            path = pod_directory(self.scratch, self.facts.uid) / "volumes" / name
-        self._step(WriteFiles(path, tuple(contents.files.items()), self._group))
+            text = json.dumps([kind, source, self.group], sort_keys=True)
+            path = shared_directory(self.scratch) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self._step(WriteFiles(path, tuple(data.files.items()), self.group))
         return path
-
-    def _claim(self, name: str, claim: str) -> Path | None:
-        place = self.config_sources.claims.get(claim)
-        if place is None:
-            hint = "put the PersistentVolumeClaim into the job's file or give it with --with FILE"
-            self._tell(Problem(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))
-            return None
-        self._step(MakeDirectory(place, _EMPTY_MODE, self._group))
-        return place
 
     def _is_mounted_whole(self, name: str) -> bool:
         containers = all_containers(self.manifest.get("spec") or {})
@@ -170,29 +154,24 @@ class _Reading:
     def _step(self, step: Step) -> None:
         self.steps[step] = None
 
-    def _tell(self, problem: Problem) -> None:
+    def _report(self, problem: Problem) -> None:
         self.problems[problem] = None
 
 
-def _not_honoured(name: str, kind: str, source: Mapping[str, Any]) -> Iterator[Problem]:
-    """What an empty directory of the pod's own does not give of what the volume asks for."""
+def _differences(name: str, kind: str, source: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield message and hint for what an empty directory lacks compared to the volume."""
     if kind == _EMPTY:
         if source.get("medium") == "Memory":
-            yield Problem(f"volume {name}: medium Memory: lies on disk, because parts of it are mounted", fatal=False)
+            yield f"volume {name}: medium Memory: is on disk, because parts of it are mounted", ""
         elif source.get("medium"):
-            yield Problem(f"volume {name}: medium {source['medium']}: lies on disk", fatal=False)
+            yield f"volume {name}: medium {source['medium']}: is on disk", ""
         if source.get("sizeLimit") is not None:
-            yield Problem(f"volume {name}: sizeLimit {source['sizeLimit']} is not enforced", fatal=False)
+            yield f"volume {name}: sizeLimit {source['sizeLimit']} is not enforced", ""
     elif kind == "ephemeral":
-        yield Problem(
-            f"volume {name}: is a plain directory, so its claim's size and storage class have no effect", fatal=False
-        )
+        yield f"volume {name}: is a plain directory, so its claim's size and storage class have no effect", ""
     else:
-        yield Problem(
-            f"volume {name}: {kind} is not mounted, an empty directory is there instead",
-            "put the data into a directory and mount that with hostPath or a PersistentVolumeClaim, or with --mount",
-            fatal=False,
-        )
+        hint = "put the data into a directory and mount that with hostPath, a PersistentVolumeClaim or --mount"
+        yield f"volume {name}: {kind} is not supported; an empty directory is mounted instead", hint
 
 
 def _size(source: Mapping[str, Any]) -> int | None:
@@ -209,7 +188,7 @@ def _mode(source: Mapping[str, Any]) -> int:
 
 
 def _absolute(path: str) -> str:
-    """The path from the root, without steps back: `/a/../../b` is `/b`, as in the container itself."""
+    """Return the path from the root without `..`: `/a/../../b` is `/b`, as in the container itself."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":

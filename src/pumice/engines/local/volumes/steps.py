@@ -1,4 +1,4 @@
-"""What has to be done on this machine before a pod's volumes can be mounted, as values."""
+"""Steps that prepare volumes on this machine before they are mounted, as values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pumice.engines.local.volumes.data_sources import Entry
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """A directory that is the volume; what is in it stays. A `group` may use all of it."""
+    """Make the directory unless it exists; `group` gets write access to all of it."""
 
     path: Path
     mode: int
@@ -20,7 +20,7 @@ class MakeDirectory:
 
 @dataclass(frozen=True, slots=True)
 class WriteFiles:
-    """A directory with these files, and no others. A `group` may read them."""
+    """Fill the directory with exactly these files; `group` gets read access."""
 
     path: Path
     files: tuple[tuple[str, Entry], ...]
@@ -29,7 +29,7 @@ class WriteFiles:
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """A path of the host that must be what the pod says it is."""
+    """Check that a path of the host has the type that the pod declares."""
 
     path: Path
     type: str
@@ -38,7 +38,7 @@ class HostPath:
 
 @dataclass(frozen=True, slots=True)
 class SubPath:
-    """A part of a volume; made as a directory if it is not there. It must not lead out of the volume by a link."""
+    """Make a directory within a volume unless it exists; symbolic links must not lead out of the volume."""
 
     base: Path
     within: str

@@ -15,7 +15,7 @@ from tests.unit.engines.local.pod_values import FACTS, a_pod
 
 SCRATCH = Path("/scratch")
 OWN = pod_directory(SCRATCH, FACTS.uid) / "volumes/v"
-COMPANIONS = ConfigSources(
+SOURCES = ConfigSources(
     config_maps={"c": {"a": b"1", "b": b"2"}},
     binary={"c": {"x": b"\xff"}},
     secrets={"s": {"key": b"k"}},
@@ -24,13 +24,13 @@ COMPANIONS = ConfigSources(
 
 
 def mounted(volume: dict[str, Any], mount: dict[str, Any] | None = None, **container: Any) -> Volumes:
-    """What a pod with the volume `v` mounts, at /m unless the mount says otherwise."""
+    """Plan a container that mounts the volume `v`, at /m by default."""
     mounts = [{"name": "v", "mountPath": "/m", **(mount or {})}]
     own = {"name": "main", "volumeMounts": mounts, **container}
-    return volume_mounts(own, a_pod(own, volumes=[{"name": "v", **volume}]), FACTS, COMPANIONS, SCRATCH)
+    return volume_mounts(own, a_pod(own, volumes=[{"name": "v", **volume}]), FACTS, SOURCES, SCRATCH)
 
 
-def told(volumes: Volumes) -> list[str]:
+def messages(volumes: Volumes) -> list[str]:
     return [("! " if problem.fatal else "") + problem.message for problem in volumes.problems]
 
 
@@ -119,7 +119,7 @@ def test_files(volume: dict[str, Any], files: dict[str, Entry]) -> None:
         pytest.param(
             {"configMap": {"name": "c", "items": [{"key": "a", "path": "../p"}]}},
             "! volume v: ../p: must be a path within the volume",
-            id="climbing path",
+            id="path with ..",
         ),
         pytest.param(
             {"configMap": {"name": "c", "items": [{"key": "a", "path": "/p"}]}},
@@ -151,25 +151,25 @@ def test_files(volume: dict[str, Any], files: dict[str, Entry]) -> None:
         ),
     ],
 )
-def test_files_that_are_not_to_be_had(volume: dict[str, Any], problem: str) -> None:
+def test_missing_files(volume: dict[str, Any], problem: str) -> None:
     volumes = mounted(volume)
-    assert told(volumes) == [problem]
+    assert messages(volumes) == [problem]
     assert written(volumes) == {}
 
 
-def test_what_all_pods_share_is_written_once() -> None:
-    def place(volume: dict[str, Any]) -> Path:
+def test_files_that_all_pods_share_have_one_directory() -> None:
+    def path(volume: dict[str, Any]) -> Path:
         [step] = mounted(volume).steps
         assert isinstance(step, WriteFiles)
         return step.path
 
-    shared = place({"configMap": {"name": "c"}})
+    shared = path({"configMap": {"name": "c"}})
     assert shared.parent == shared_directory(SCRATCH)
-    assert place({"configMap": {"name": "c"}}) == shared
-    assert place({"configMap": {"name": "c", "defaultMode": 0o400}}) != shared
-    assert place({"projected": {"sources": [{"configMap": {"name": "c"}}]}}).parent == shared_directory(SCRATCH)
-    assert place({"downwardAPI": {}}) == OWN
-    assert place({"projected": {"sources": [{"downwardAPI": {}}]}}) == OWN
+    assert path({"configMap": {"name": "c"}}) == shared
+    assert path({"configMap": {"name": "c", "defaultMode": 0o400}}) != shared
+    assert path({"projected": {"sources": [{"configMap": {"name": "c"}}]}}).parent == shared_directory(SCRATCH)
+    assert path({"downwardAPI": {}}) == OWN
+    assert path({"projected": {"sources": [{"downwardAPI": {}}]}}) == OWN
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,6 @@ def test_directories(volume: dict[str, Any], mount: dict[str, Any], step: object
     assert mounted(volume, mount) == Volumes((expected,), (step,))  # type: ignore[arg-type] # one of the steps
 
 
-CLAIM_OF_SEVEN = MakeDirectory(Path("/claims/data"), 0o777, 7)
-
-
 def test_memory() -> None:
     volumes = mounted({"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}, {"mountPath": "/dev/shm"})
     assert volumes == Volumes((Tmpfs("/dev/shm", "v", 64 << 20, 0o777),))
@@ -231,31 +228,26 @@ def test_memory_is_shared_by_containers(read_only: bool) -> None:
     own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/m", "readOnly": read_only}]}
     other = {"name": "other", "volumeMounts": [{"name": "v", "mountPath": "/n"}]}
     pod = a_pod(own, other, volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}])
-    volumes = volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH)
+    volumes = volume_mounts(own, pod, FACTS, SOURCES, SCRATCH)
     assert volumes == Volumes((Tmpfs("/m", "v", None, 0o777, read_only),))
 
 
-@pytest.mark.parametrize(
-    ("volume", "expected"),
-    [
-        pytest.param({"emptyDir": {}}, MakeDirectory(OWN, 0o777, 7), id="empty directory"),
-        pytest.param({"persistentVolumeClaim": {"claimName": "data"}}, CLAIM_OF_SEVEN, id="claim"),
-    ],
-)
-def test_volumes_are_the_group_s(volume: dict[str, Any], expected: object) -> None:
-    own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/m"}]}
-    pod = a_pod(own, volumes=[{"name": "v", **volume}], securityContext={"fsGroup": 7})
-    assert volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH).steps == (expected,)
+def test_fs_group() -> None:
+    own = {"name": "main", "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in ("v", "w")]}
+    volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]
+    pod = a_pod(own, volumes=volumes, securityContext={"fsGroup": 7})
+    steps = (MakeDirectory(OWN, 0o777, 7), MakeDirectory(Path("/claims/data"), 0o777, 7))
+    assert volume_mounts(own, pod, FACTS, SOURCES, SCRATCH).steps == steps
 
 
-def test_memory_of_which_parts_are_mounted_lies_on_disk() -> None:
+def test_memory_is_on_disk_if_parts_of_it_are_mounted() -> None:
     own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/m"}]}
     other = {"name": "other", "volumeMounts": [{"name": "v", "mountPath": "/n", "subPath": "n"}]}
     pod = a_pod(own, other, volumes=[{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": 1}}])
-    volumes = volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH)
+    volumes = volume_mounts(own, pod, FACTS, SOURCES, SCRATCH)
     assert volumes.mounts == (Mount(str(OWN), "/m"),)
-    assert told(volumes) == [
-        "volume v: medium Memory: lies on disk, because parts of it are mounted",
+    assert messages(volumes) == [
+        "volume v: medium Memory: is on disk, because parts of it are mounted",
         "volume v: sizeLimit 1 is not enforced",
     ]
 
@@ -263,12 +255,10 @@ def test_memory_of_which_parts_are_mounted_lies_on_disk() -> None:
 @pytest.mark.parametrize(
     ("volume", "problem"),
     [
-        pytest.param(
-            {"emptyDir": {"medium": "HugePages"}}, "volume v: medium HugePages: lies on disk", id="huge pages"
-        ),
+        pytest.param({"emptyDir": {"medium": "HugePages"}}, "volume v: medium HugePages: is on disk", id="huge pages"),
         pytest.param(
             {"nfs": {"server": "x", "path": "/"}},
-            "volume v: nfs is not mounted, an empty directory is there instead",
+            "volume v: nfs is not supported; an empty directory is mounted instead",
             id="nfs",
         ),
         pytest.param(
@@ -278,10 +268,10 @@ def test_memory_of_which_parts_are_mounted_lies_on_disk() -> None:
         ),
     ],
 )
-def test_what_is_only_an_empty_directory_here(volume: dict[str, Any], problem: str) -> None:
+def test_volumes_that_become_an_empty_directory(volume: dict[str, Any], problem: str) -> None:
     volumes = mounted(volume)
     assert volumes.mounts == (Mount(str(OWN), "/m"),)
-    assert told(volumes) == [problem]
+    assert messages(volumes) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +282,7 @@ def test_what_is_only_an_empty_directory_here(volume: dict[str, Any], problem: s
         pytest.param({"subPathExpr": "$$(POD)"}, "$(POD)", id="escaped"),
     ],
 )
-def test_parts_of_a_volume(mount: dict[str, Any], within: str) -> None:
+def test_sub_paths(mount: dict[str, Any], within: str) -> None:
     variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     volumes = mounted({"emptyDir": {}}, mount, env=[variable])
     assert volumes.mounts == (Mount(f"{OWN}/{within}", "/m"),)
@@ -303,16 +293,19 @@ def test_parts_of_a_volume(mount: dict[str, Any], within: str) -> None:
     ("volume", "mount", "problem"),
     [
         pytest.param(
-            {}, {"subPath": "../x"}, "! volumeMounts: v: subPath: ../x: must be a path within the volume", id="climbing"
+            {},
+            {"subPath": "../x"},
+            "! volumeMounts: v: subPath: ../x: must be a path within the volume",
+            id="path with ..",
         ),
         pytest.param({}, {"subPath": "/x"}, "! volumeMounts: v: subPath: /x: must be", id="absolute"),
-        pytest.param({}, {"subPathExpr": "$(UP)"}, "! volumeMounts: v: subPath: ../..: must be", id="by a variable"),
+        pytest.param({}, {"subPathExpr": "$(UP)"}, "! volumeMounts: v: subPath: ../..: must be", id="variable with .."),
         pytest.param(
             {}, {"subPathExpr": "$(X)"}, "! volumeMounts: v: subPathExpr: there is no variable X", id="no variable"
         ),
         pytest.param({}, {"name": "w"}, "! volumeMounts: the pod has no volume w", id="no volume"),
-        pytest.param({}, {"mountPath": "/"}, "! volumeMounts: v: / cannot be mounted over", id="root"),
-        pytest.param({}, {"mountPath": "/a/.."}, "! volumeMounts: v: / cannot be mounted over", id="root in disguise"),
+        pytest.param({}, {"mountPath": "/"}, "! volumeMounts: v: cannot mount over /", id="root"),
+        pytest.param({}, {"mountPath": "/a/.."}, "! volumeMounts: v: cannot mount over /", id="normalized root"),
         pytest.param(
             {"persistentVolumeClaim": {"claimName": "x"}},
             {},
@@ -321,20 +314,20 @@ def test_parts_of_a_volume(mount: dict[str, Any], within: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_mounted(volume: dict[str, Any], mount: dict[str, Any], problem: str) -> None:
+def test_invalid_mounts(volume: dict[str, Any], mount: dict[str, Any], problem: str) -> None:
     volumes = mounted(volume, mount, env=literal(UP="../.."))
     assert volumes.mounts == ()
-    assert [text.startswith(problem) for text in told(volumes)] == [True]
+    assert [text.startswith(problem) for text in messages(volumes)] == [True]
 
 
 def test_outer_mounts_come_first() -> None:
     paths = ["/a/b/c", "/a-b", "/a", "relative", "/a/b"]
     own = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": path} for path in paths]}
     pod = a_pod(own, volumes=[{"name": "v", "hostPath": {"path": "/x"}}])
-    volumes = volume_mounts(own, pod, FACTS, COMPANIONS, SCRATCH)
+    volumes = volume_mounts(own, pod, FACTS, SOURCES, SCRATCH)
     assert [mount.target for mount in volumes.mounts] == ["/a", "/a/b", "/a/b/c", "/a-b", "/relative"]
     assert volumes.steps == (HostPath(Path("/x"), "", "v"),)
 
 
 def test_no_mounts() -> None:
-    assert volume_mounts({}, {}, FACTS, COMPANIONS, SCRATCH) == Volumes()
+    assert volume_mounts({}, {}, FACTS, SOURCES, SCRATCH) == Volumes()
