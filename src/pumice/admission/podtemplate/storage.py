@@ -12,12 +12,11 @@ from pumice.admission.podtemplate.checks import (
     one_of,
     required,
     required_spelled,
-    spelled,
     within,
 )
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
-from pumice.model.syntax import LONGEST_LABEL, dns_label_fault, dns_subdomain_fault, too_long
+from pumice.model.syntax import LONGEST_LABEL, dns_subdomain_fault, too_long
 
 # What each cannot do without; what else it needs follows in functions.
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -27,36 +26,42 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "awsElasticBlockStore": ("volumeID",),
     "nfs": ("server", "path"),
     "iscsi": ("targetPortal", "iqn"),
-    "glusterfs": ("endpoints", "path"),
+    "glusterfs": (),
     "flocker": (),
     "persistentVolumeClaim": ("claimName",),
-    "rbd": ("image",),
+    "rbd": (),
     "cinder": ("volumeID",),
     "cephfs": (),
-    "quobyte": ("registry", "volume"),
+    "quobyte": (),
     "fc": (),
     "flexVolume": ("driver",),
     "azureFile": ("secretName", "shareName"),
     "vsphereVolume": ("volumePath",),
-    "photonPersistentDisk": ("pdID",),
+    "photonPersistentDisk": (),
     "portworxVolume": ("volumeID",),
     "azureDisk": ("diskName", "diskURI"),
-    "storageos": ("volumeName",),
-    "scaleIO": ("gateway", "system", "volumeName"),
+    "storageos": (),
+    "scaleIO": (),
     "csi": ("driver",),
     "image": ("reference",),
 }
 STORAGE: Final = tuple(_REQUIRED)
+# API servers still accept these, but no kubelet has the code to mount them any more.
+_REMOVED: Final = frozenset(
+    ("glusterfs", "flocker", "rbd", "cephfs", "quobyte", "photonPersistentDisk", "storageos", "scaleIO")
+)
 _NODE_TYPES: Final = ("DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _GREATEST_LUN: Final = 255
-_LONGEST_TENANT: Final = 64
 _LONGEST_PORTAL: Final = 64
 _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([a-z0-9-.]+)(:[^,;*&$|\s]+)|eui\.[0-9A-Fa-f]{16}|naa\.[0-9A-Fa-f]{32}")
-_HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*")
 
 
 def check_storage(kind: str, source: View, volume: View) -> Iterator[Finding]:
+    if kind in _REMOVED:
+        message = "this volume type no longer exists in Kubernetes; a pod with it never starts"
+        yield volume.doubt(kind, message, "use a PersistentVolumeClaim of a CSI driver")
+        return
     yield from required(source, *_REQUIRED[kind])
     yield from _check_common(source)
     check = _CHECKS.get(kind)
@@ -99,30 +104,9 @@ def _iscsi(source: View) -> Iterator[Finding]:
         yield source.missing("secretRef", "is required for CHAP")
 
 
-def _flocker(source: View) -> Iterator[Finding]:
-    given = [key for key in ("datasetName", "datasetUUID") if not source.is_blank(key)]
-    if len(given) != 1:
-        yield Finding(source.at, "must have exactly one of datasetName and datasetUUID")
-    if "/" in source.text("datasetName"):
-        yield source.fault("datasetName", "must not contain '/'")
-
-
-def _monitors(source: View) -> Iterator[Finding]:
-    if not source.size("monitors"):
-        yield source.missing("monitors", "must have at least one monitor")
-
-
 def _secret_name(source: View) -> Iterator[Finding]:
     if secret := source.child("secretRef"):
         yield from required(secret, "name")
-
-
-def _quobyte(source: View) -> Iterator[Finding]:
-    registry = source.text("registry")
-    if registry and not all(_HOST_PORT.fullmatch(pair) for pair in registry.split(",")):
-        yield source.fault("registry", "must be host:port, or several with commas between them")
-    if fault := too_long(source.text("tenant"), _LONGEST_TENANT):
-        yield source.fault("tenant", fault)
 
 
 def _fc(source: View) -> Iterator[Finding]:
@@ -151,12 +135,6 @@ def _azure_disk(source: View) -> Iterator[Finding]:
         yield source.fault("diskURI", f"must begin with {start} for this kind of disk")
 
 
-def _storageos(source: View) -> Iterator[Finding]:
-    yield from spelled(source, "volumeName", dns_label_fault)
-    yield from spelled(source, "volumeNamespace", dns_label_fault)
-    yield from _secret_name(source)
-
-
 def _csi(source: View) -> Iterator[Finding]:
     driver = source.text("driver")
     if driver and (fault := too_long(driver, LONGEST_LABEL) or dns_subdomain_fault(driver.lower())):
@@ -174,15 +152,10 @@ _CHECKS: Final = {
     "gitRepo": _git_repo,
     "nfs": _nfs,
     "iscsi": _iscsi,
-    "flocker": _flocker,
-    "rbd": _monitors,
     "cinder": _secret_name,
-    "cephfs": _monitors,
-    "quobyte": _quobyte,
     "fc": _fc,
     "flexVolume": _flex_volume,
     "azureDisk": _azure_disk,
-    "storageos": _storageos,
     "csi": _csi,
     "image": _image,
 }

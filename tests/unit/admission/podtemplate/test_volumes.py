@@ -71,12 +71,8 @@ def ephemeral(metadata: object = None, spec: object = CLAIM) -> dict[str, object
         pytest.param(in_volume(iscsi={"targetPortal": "p", "iqn": f"eui.{'0' * 16}", "lun": 0}), id="iscsi by eui"),
         pytest.param(in_volume(fc={"targetWWNs": ["a"], "lun": 0}), id="fc"),
         pytest.param(in_volume(fc={"wwids": ["a"], "lun": 256}), id="fc by wwid, where the lun does not count"),
-        pytest.param(in_volume(flocker={"datasetUUID": "a"}), id="flocker"),
-        pytest.param(in_volume(cephfs={"monitors": ["a"]}), id="cephfs"),
-        pytest.param(in_volume(rbd={"monitors": ["a"], "image": "i"}), id="rbd"),
         pytest.param(in_volume(cinder={"volumeID": "a", "secretRef": {"name": "s"}}), id="cinder"),
         pytest.param(in_volume(cinder={"volumeID": "a"}), id="cinder without a secret"),
-        pytest.param(in_volume(quobyte={"registry": "a:1,[::1]:2", "volume": "v"}), id="quobyte"),
         pytest.param(in_volume(flexVolume={"driver": "a/b", "options": {"example.com/a": "b"}}), id="flex"),
         pytest.param(in_volume(azureDisk={"diskName": "d", "diskURI": "https://x"}), id="azure disk"),
         pytest.param(
@@ -84,9 +80,6 @@ def ephemeral(metadata: object = None, spec: object = CLAIM) -> dict[str, object
                 azureDisk={"diskName": "d", "diskURI": "/subscriptions/x", "kind": "Managed", "cachingMode": "None"}
             ),
             id="managed azure disk",
-        ),
-        pytest.param(
-            in_volume(storageos={"volumeName": "a", "volumeNamespace": "b", "secretRef": {"name": "s"}}), id="os"
         ),
         pytest.param(in_volume(gitRepo={"repository": "r", "directory": "a/b"}), id="git"),
         pytest.param(in_volume(gcePersistentDisk={"pdName": "a", "partition": 255}), id="gce"),
@@ -101,6 +94,14 @@ def test_a_volume_without_a_source_is_a_warning() -> None:
     spec = pod(volumes=[{"name": "a"}])
     assert rules(spec) == ["warning: spec.volumes[0].name: has no source, so it will be an empty directory"]
     assert hints(spec) == ["write emptyDir: {} if that is meant"]
+
+
+def test_a_removed_volume_type_is_a_warning() -> None:
+    kinds = ("glusterfs", "flocker", "rbd", "cephfs", "quobyte", "photonPersistentDisk", "storageos", "scaleIO")
+    message = "this volume type no longer exists in Kubernetes; a pod with it never starts"
+    assert [rules(in_volume(**{kind: {}})) for kind in kinds] == [
+        [f"warning: spec.volumes[0].{kind}: {message}"] for kind in kinds
+    ]
 
 
 def test_two_volumes_of_one_name() -> None:
@@ -239,30 +240,9 @@ def test_two_volumes_of_one_name() -> None:
         ),
         pytest.param(in_volume(fc={"targetWWNs": ["a"], "lun": 256}), ["fc.lun: must be from 0 to 255"], id="fc lun"),
         pytest.param(
-            in_volume(flocker={"datasetName": "a/b", "datasetUUID": "c"}),
-            [
-                "flocker: must have exactly one of datasetName and datasetUUID",
-                "flocker.datasetName: must not contain '/'",
-            ],
-            id="flocker",
-        ),
-        pytest.param(in_volume(cephfs={}), ["cephfs.monitors: must have at least one monitor"], id="cephfs"),
-        pytest.param(
-            in_volume(rbd={}), ["rbd.image: is required", "rbd.monitors: must have at least one monitor"], id="rbd"
-        ),
-        pytest.param(
             in_volume(cinder={"secretRef": {}}),
             ["cinder.volumeID: is required", "cinder.secretRef.name: is required"],
             id="cinder",
-        ),
-        pytest.param(
-            in_volume(quobyte={"registry": "a", "tenant": "t" * 65}),
-            [
-                "quobyte.volume: is required",
-                "quobyte.registry: must be host:port, or several with commas between them",
-                "quobyte.tenant: must be at most 64 characters, this has 65",
-            ],
-            id="quobyte",
         ),
         pytest.param(
             in_volume(flexVolume={"options": {"kubernetes.io/a": "b", "x.K8S.io": "c"}}),
@@ -281,15 +261,6 @@ def test_two_volumes_of_one_name() -> None:
                 "azureDisk.diskURI: must begin with https:// for this kind of disk",
             ],
             id="azure disk",
-        ),
-        pytest.param(
-            in_volume(storageos={"volumeName": "A", "volumeNamespace": "B", "secretRef": {}}),
-            [
-                f"storageos.volumeName: {LABEL}",
-                f"storageos.volumeNamespace: {LABEL}",
-                "storageos.secretRef.name: is required",
-            ],
-            id="storageos",
         ),
         pytest.param(
             in_volume(gitRepo={"directory": "../a"}),
