@@ -7,8 +7,7 @@ from typing import Any
 from pumice.admission.context import Context
 from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import Finding
-from pumice.model.job import Job, JobSpec, Manifest, TaskSpec
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, JobSpec, Manifest, Metadata, TaskSpec
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base

@@ -17,8 +17,7 @@ from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import CrashError, Fault
 from pumice.model.command import Command
-from pumice.model.job import Job, Manifest
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, Manifest, Metadata
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
 from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, read_ledger

@@ -7,8 +7,8 @@ from collections import Counter
 import msgspec
 
 from pumice.admission.admit import Admitted, admit
-from pumice.model.claims import claim_names
 from pumice.model.job import Job, LifecyclePolicy
+from pumice.model.objects import claim_names
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.plugins.owned_objects import companions, manifest_of
 from pumice.reconcile.dependencies import may_start

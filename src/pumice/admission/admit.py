@@ -28,8 +28,8 @@ from pumice.admission.topology import check_topology
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import decode
 from pumice.model.findings import SPEC, Finding, Path, without_consequences
-from pumice.model.indexes import MOST_PODS
 from pumice.model.job import Job
+from pumice.model.slot import MOST_PODS
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Resolved
 

@@ -9,8 +9,7 @@ from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.metadata import check_labels_and_annotations
 from pumice.model import naming
 from pumice.model.findings import METADATA, SPEC, Finding, warning
-from pumice.model.job import Job
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, Metadata
 from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, too_long
 
 # What stands for the suffix that only the API server can make.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from pumice.model.duration import Duration, DurationError
 from pumice.model.findings import SPEC, Finding, Path
-from pumice.model.indexes import MOST_PODS
 from pumice.model.job import Job, JobSpec, TaskSpec
+from pumice.model.slot import MOST_PODS
 
 
 def check_least(job: Job) -> Iterator[Finding]:

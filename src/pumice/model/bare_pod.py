@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.model import keys, naming
-from pumice.model.claims import with_claims
 from pumice.model.job import Job, Manifest, TaskSpec
-from pumice.model.objects import owner_reference
+from pumice.model.objects import owner_reference, with_claims
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from pumice.model.metadata import Metadata
+from pumice.model.job import Metadata
 
 COMMAND_GROUP_VERSION: Final = "bus.volcano.sh/v1alpha1"
 COMMAND_KIND: Final = "Command"

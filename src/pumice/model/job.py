@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from pumice.model.metadata import Metadata
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import (
     DEPENDENCY_CONDITIONS,
@@ -26,6 +25,20 @@ from pumice.model.vocabulary import (
     POLICY_EVENTS,
     TOPOLOGY_POLICIES,
 )
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
 
 Manifest = dict[str, Any]
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from pumice.model.indexes import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
+from pumice.model.slot import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
 from pumice.model.status import JobStatus
 from pumice.model.timestamps import read_time, to_microseconds
 

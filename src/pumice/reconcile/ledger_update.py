@@ -9,8 +9,8 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pumice.model.indexes import NONE, Indexes
 from pumice.model.job import Job
+from pumice.model.slot import NONE, Indexes
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import ByTask, Ledger, RestartKind

@@ -12,8 +12,8 @@ import datetime as dt
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pumice.model.indexes import NONE
 from pumice.model.job import Job, TaskSpec
+from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.ledger import Ledger

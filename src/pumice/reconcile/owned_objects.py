@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pumice.model.claims import claim_names, claims
 from pumice.model.gang import VOLCANO
 from pumice.model.job import Manifest
-from pumice.model.objects import Once
+from pumice.model.objects import Once, claim_names, claims
 from pumice.model.snapshot import Snapshot
 from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base

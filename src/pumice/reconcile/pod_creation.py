@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pumice.model.claims import claim_names, claims
 from pumice.model.job import Job
+from pumice.model.objects import claim_names, claims
 from pumice.model.slot import Slot
 from pumice.model.snapshot import ObservedPod, Snapshot, Trouble
 from pumice.model.vocabulary import Phase

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pumice.model.indexes import NONE
 from pumice.model.job import Job
+from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.ledger import Ledger, RestartKind

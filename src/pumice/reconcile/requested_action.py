@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pumice.model.command import Command
-from pumice.model.indexes import Indexes
 from pumice.model.job import Job
+from pumice.model.slot import Indexes
 from pumice.model.snapshot import Snapshot
 from pumice.model.timestamps import after
 from pumice.model.vocabulary import POLICY_ACTIONS, TARGETED_ACTIONS, Action, Event, Phase

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from pumice.model.indexes import NONE
 from pumice.model.job import Job
+from pumice.model.slot import NONE
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.status import TaskState
 from pumice.reconcile.ledger import Ledger

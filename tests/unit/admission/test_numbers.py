@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from pumice.model.indexes import MOST_PODS
 from pumice.model.job import Manifest
+from pumice.model.slot import MOST_PODS
 from tests.builders import a_document
 from tests.unit.admission.findings import Told, error, found, task
 

@@ -9,8 +9,7 @@ from typing import Any
 from pumice.engines.local.events import Moved, PodMoved
 from pumice.engines.local.kubelet.container_logs import LogLine
 from pumice.model.findings import SPEC
-from pumice.model.job import Job, JobSpec, TaskSpec
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, JobSpec, Metadata, TaskSpec
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
 from pumice.reconcile.decision import JobEvent

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pumice.model.codec import JOB_TYPES, _edited, decode
 from pumice.model.findings import ABSENT, Path
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.builders import a_document, a_template
 

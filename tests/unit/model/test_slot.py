@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from pumice.model.slot import Slot, slots
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pumice.model.slot import MOST_PODS, Slot, read_indexes, slots, write_indexes
 from tests.builders import a_job, a_task, a_template
 
 
@@ -22,3 +26,53 @@ def test_the_names_of_a_slot() -> None:
         "train-worker-1",
         "net",
     )
+
+
+TABLE = [
+    pytest.param(set(), "", id="none"),
+    pytest.param({0}, "0", id="one"),
+    pytest.param({0, 1, 2}, "0-2", id="a range"),
+    pytest.param({0, 2, 4}, "0,2,4", id="gaps"),
+    pytest.param({9999, 3, 4, 1}, "1,3-4,9999", id="in order"),
+]
+
+
+@pytest.mark.parametrize(("indexes", "text"), TABLE)
+def test_both_ways(indexes: set[int], text: str) -> None:
+    assert write_indexes(indexes) == text
+    assert read_indexes(text) == indexes
+
+
+def test_ten_thousand_in_a_row_are_a_few_characters() -> None:
+    assert write_indexes(range(10_000)) == "0-9999"
+
+
+def test_what_stands_twice_is_written_once() -> None:
+    assert write_indexes([3, 3, 2]) == "2-3"
+
+
+@given(st.frozensets(st.integers(0, 60)))
+def test_what_is_written_is_read(indexes: frozenset[int]) -> None:
+    assert read_indexes(write_indexes(indexes)) == indexes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("many", set(), id="no numbers"),
+        pytest.param("1,x,3", {1}, id="up to what is no number"),
+        pytest.param("-3", set(), id="below nothing"),
+        pytest.param("5-2,7", {7}, id="backwards"),
+        pytest.param("0-1,0-1,0-1", {0, 1}, id="the same over and over"),
+        pytest.param("9" * 5000, set(), id="a number of 5000 digits"),
+        pytest.param("\N{SUPERSCRIPT TWO}", set(), id="a digit that is none"),
+        pytest.param("149998-999999999", {149998, 149999}, id="no more than a cluster has"),
+        pytest.param("150000", set(), id="beyond that"),
+    ],
+)
+def test_of_what_others_wrote_as_much_as_makes_sense(text: str, expected: set[int]) -> None:
+    assert read_indexes(text) == expected
+
+
+def test_no_text_makes_a_set_that_is_too_large() -> None:
+    assert len(read_indexes(",".join(["0-999999999"] * 1000))) == MOST_PODS

@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 
 from pumice.admission.admit import Admitted, admit
 from pumice.model.bare_pod import bare_pod
-from pumice.model.claims import claims
 from pumice.model.codec import decode
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import KeyPair, Once
+from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.slot import slots
 from pumice.plugins.owned_objects import companions
 from pumice.plugins.registry import Registry

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pumice.model.command import Command, CommandTarget
-from pumice.model.metadata import Metadata
+from pumice.model.job import Metadata
 from pumice.plugins.svc import Svc
 from pumice.reconcile.commands import commands_for
 from pumice.reconcile.decision import CreatePod, DeletePod, Ensure, RemoveCommand

@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.command import Command, CommandTarget
 from pumice.model.findings import SPEC
-from pumice.model.metadata import Metadata
+from pumice.model.job import Metadata
 from pumice.model.snapshot import Trouble
 from pumice.model.vocabulary import Action, Event
 from pumice.plugins.ssh import Ssh

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pumice.model.indexes import MOST_PODS
+from pumice.model.slot import MOST_PODS
 from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind, read_ledger, write_ledger
 from tests.unit.reconcile.values import NOW

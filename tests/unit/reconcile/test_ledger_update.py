@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pumice.model.command import Command
-from pumice.model.metadata import Metadata
+from pumice.model.job import Metadata
 from pumice.model.snapshot import ObservedGroup, ObservedPod
 from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind

@@ -7,8 +7,7 @@ import pytest
 
 from pumice.model.command import Command
 from pumice.model.gang import NO_GANG
-from pumice.model.job import Job
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, Metadata
 from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.ledger import Ledger, write_ledger

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.model.command import Command, CommandTarget
-from pumice.model.job import PartitionPolicy
-from pumice.model.metadata import Metadata
+from pumice.model.job import Metadata, PartitionPolicy
 from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.model.command import Command
-from pumice.model.metadata import Metadata
+from pumice.model.job import Metadata
 from pumice.model.snapshot import ObservedPod
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import Action, Event, Phase

@@ -7,7 +7,7 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import one_of, required, spelled
 from pumice.admission.podtemplate.document_view import View
-from pumice.admission.podtemplate.quantities import read_quantity
+from pumice.admission.podtemplate.resources import read_quantity
 from pumice.admission.podtemplate.selectors import check_selector
 from pumice.model.findings import Finding
 from pumice.model.quantity import Quantity

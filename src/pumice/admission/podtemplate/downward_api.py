@@ -8,7 +8,7 @@ from typing import Final
 
 from pumice.admission.podtemplate.checks import required
 from pumice.admission.podtemplate.document_view import View
-from pumice.admission.podtemplate.quantities import read_quantity
+from pumice.admission.podtemplate.resources import read_quantity
 from pumice.model.findings import Finding
 from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean

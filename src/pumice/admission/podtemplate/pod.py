@@ -9,7 +9,7 @@ from pumice.admission.podtemplate.checks import GREATEST_ID, one_of, spelled, un
 from pumice.admission.podtemplate.containers import RESTART_POLICIES, PodParts, check_containers
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.network import check_network
-from pumice.admission.podtemplate.pod_resources import check_pod_resources
+from pumice.admission.podtemplate.resources import check_pod_resources
 from pumice.admission.podtemplate.scheduling import check_scheduling
 from pumice.admission.podtemplate.security import check_pod_security
 from pumice.admission.podtemplate.volumes import check_volumes, volume_kinds

@@ -5,16 +5,41 @@ Kubernetes rounds amounts up to a thousandth before it compares them, so that is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from pumice.admission.podtemplate.checks import spelled
 from pumice.admission.podtemplate.document_view import View
-from pumice.admission.podtemplate.quantities import read_quantity
 from pumice.model.findings import Finding, Path
 from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import dns_label_fault, qualified_name_fault
+
+_UNITS: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E")
+_WITH_UNIT = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
+_ACCEPTED: Final = "must be a quantity such as 500m, 2, 1.5 or 4Gi"
+
+
+def read_quantity(value: object, at: Path) -> Quantity | Finding | None:
+    """The quantity; or what is wrong with it; or nothing where the shape is wrong, which is reported elsewhere."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        return Quantity.parse(value)
+    except ValueError:
+        return Finding(at, _ACCEPTED, value, _unit_hint(value))
+
+
+def _unit_hint(value: object) -> str:
+    """`8GB` was meant to be `8G`, `8 gib` to be `8Gi`."""
+    match = _WITH_UNIT.fullmatch(str(value).strip())
+    if match is None:
+        return ""
+    number, unit = match[1], match[2].casefold().removesuffix("b")
+    meant = next((known for known in _UNITS if known.casefold() == unit), None)
+    return f"did you mean {number}{meant}?" if meant else ""
+
 
 STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 HUGE_PAGES: Final = "hugepages-"
@@ -143,3 +168,67 @@ def _check_claims(resources: View, claim_names: Collection[str]) -> Iterator[Fin
         seen.add((name, request))
         if name and name not in claim_names:
             yield claim.fault("name", "must be a name in the pod's resourceClaims", did_you_mean(name, claim_names))
+
+
+def check_pod_resources(spec: View) -> Iterator[Finding]:
+    yield from check_quantities(spec, "overhead", container_resource_fault)
+    yield from check_huge_pages(spec.part("overhead"), amounts(spec, "overhead"))
+    resources = spec.child("resources")
+    if resources is None:
+        return
+    if spec.part("os").text("name") == "windows":
+        yield spec.missing("resources", "cannot be set for a windows pod")
+        return
+    # An empty list is refused, too.
+    if resources.has("claims"):
+        yield resources.missing("claims", "belong to a container, not to the whole pod")
+    yield from check_amounts(resources, pod_resource_fault)
+    yield from _consistent(spec, resources)
+
+
+def _consistent(spec: View, resources: View) -> Iterator[Finding]:
+    asked, limits = amounts(resources, "requests"), amounts(resources, "limits")
+    for name, total in _totals(spec, "requests").items():
+        if name in asked and total > asked[name]:
+            message = f"must not be below what the containers ask for together, which is {total}"
+            yield Finding(resources.at / "requests" / name, message, str(asked[name]))
+    for name, total in _totals(spec, "limits").items():
+        if name.startswith(HUGE_PAGES) and name in limits and total > limits[name]:
+            message = f"must not be below the containers' limits together, which are {total}"
+            yield Finding(resources.at / "limits" / name, message, str(limits[name]))
+    for container in spec.children("containers"):
+        own = container.part("resources")
+        for name, limit in amounts(own, "limits").items():
+            if name in limits and limit > limits[name]:
+                message = f"must not be above the pod's limit, which is {limits[name]}"
+                yield Finding(own.at / "limits" / name, message, str(limit))
+
+
+def _totals(spec: View, key: str) -> Amounts:
+    total: Amounts = {}
+    for container in spec.children("containers"):
+        total = _sum(total, _of(container, key))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.children("initContainers"):
+        own = _of(container, key)
+        if container.text("restartPolicy") == "Always":
+            sidecars = _sum(sidecars, own)
+            peak = _larger(peak, sidecars)
+        else:
+            peak = _larger(peak, _sum(own, sidecars))
+    return _larger(_sum(total, sidecars), peak)
+
+
+def _of(container: View, key: str) -> Amounts:
+    """What a container asks for; where it has only a limit, that is its request too."""
+    resources = container.part("resources")
+    return amounts(resources, "limits") | amounts(resources, key)
+
+
+def _sum(left: Amounts, right: Amounts) -> Amounts:
+    return {name: left.get(name, Quantity()) + right.get(name, Quantity()) for name in (*left, *right)}
+
+
+def _larger(left: Amounts, right: Amounts) -> Amounts:
+    return {name: max(left.get(name, Quantity()), right.get(name, Quantity())) for name in (*left, *right)}

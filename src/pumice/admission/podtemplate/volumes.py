@@ -10,7 +10,7 @@ from pumice.admission.podtemplate.claims import check_claim
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.files import check_downward_files, check_key_files, check_projected
 from pumice.admission.podtemplate.metadata import check_labels_and_annotations
-from pumice.admission.podtemplate.quantities import read_quantity
+from pumice.admission.podtemplate.resources import read_quantity
 from pumice.admission.podtemplate.storage import STORAGE, check_storage
 from pumice.model.findings import Finding, Path
 from pumice.model.quantity import Quantity

@@ -14,9 +14,8 @@ from pumice.admission.admit import Admitted
 from pumice.cli.findings import counted, write_reports
 from pumice.cli.jobfile import JobFile, load
 from pumice.cli.output import style_for
-from pumice.model.claims import claims
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import KeyPair, Once
+from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.syntax import dns_label_fault
 from pumice.plugins.guard import PluginError
 from pumice.plugins.owned_objects import companions

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.model import keys
-from pumice.model.claims import claims
 from pumice.model.job import Job, Manifest
+from pumice.model.objects import claims
 from pumice.model.problem import Problem
 from pumice.model.quantity import Quantity
 from pumice.model.vocabulary import Action, Event

@@ -14,8 +14,7 @@ from pumice.engines.memory.event_log import Story
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.scenario import Step
 from pumice.model.command import Command
-from pumice.model.job import JobSpec, TaskSpec
-from pumice.model.metadata import Metadata
+from pumice.model.job import JobSpec, Metadata, TaskSpec
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
 
 Fields = Mapping[str, Any]

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pumice.engines.local.verdict import Advice, Failures, last_words
-from pumice.model.job import Job, JobSpec
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, JobSpec, Metadata
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
 

@@ -38,8 +38,8 @@ from pumice.engines.kubernetes.cache.decode_pods import (
 from pumice.engines.kubernetes.cache.informer import Informer
 from pumice.engines.kubernetes.cache.store import T
 from pumice.model import keys
-from pumice.model.claims import claim_names
 from pumice.model.job import Job
+from pumice.model.objects import claim_names
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 

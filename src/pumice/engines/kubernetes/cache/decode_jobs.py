@@ -14,8 +14,7 @@ import msgspec
 
 from pumice.model.codec import decode
 from pumice.model.command import Command
-from pumice.model.job import Job
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, Metadata
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
 from pumice.model.status import JobStatus

@@ -24,8 +24,7 @@ from pumice.engines.memory.clock import EPOCH
 from pumice.model.bare_pod import bare_pod
 from pumice.model.command import Command, CommandTarget
 from pumice.model.gang import NO_GANG
-from pumice.model.job import Job
-from pumice.model.metadata import Metadata
+from pumice.model.job import Job, Metadata
 from pumice.model.objects import owned
 from pumice.model.snapshot import JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobState, JobStatus
