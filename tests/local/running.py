@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
 # As a shell in the foreground would start it, also where the tests themselves run in the background.
@@ -32,7 +32,7 @@ Manifest = dict[str, Any]
 
 
 def need_namespaces() -> None:
-    missing = [each.what for each in probe().missing if each.fatal]
+    missing = [problem.where.file for problem in check_kernel().missing]
     if missing:
         pytest.skip(f"this machine refuses {', '.join(missing)}")
 

@@ -21,7 +21,7 @@ from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.sandbox import protocol
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.sandbox.diagnosis.kernel_support import Surroundings, judge
+from pumice.engines.local.sandbox.diagnosis.kernel_support import Host, explain
 from pumice.engines.local.sandbox.init import job_init
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from tests.local.sandbox import refusals
@@ -141,7 +141,7 @@ def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeyp
     ("number", "kind"),
     [pytest.param(errno.EAGAIN, "exhausted", id="no process"), pytest.param(errno.EPERM, "refused", id="no right")],
 )
-def test_what_the_keeper_says_before_it_ends(number: int, kind: str) -> None:
+def test_the_supervisor_reports_why_it_ends(number: int, kind: str) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         job_init.refuse(theirs, OSError(number, os.strerror(number)))
@@ -152,7 +152,7 @@ def test_what_the_keeper_says_before_it_ends(number: int, kind: str) -> None:
 
 def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_ON_LINUX", False)
-    monkeypatch.setattr(isolation, "probe", lambda: judge({}, Surroundings(linux=False)))
+    monkeypatch.setattr(isolation, "check_kernel", lambda: explain({}, Host(linux=False)))
 
     async def story() -> None:
         told: list[str] = []

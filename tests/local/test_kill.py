@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from tests.conftest import seed
 from tests.local.killing import PATIENCE, Lane, Process, Traces, scratch, start
 
@@ -20,7 +20,7 @@ KILLS = 5  # in each of them
 
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
-    missing = [each.what for each in probe().missing if each.fatal]
+    missing = [problem.where.file for problem in check_kernel().missing]
     if missing:
         pytest.skip(f"this machine refuses {', '.join(missing)}")
 
@@ -47,8 +47,8 @@ def test_kill_9_at_random_moments_without_namespaces(
 @pytest.mark.parametrize(
     ("victim", "code", "told"),
     [
-        pytest.param("keeper", 128, "job-init is gone", id="keeper"),
-        pytest.param("job-init", 128, "job-init is gone", id="job-init"),
+        pytest.param("supervisor", 128, "job-init has ended", id="supervisor"),
+        pytest.param("job-init", 128, "job-init has ended", id="job-init"),
         pytest.param("pod", 137, "failed first: signal 9 (SIGKILL)", id="first process of a pod"),
     ],
 )
@@ -75,15 +75,15 @@ def test_kill_9_of_what_is_below_pumice(tmp_path: Path, victim: str, code: int, 
 
 
 def _victim(pumice: int, name: str) -> int:
-    """The keeper is a child of pumice, job-init the only child of that; and the children of this are the pods."""
+    """The supervisor is a child of pumice, job-init the only child of that; and the children of this are the pods."""
     everyone = list(Process.all())
 
     def below(parent: int) -> list[Process]:
         return [each for each in everyone if each.parent == parent]
 
-    [keeper] = [each for each in below(pumice) if each.speaks_of("jobinit")]
-    [job_init] = below(keeper.pid)
-    return {"keeper": keeper, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
+    [supervisor] = [each for each in below(pumice) if each.speaks_of("job_init")]
+    [job_init] = below(supervisor.pid)
+    return {"supervisor": supervisor, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
 
 
 def test_what_is_looked_for_is_found_while_it_is_there(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_is_looked_for_is_found_while_it_is_there(tmp_path: Path) -> None:
         for _ in range(3):
             assert any("up" in line for line in process.stdout)
         traces.look(process.pid)
-        # Pumice, keeper, job-init and three pods with a shell and its sleep.
+        # Pumice, supervisor, job-init and three pods with a shell and its sleep.
         assert len(traces.processes) >= 6
         kinds = {name.partition(":")[0] for name in traces.namespaces}
         assert kinds >= {"ipc", "mnt", "net", "pid", "uts"}

@@ -44,7 +44,7 @@ async def test_a_container_that_is_lost_is_not_waited_for(box: Box) -> None:
     life = asyncio.create_task(container.run("Never"))
     await until(lambda: container.running and stage.lines)
     lose(box)
-    with pytest.raises(SandboxError, match="job-init is gone"):
+    with pytest.raises(SandboxError, match="job-init has ended"):
         await life
     assert (container.running, container.started, container.ready) == (False, False, False)
     await container.stop(GRACE)

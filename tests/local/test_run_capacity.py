@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.sandbox.diagnosis.kernel_support import probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from pumice.engines.local.scheduling.machine import read_machine
 from tests.local.running import Manifest, Place, job, need_namespaces, task
 
@@ -147,7 +147,7 @@ def test_threads_and_processors_are_those_of_the_limit(place: Place) -> None:
     threads, processors = map(int, result.out.split())
     assert threads == 1
     # Where the kernel limits the share, it may be had on any processor.
-    assert processors == (len(read_machine().cpus) if "cpu" in probe().limits else 1)
+    assert processors == (len(read_machine().cpus) if "cpu" in check_kernel().limits else 1)
     own = task("only", script, container={**limited, "env": [{"name": "OMP_NUM_THREADS", "value": "7"}]})
     assert place.run(job(own), flags=["--no-prefix"]).out.split()[0] == "7"
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.sandbox.client import Ended, Sandbox
-from pumice.engines.local.sandbox.diagnosis.kernel_support import Permits, probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import KernelSupport, check_kernel
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -25,14 +25,13 @@ AS_ROOT = os.geteuid() == 0
 
 
 @functools.cache
-def permits() -> Permits:
-    return probe()
+def kernel() -> KernelSupport:
+    return check_kernel()
 
 
 def need_namespaces() -> None:
-    refused = [f"{missing.what}: {missing.why}" for missing in permits().missing if missing.fatal]
-    if refused:
-        pytest.skip("; ".join(refused))
+    if kernel().missing:
+        pytest.skip("; ".join(map(str, kernel().missing)))
 
 
 @dataclass

@@ -88,7 +88,7 @@ def _left(place: Path) -> list[str]:
 
 def _start_engine(stage: Path, marker: str) -> subprocess.Popen[str]:
     engine = subprocess.Popen(
-        [sys.executable, "-c", ENGINE, str(scratch), marker],
+        [sys.executable, "-c", ENGINE, str(stage), marker],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": SOURCES},
@@ -120,7 +120,7 @@ def test_kill_9_of_the_engine_at_random_moments(tmp_path: Path) -> None:
         assert sorted(os.listdir("/sys/class/net")) == interfaces
 
 
-@pytest.mark.parametrize("victim", ["keeper", "job-init"])
+@pytest.mark.parametrize("victim", ["supervisor", "job-init"])
 def test_kill_9_of_the_processes_above_the_containers(tmp_path: Path, victim: str) -> None:
     marker = f"71{os.getpid()}{len(victim)}"
 
@@ -130,7 +130,7 @@ def test_kill_9_of_the_processes_above_the_containers(tmp_path: Path, victim: st
             output = await made.start(made.spec("a", "sh", "-c", f"sleep {marker} & echo up; sleep {marker}"))
             assert await output.line() == "up"
             os.kill(made.sandbox.pid if victim == "job-init" else made.sandbox._process.pid, signal.SIGKILL)
-            with pytest.raises(SandboxError, match="job-init is gone"):
+            with pytest.raises(SandboxError, match="job-init has ended"):
                 await output.ended()
             with pytest.raises(SandboxError):
                 await made.sandbox.create_pod("b", "10.77.0.99", "b")

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.rootfs.job_filesystem import Ground
+from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.specs import File, RootFs
 from tests.local.sandbox.boxes import Box, in_box
 
 MERGED = Path("/bin").is_symlink()
 
 
-def _ground(place: Path, *, all_users: bool) -> Ground:
+def _filesystem(place: Path, *, all_users: bool) -> JobFilesystem:
     skeletons = place / "skeletons"
     skeletons.mkdir()
-    return Ground(
-        place=str(place),
+    return JobFilesystem(
+        build=str(place),
         files=str(place),
         skeleton=None,
         skeletons=str(skeletons),
@@ -37,8 +37,8 @@ def _image(place: Path) -> Path:
 
 @pytest.mark.parametrize("all_users", [True, False], ids=["all-users", "one-user"])
 def test_an_image_of_ones_own_needs_no_skeleton(tmp_path: Path, all_users: bool) -> None:
-    ground = _ground(tmp_path, all_users=all_users)
-    assert ground.skeleton_of(str(_image(tmp_path / "image"))) is None
+    filesystem = _filesystem(tmp_path, all_users=all_users)
+    assert filesystem.skeleton_of(str(_image(tmp_path / "image"))) is None
 
 
 def test_an_image_of_somebody_else_is_overlaid_with_directories(
@@ -47,11 +47,11 @@ def test_an_image_of_somebody_else_is_overlaid_with_directories(
     image = _image(tmp_path / "image")
     stranger = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
-    ground = _ground(tmp_path, all_users=False)
-    made = ground.skeleton_of(str(image))
+    filesystem = _filesystem(tmp_path, all_users=False)
+    made = filesystem.skeleton_of(str(image))
     assert made is not None
     assert sorted(str(path.relative_to(made)) for path in Path(made).rglob("*")) == ["data", "etc", "etc/app"]
-    assert ground.skeleton_of(str(image)) == made
+    assert filesystem.skeleton_of(str(image)) == made
 
 
 @in_box

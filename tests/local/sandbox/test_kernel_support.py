@@ -7,210 +7,155 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pumice.engines.local.sandbox.diagnosis import kernel_support
-from pumice.engines.local.sandbox.diagnosis.kernel_support import Missing, Surroundings, judge
+from pumice.engines.local.sandbox.diagnosis.kernel_support import Host, KernelSupport, explain
+from pumice.model.problem import Position, Problem
 from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 
-USER = Surroundings(settings={"max_user_namespaces": 9000}, kernel="6.1.0")
+USER = Host(settings={"max_user_namespaces": 9000}, kernel="6.1.0")
 ROOT = replace(USER, root=True)
 CONTAINER = replace(USER, container=True)
 UBUNTU = replace(USER, settings={"max_user_namespaces": 9000, "apparmor_restrict_unprivileged_userns": 1})
+APPARMOR = kernel_support.apparmor_profile("/usr/bin/python3")
 ALL = ["cpu", "memory", "pids"]
-CONTAINED = "the container that this runs in refuses them (EPERM)"
-FILTERED = "a filter on system calls (seccomp) refuses them (EPERM), and nothing started from here gets rid of it"
+BY_CONTAINER = "the enclosing container refuses them (EPERM)"
+BY_SECCOMP = "a seccomp filter refuses them (EPERM), and every process started from here inherits it"
+MOUNTING = "mounting inside of user namespaces"
+
+REFUSED: dict[str, tuple[dict[str, str], Host, str, str]] = {
+    "old kernel": ({"pidfd": "ENOSYS"}, USER, "pidfd: no pidfd_open (ENOSYS): Linux 5.12 or newer", ""),
+    "none allowed": (
+        {"user": "ENOSPC"},
+        replace(USER, settings={"max_user_namespaces": 0}),
+        "user namespaces: this machine allows none (user.max_user_namespaces is 0)",
+        "sudo sysctl -w user.max_user_namespaces=15000",
+    ),
+    "limit reached": (
+        {"user": "ENOSPC"},
+        USER,
+        "user namespaces: the limit is reached",
+        "sudo sysctl -w user.max_user_namespaces=18000",
+    ),
+    "not built in": ({"user": "EINVAL"}, USER, "user namespaces: the kernel 6.1.0 was built without them", ""),
+    "only root": (
+        {"user": "EPERM"},
+        replace(USER, settings={"unprivileged_userns_clone": 0}),
+        "user namespaces: only root may create them",
+        "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+    ),
+    "apparmor": ({"user": "EPERM"}, UBUNTU, "user namespaces: AppArmor restricts ordinary users", APPARMOR),
+    "apparmor, inside": (
+        {"user": "", "namespaces": "EPERM"},
+        UBUNTU,
+        "rights inside of user namespaces: AppArmor restricts ordinary users",
+        APPARMOR,
+    ),
+    "container": ({"user": "EPERM"}, CONTAINER, f"user namespaces: {BY_CONTAINER}", "docker run "),
+    "seccomp": ({"user": "EPERM"}, replace(ROOT, seccomp=True), f"user namespaces: {BY_SECCOMP}", "docker run "),
+    "seccomp in a user session": (
+        {"user": "EPERM"},
+        replace(USER, seccomp=True, user_session=True),
+        f"user namespaces: {BY_SECCOMP}",
+        "systemd-run --user --pty --same-dir pumice run ...",
+    ),
+    "root without capabilities": ({"user": "EPERM"}, ROOT, "user namespaces: refused to root as well", ""),
+    "other": ({"user": "EPERM"}, USER, "user namespaces: the kernel refuses them to", "sudo pumice run ..."),
+    "mounts": ({"tmpfs": "EPERM"}, CONTAINER, f"{MOUNTING}: {BY_CONTAINER}", "docker run "),
+    "kernel 5.11": ({"trees": "ENOSYS"}, USER, "mount_setattr: Linux 5.12 or newer is needed", ""),
+    "trees": ({"trees": "EPERM"}, CONTAINER, f"{MOUNTING}: {BY_CONTAINER}", "docker run "),
+    "veth": ({"network": "EOPNOTSUPP"}, USER, "veth interfaces: the kernel has no veth", "sudo modprobe veth"),
+    "network": ({"network": "EPERM"}, CONTAINER, f"a network of its own: {BY_CONTAINER}", "docker run "),
+}
+DEGRADED: dict[str, tuple[dict[str, Any], Host, str, str]] = {
+    "overlay refused": ({"tried": {"overlay": "EPERM"}, "limits": ALL}, USER, "overlay file systems: ", ""),
+    "no overlay": ({"tried": {"overlay": "ENODEV"}, "limits": ALL}, USER, "overlay file", "sudo modprobe overlay"),
+    "covered proc": ({"tried": {"proc": "EPERM"}, "limits": ALL}, CONTAINER, "a /proc for each pod: ", "docker run "),
+    "no groups": ({"tried": {}, "limits": ["cpu"]}, USER, "control groups: this user may not create any", ""),
+    "user session": (
+        {"tried": {}, "limits": []},
+        replace(USER, user_session=True),
+        "control groups: ",
+        "systemd-run --user --scope",
+    ),
+    "no groups for root": ({"tried": {}, "limits": []}, ROOT, "control groups: no hierarchy that root", ""),
+}
 
 
-@pytest.mark.parametrize(
-    ("tried", "around", "what", "why", "command"),
-    [
-        pytest.param({"pidfd": "ENOSYS"}, USER, "pidfd", "Linux 5.12 or newer", "", id="old kernel"),
-        pytest.param(
-            {"user": "ENOSPC"},
-            replace(USER, settings={"max_user_namespaces": 0}),
-            "user namespaces",
-            "user.max_user_namespaces is 0",
-            "sudo sysctl -w user.max_user_namespaces=15000",
-            id="none allowed",
-        ),
-        pytest.param(
-            {"user": "ENOSPC"},
-            USER,
-            "user namespaces",
-            "all that this machine allows are in use",
-            "sudo sysctl -w user.max_user_namespaces=18000",
-            id="too many",
-        ),
-        pytest.param({"user": "EINVAL"}, USER, "user namespaces", "built without them", "", id="not built in"),
-        pytest.param(
-            {"user": "EPERM"},
-            replace(USER, settings={"unprivileged_userns_clone": 0}),
-            "user namespaces",
-            "only root may make them",
-            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
-            id="for root only",
-        ),
-        pytest.param(
-            {"user": "", "namespaces": "EPERM"},
-            UBUNTU,
-            "rights inside of user namespaces",
-            "AppArmor takes their rights away",
-            kernel_support.apparmor_profile("/usr/bin/python3"),
-            id="apparmor",
-        ),
-        pytest.param(
-            {"user": "EPERM"},
-            CONTAINER,
-            "user namespaces",
-            "the container that this runs",
-            "docker run ",
-            id="container",
-        ),
-        pytest.param(
-            {"user": "EPERM"},
-            replace(ROOT, filtered=True),
-            "user namespaces",
-            "a filter on system calls (seccomp) refuses them (EPERM)",
-            "docker run ",
-            id="a filter on system calls",
-        ),
-        pytest.param(
-            {"user": "EPERM"},
-            replace(USER, filtered=True, user_session=True),
-            "user namespaces",
-            "a filter on system calls (seccomp) refuses them (EPERM)",
-            "systemd-run --user --pty --same-dir pumice run ...",
-            id="a filter that others do not have",
-        ),
-        pytest.param(
-            {"user": "EPERM"},
-            UBUNTU,
-            "user namespaces",
-            "kernel.apparmor_restrict_unprivileged_userns is 1",
-            kernel_support.apparmor_profile("/usr/bin/python3"),
-            id="apparmor, from the start",
-        ),
-        pytest.param({"user": "EPERM"}, ROOT, "user namespaces", "capabilities were taken away", "", id="weak root"),
-        pytest.param(
-            {"user": "EPERM"}, USER, "user namespaces", "to ordinary users", "sudo pumice run ...", id="other"
-        ),
-        pytest.param({"tmpfs": "EPERM"}, CONTAINER, "mounting", "the container", "docker run ", id="no mounts"),
-        pytest.param({"trees": "ENOSYS"}, USER, "mount_setattr", "Linux 5.12", "", id="kernel 5.11"),
-        pytest.param({"trees": "EPERM"}, CONTAINER, "mounting", "the container", "docker run ", id="no trees"),
-        pytest.param({"network": "EOPNOTSUPP"}, USER, "veth", "no veth", "sudo modprobe veth", id="no veth"),
-        pytest.param({"network": "EPERM"}, CONTAINER, "a network", "the container", "docker run ", id="no network"),
-    ],
-)
-def test_what_is_refused_and_what_grants_it(
-    tried: dict[str, str], around: Surroundings, what: str, why: str, command: str
-) -> None:
-    permits = judge({"tried": tried, "limits": ALL}, around)
-    (missing,) = permits.missing
-    assert not permits.namespaces
-    assert missing.what.startswith(what)
-    assert why in missing.why
-    assert missing.command.startswith(command)
-    assert bool(missing.command) == bool(command)
+def _is(problem: Problem, message: str, command: str) -> bool:
+    return str(problem).startswith(message) and problem.hint.startswith(command) and bool(problem.hint) == bool(command)
 
 
-@pytest.mark.parametrize(
-    ("tried", "limits", "around", "what", "command"),
-    [
-        pytest.param({"overlay": "EPERM"}, ALL, USER, "overlay file systems", "", id="overlay refused"),
-        pytest.param(
-            {"overlay": "ENODEV"}, ALL, USER, "overlay file systems", "sudo modprobe overlay", id="no overlay"
-        ),
-        pytest.param({"proc": "EPERM"}, ALL, CONTAINER, "a /proc for each pod", "docker run ", id="covered proc"),
-        pytest.param({}, ["cpu"], USER, "control groups", "", id="no groups"),
-        pytest.param(
-            {}, [], replace(USER, user_session=True), "control groups", "systemd-run --user --scope", id="a session"
-        ),
-        pytest.param({}, [], ROOT, "control groups", "", id="no groups for root"),
-    ],
-)
-def test_what_can_be_done_without(
-    tried: dict[str, str], limits: list[str], around: Surroundings, what: str, command: str
-) -> None:
-    permits = judge({"tried": tried, "limits": limits}, around)
-    (missing,) = permits.missing
-    assert permits.namespaces
-    assert (missing.what, missing.fatal) == (what, False)
-    assert missing.command.startswith(command)
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_is_explained_with_the_command_that_grants_it(case: str) -> None:
+    tried, host, message, command = REFUSED[case]
+    support = explain({"tried": tried, "limits": ALL}, host)
+    (problem,) = support.missing
+    assert _is(problem, message, command), problem
+    assert support.degraded == ()
+
+
+@pytest.mark.parametrize("case", DEGRADED)
+def test_an_optional_feature_is_reported_and_does_not_prevent_a_sandbox(case: str) -> None:
+    outcome, host, message, command = DEGRADED[case]
+    support = explain(outcome, host)
+    (problem,) = support.degraded
+    assert _is(problem, message, command), problem
+    assert support.missing == ()
 
 
 def test_nothing_is_missing() -> None:
-    permits = judge({"tried": {"user": "", "proc": ""}, "limits": ALL}, USER)
-    assert (permits.missing, permits.limits, permits.namespaces) == ((), frozenset(ALL), True)
+    support = explain({"tried": {"user": "", "proc": ""}, "limits": ALL}, USER)
+    assert support == KernelSupport(limits=frozenset(ALL))
 
 
-def test_elsewhere() -> None:
-    assert judge({}, Surroundings(linux=False)).missing == (Missing("Linux", "namespaces exist on Linux only"),)
+def test_other_systems_have_no_namespaces() -> None:
+    problem = Problem("namespaces exist on Linux only", where=Position("Linux"))
+    assert explain({}, Host(linux=False)).missing == (problem,)
 
 
-def test_this_machine_is_probed_without_traces() -> None:
+def test_the_check_leaves_no_mounts() -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
-    permits = kernel_support.probe()
+    kernel_support.check_kernel()
     assert Path("/proc/self/mountinfo").read_text() == mounts
-    assert all(missing.why for missing in permits.missing)
+    assert kernel_support.read_host().root is AS_ROOT
+
+
+BY_THIS_MACHINE = BY_CONTAINER if kernel_support.read_host().container else BY_SECCOMP
+DOCKER = "docker run --security-opt seccomp=unconfined"
 
 
 @pytest.mark.parametrize(
-    ("refusal", "what", "why", "command"),
+    ("refusal", "message", "command"),
     [
+        pytest.param(refusals.NONE_ALLOWED, REFUSED["none allowed"][2], REFUSED["none allowed"][3], id="none allowed"),
+        pytest.param(refusals.FILTERED, f"user namespaces: {BY_THIS_MACHINE}", DOCKER, id="seccomp"),
         pytest.param(
-            refusals.NONE_ALLOWED,
-            "user namespaces",
-            "this machine allows none (user.max_user_namespaces is 0)",
-            "sudo sysctl -w user.max_user_namespaces=15000",
-            id="none allowed",
+            refusals.WITHOUT_RIGHTS, f"rights inside of user namespaces: {BY_THIS_MACHINE}", DOCKER, id="no rights"
         ),
-        pytest.param(
-            refusals.FILTERED,
-            "user namespaces",
-            CONTAINED if kernel_support.look_around().container else FILTERED,
-            "docker run --security-opt seccomp=unconfined",
-            id="a filter on system calls",
-        ),
-        pytest.param(
-            refusals.WITHOUT_RIGHTS,
-            "rights inside of user namespaces",
-            CONTAINED if kernel_support.look_around().container else FILTERED,
-            "docker run --security-opt seccomp=unconfined",
-            id="no rights inside",
-        ),
-        pytest.param(
-            refusals.IN_A_CONTAINER,
-            "user namespaces",
-            CONTAINED,
-            "docker run --security-opt seccomp=unconfined",
-            id="a container with a filter",
-        ),
+        pytest.param(refusals.IN_A_CONTAINER, f"user namespaces: {BY_CONTAINER}", DOCKER, id="container"),
         pytest.param(
             refusals.COVERED_PROC,
-            "a /proc for each pod",
-            "a new one is refused (EPERM) where parts of the old are covered: pods see all processes",
-            "docker run --security-opt seccomp=unconfined",
+            "a /proc for each pod: the kernel refuses a new /proc (EPERM) while parts of the old are covered",
+            DOCKER,
             id="covered proc",
         ),
     ],
 )
-def test_a_real_refusal(refusal: refusals.Refusal, what: str, why: str, command: str) -> None:
+def test_a_real_refusal(refusal: refusals.Refusal, message: str, command: str) -> None:
     need_namespaces()
     program = (
-        "import json; from pumice.engines.local.sandbox.diagnosis.kernel_support import probe\n"
-        "print(json.dumps([(m.what, m.why, m.command) for m in probe().missing]))"
+        "import json; from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel\n"
+        "support = check_kernel()\n"
+        "print(json.dumps([(str(each), each.hint) for each in (*support.missing, *support.degraded)]))"
     )
     done = refusals.run_refused(refusal, sys.executable, "-c", program)
-    found = {missing: (reason, remedy) for missing, reason, remedy in json.loads(done.stdout)}
-    assert found[what][0] == why
-    assert found[what][1].startswith(command)
-
-
-def test_root_or_not() -> None:
-    assert kernel_support.look_around().root is AS_ROOT
+    found = json.loads(done.stdout)
+    assert any(text.startswith(message) and hint.startswith(command) for text, hint in found), found
 
 
 def _raising(error: Exception) -> Callable[..., object]:
@@ -220,15 +165,12 @@ def _raising(error: Exception) -> Callable[..., object]:
     return refuse
 
 
-def test_nowhere_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_temporary_directory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryDirectory", _raising(FileNotFoundError(2, "No usable directory")))
-    permits = kernel_support.probe()
-    assert not permits.namespaces
-    assert permits.missing[0] == Missing(
-        "a look at what is refused", "no usable directory", "set TMPDIR to a directory of yours"
-    )
+    problem = Problem("no usable directory", "set TMPDIR to a directory of yours", Position("the check of this kernel"))
+    assert kernel_support.check_kernel().missing[0] == problem
 
 
-def test_trying_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_hangs_counts_as_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", _raising(subprocess.TimeoutExpired("python", 20)))
-    assert not kernel_support.probe().namespaces
+    assert kernel_support.check_kernel().missing

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.sandbox.client import Ended
-from tests.local.sandbox.boxes import Box, box, in_box, permits, python_mounts, run
+from tests.local.sandbox.boxes import Box, box, in_box, kernel, python_mounts, run
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -71,7 +71,7 @@ async def test_a_neighbour_is_not_touched(box: Box) -> None:
 
 
 def test_processes_and_cpu_by_control_group(tmp_path: Path) -> None:
-    if not {"pids", "cpu"} <= permits().limits:
+    if not {"pids", "cpu"} <= kernel().limits:
         pytest.skip("no control groups that this user may make")
 
     async def story() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.sandbox.client import Ended
-from pumice.engines.local.sandbox.init.pid1_signals import Hearing, hearing
+from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from tests.local.sandbox.boxes import Box, box, in_box, python_mounts, run
 
 pytestmark = pytest.mark.usefixtures("namespaces")
@@ -126,9 +126,9 @@ def test_a_process_that_is_not_the_first_or_has_ended_hears() -> None:
     process = subprocess.Popen(["sleep", "1000"])
     pidfd = os.pidfd_open(process.pid)
     try:
-        assert hearing(pidfd, signal.SIGTERM) is Hearing.GOOD
+        assert delivery(pidfd, signal.SIGTERM) is Delivery.NORMAL
         process.kill()
         process.wait()
-        assert hearing(pidfd, signal.SIGTERM) is Hearing.GOOD
+        assert delivery(pidfd, signal.SIGTERM) is Delivery.NORMAL
     finally:
         os.close(pidfd)

@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.init.container_table import Containers
+from pumice.engines.local.sandbox.init.container_table import ContainerTable
 from pumice.engines.local.sandbox.sandbox_errors import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import Mount, RootFs
-from tests.local.sandbox.boxes import box, permits, run
+from tests.local.sandbox.boxes import box, kernel, run
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -62,20 +62,20 @@ def test_a_script_that_cannot_run_says_why(tmp_path: Path, case: str) -> None:
             ["true"],
             {"mounts": (Mount("/etc", "/proc/nowhere"),)},
             "mount",
-            "/proc/nowhere: the place for a mount cannot be made",
+            "/proc/nowhere: the mount point cannot be created",
             id="place of a mount",
         ),
         pytest.param(
             ["true"],
             {"mounts": (Mount("/etc", "/etc/passwd"),)},
             "mount",
-            "/etc/passwd: a file is there, a directory cannot be mounted over it",
+            "/etc/passwd: is a file, a directory cannot be mounted over it",
             id="directory over file",
         ),
         pytest.param(
             ["true"], {"devices": ("/dev/nosuch",)}, "device", "/dev/nosuch: the device does not", id="device"
         ),
-        pytest.param(["true"], {"root": RootFs(image="/no/image")}, "image", "/no/image: no directory", id="image"),
+        pytest.param(["true"], {"root": RootFs(image="/no/image")}, "image", "/no/image: not a directory", id="image"),
         pytest.param(["true"], {"cwd": "/etc/passwd"}, "working-directory", "/etc/passwd: the working", id="cwd"),
         pytest.param(["true"], {"cpus": (4000,)}, "cpu", "cannot run on CPU 4000", id="cpu"),
         pytest.param(["true"], {"pod": "z"}, "gone", "z: no such pod", id="pod"),
@@ -111,7 +111,7 @@ def test_a_link_that_leads_nowhere_names_where_it_leads(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_the_kernel_refuses(tmp_path: Path) -> None:
-    if "pids" not in permits().limits:
+    if "pids" not in kernel().limits:
         pytest.skip("no control groups that this user may make")
 
     async def story() -> None:
@@ -139,7 +139,7 @@ def test_what_is_exhausted_is_named(monkeypatch: pytest.MonkeyPatch, number: int
 
     monkeypatch.setattr(syscalls, "unshare", refuse)
     monkeypatch.setattr(syscalls, "setns", lambda *_: None)
-    keeper = cast(Containers, SimpleNamespace(_own_pids=0))
+    table = cast(ContainerTable, SimpleNamespace(_own_pid_namespace=0))
     with pytest.raises(StartError, match=told) as caught:
-        Containers._fork(keeper, "a/main", None, lambda _: None)
+        ContainerTable._fork(table, "a/main", None, lambda _: None)
     assert caught.value.kind == LIMITS

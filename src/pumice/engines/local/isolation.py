@@ -14,8 +14,9 @@ from pumice.engines.local.network.published_ports import publish
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.preflight import RefusedError
 from pumice.engines.local.sandbox.client import Sandbox
-from pumice.engines.local.sandbox.diagnosis.kernel_support import Missing, covered_proc, look_around, probe
+from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
+from pumice.model.problem import Problem
 
 AnySandbox = Sandbox | ProcessSandbox
 Tell = Callable[[str], None]
@@ -56,11 +57,10 @@ async def _open(name: str, place: Path, isolation: Isolation, warn: Tell) -> Any
     except ExhaustedError:
         raise
     except SandboxError as error:
-        permits = await asyncio.to_thread(probe)
+        support = await asyncio.to_thread(check_kernel)
         lines = [f"this machine refuses what pods are made of: {error}"]
-        for missing in permits.missing:
-            if missing.fatal:
-                lines += [f"  {line}" for line in _told(missing)]
+        for problem in support.missing:
+            lines += [f"  {line}" for line in _lines(problem)]
         if isolation == Isolation.NAMESPACES:
             raise RefusedError("\n".join(lines)) from error
     lines.append("  the pods run as plain processes (--isolation process), with nothing between them and this machine")
@@ -115,14 +115,14 @@ async def _start(name: str, place: Path) -> Sandbox:
 
 def _warned(sandbox: Sandbox, warn: Tell) -> Sandbox:
     if not sandbox.own_proc:
-        warn("\n  ".join(_told(covered_proc("EPERM", look_around()))))
+        warn("\n  ".join(_lines(covered_proc())))
     return sandbox
 
 
-def _told(missing: Missing) -> Iterator[str]:
-    yield f"{missing.what}: {missing.why}"
-    if missing.command:
-        yield f"hint: {missing.command}"
+def _lines(problem: Problem) -> Iterator[str]:
+    yield str(problem)
+    if problem.hint:
+        yield f"hint: {problem.hint}"
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
-"""Names of pods turned into addresses of this one machine, for jobs that run without networks of their own.
+"""Translates pod names to loopback addresses, for jobs without a network of their own.
 
-All pods share the machine's ports: each (pod, port) that a job mentions becomes one free port, the same wherever it is
-mentioned. On Linux each pod has a loopback address of its own besides, because all of 127.0.0.0/8 is there unasked, and
-programs that are given addresses only (mpiexec) can then tell pods apart. Elsewhere all of them are 127.0.0.1.
+All pods share the machine's ports, so each (pod, port) that a job mentions becomes one free port, the same at every
+mention. On Linux, where all of 127.0.0.0/8 is available, each pod also has its own loopback address, so that programs
+that use addresses only (mpiexec) can tell pods apart. Elsewhere all pods are 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ class Translation:
         self._pattern = re.compile(r"(?!)")
 
     def learn(self, hosts: str) -> None:
-        """Take the names from the text of an /etc/hosts, in which each pod has its line."""
+        """Add the names in the text of an /etc/hosts with one line per pod."""
         before = len(self._pods)
         for line in hosts.splitlines():
             address, *names = line.partition("#")[0].split() or [""]
             if "." in address and not address.startswith("127."):
                 self._pods |= dict.fromkeys([address, *names], address)
         if len(self._pods) > before:
-            # The longest first: one name may begin as another does.
+            # The longest first, because one name may be a prefix of another.
             every = "|".join(re.escape(name) for name in sorted(self._pods, key=len, reverse=True))
             self._pattern = re.compile(rf"(?<![\w.-])(?P<name>{every})(?![\w-]|\.\w)(?:{_PORT_AFTER})?")
 
     def text(self, text: str) -> str:
-        return self._pattern.sub(self._replaced, text)
+        return self._pattern.sub(self._replace, text)
 
     def env(self, env: Mapping[str, str], own: str = "") -> dict[str, str]:
-        """MASTER_PORT stands alone, but belongs to the pod of MASTER_ADDR.
+        """Translate variables; MASTER_PORT is a port of the pod in MASTER_ADDR.
 
-        HOSTNAME says who one is, not where, and so does any other variable that is no more than the pod's own name.
+        HOSTNAME, and any other variable whose value is the pod's own name, is an identity, not an address.
         """
         translated = {name: self.text(value) for name, value in env.items()}
         names = [name for name, value in env.items() if name == "HOSTNAME" or value == own]
@@ -54,7 +54,7 @@ class Translation:
         return translated
 
     def loopback(self, address: str) -> str:
-        """Where the pod with this address is found."""
+        """The loopback address of the pod with this address."""
         return f"127.{address.partition('.')[2]}" if self._own_addresses else _LOOPBACK
 
     def names(self) -> dict[str, list[str]]:
@@ -65,26 +65,26 @@ class Translation:
         return names
 
     def port(self, address: str, port: int) -> int:
-        """The port of this machine that stands for a pod's; it is chosen at its first mention."""
+        """The port of this machine that replaces a pod's, chosen at its first mention."""
         key = (address, port)
         if key not in self._ports:
             self._ports[key] = self._free_port()
         return self._ports[key]
 
     def known_port(self, address: str, port: int) -> int:
-        """Of one that was never mentioned, the pod's programs know nothing else than its own number."""
+        """As `port`, but a port that was never mentioned stays itself: the pod's programs listen on that."""
         return self._ports.get((address, port), port)
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def _replace(self, match: re.Match[str]) -> str:
         address = self._pods[match["name"]]
         port = "" if match["port"] is None else f"{match['between']}{self.port(address, int(match['port']))}"
         return self.loopback(address) + port
 
     def _free_port(self) -> int:
-        """Not one that another pod of this job got and has not opened yet."""
+        """A port that is free and not reserved for another pod of this job."""
         while True:
             with socket.socket() as probe:
-                # On all addresses: many programs listen on all of them.
+                # On all addresses, because many programs listen on all.
                 probe.bind(("", 0))
                 port: int = probe.getsockname()[1]
             if port not in self._ports.values():

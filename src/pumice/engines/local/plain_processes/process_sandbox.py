@@ -1,7 +1,7 @@
-"""The sandbox where namespaces are refused (`--isolation process`): plain processes that share this machine.
+"""The sandbox for machines that refuse namespaces (`--isolation process`): pods are plain processes.
 
-It answers to the same calls as `sandbox.client.Sandbox`. Pods find each other on the loopback; nothing is kept apart,
-no limit is enforced, and all run as the user who runs the job.
+It has the methods of `sandbox.client.Sandbox`. Pods reach each other over loopback, are not isolated, have no limits,
+and run as the user who runs the job.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from pumice.engines.local.network.network_env import POD_INTERFACE, interface_env, loopback_interface
-from pumice.engines.local.plain_processes.files import LAST_WORDS, PROGRAMS, VARIABLE, PlacedFiles
+from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation
 from pumice.engines.local.plain_processes.reaper import Reaper, kill_all, kill_group
-from pumice.engines.local.plain_processes.ssh import keys_of, mpi_env, place_ssh
+from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of, mpi_env
 from pumice.engines.local.sandbox import scratch
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.init.exec_command import explain, find
@@ -48,14 +48,14 @@ _SIGNAL_BASE = 128
 @dataclass(slots=True)
 class _Running:
     process: asyncio.subprocess.Process
-    files: PlacedFiles
+    files: ContainerFiles
     env: dict[str, str]
     cwd: str
     end: asyncio.Task[Ended]
 
 
 class ProcessSandbox:
-    """Made by `start`."""
+    """Created by `start`."""
 
     def __init__(self, directory: Path, lock: int, warn: Warn) -> None:
         self._directory = directory
@@ -68,8 +68,8 @@ class ProcessSandbox:
         self._closed = False
 
     @classmethod
-    async def start(cls, name: str, place: Path, *, warn: Warn) -> Self:
-        directory, lock = await asyncio.to_thread(scratch.claim, place, name)
+    async def start(cls, name: str, parent: Path, *, warn: Warn) -> Self:
+        directory, lock = await asyncio.to_thread(scratch.claim, parent, name)
         try:
             return cls(directory, lock, warn)
         except ExhaustedError:
@@ -95,8 +95,8 @@ class ProcessSandbox:
         self._translation.learn(f"{address} {hostname}")
 
     async def remove_pod(self, pod: str) -> None:
-        mine = [running for name, running in self._containers.items() if name.rpartition("/")[0] == pod]
-        await self._end(mine)
+        containers = [running for name, running in self._containers.items() if name.rpartition("/")[0] == pod]
+        await self._end(containers)
         self._addresses.pop(pod, None)
 
     async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None:
@@ -110,32 +110,38 @@ class ProcessSandbox:
             if file.path == "/etc/hosts":
                 self._translation.learn(file.data.decode(errors="replace"))
         files, env = await asyncio.to_thread(self._prepare, spec)
-        self._tell_placed(spec, files)
+        for mount in spec.mounts:
+            # Every container has a termination log, whether it uses it or not.
+            if mount.target in files.targets and mount.target != TERMINATION_LOG:
+                self._warn_once(
+                    f"{mount.target} is at ${VARIABLE}{mount.target} without namespaces; "
+                    "paths in commands and variables are rewritten"
+                )
         if spec.memory is not None:
             self._warn_once("limits.memory is not enforced without namespaces")
         if spec.root.read_only:
-            self._warn_once("readOnlyRootFilesystem is not honoured without namespaces")
-        argv = [files.redirect(self._translation.text(word)) for word in spec.argv]
-        cwd = files.where(spec.cwd)
+            self._warn_once("readOnlyRootFilesystem has no effect without namespaces")
+        argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
+        cwd = files.host_path(spec.cwd)
         process = await self._spawn(argv, env, cwd, stdout, stderr)
         _bind(process.pid, spec.cpus)
         end = asyncio.create_task(self._watch(process, env))
         self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
-    def _prepare(self, spec: ContainerSpec) -> tuple[PlacedFiles, dict[str, str]]:
-        """Where the layer of the container is to be kept, that is where its files go."""
+    def _prepare(self, spec: ContainerSpec) -> tuple[ContainerFiles, dict[str, str]]:
+        """Create the files of a container, in the directory for its writable layer if that is kept."""
         root = spec.root.upper or str(self._directory / spec.id.replace("/", "."))
 
         def translate(text: str) -> str:
-            # A file that holds no more than the pod's own name says who it is, not where.
+            # A file that contains only the pod's own name is an identity, not an address.
             return text if text.strip() == spec.pod else self._translation.text(text)
 
-        files = PlacedFiles(Path(root), translate)
-        files.place(spec)
+        files = ContainerFiles(Path(root), translate)
+        files.populate(spec)
         env = self._env(self._translation.env(spec.env, spec.pod), files)
         if keys_of(spec):
             env = {**mpi_env(loopback_interface()), **env}
-            place_ssh(files, spec, self._translation, self._addresses[spec.pod], env)
+            configure_ssh(files, spec, self._translation, self._addresses[spec.pod], env)
         return files, env
 
     async def signal(self, container: str, number: int) -> None:
@@ -160,7 +166,7 @@ class ProcessSandbox:
         running = self._containers.get(container)
         if running is None or running.end.done():
             raise StartError(GONE, f"{container}: does not run")
-        words = [running.files.redirect(self._translation.text(word)) for word in argv]
+        words = [running.files.rewrite_paths(self._translation.text(word)) for word in argv]
         translated = self._env(env, running.files)
         variables = {**running.env, **{name: translated[name] for name in env}}
         process = await self._spawn(words, variables, running.cwd, subprocess.PIPE, subprocess.STDOUT)
@@ -187,7 +193,7 @@ class ProcessSandbox:
         return connection
 
     async def listen(self, address: str, port: int) -> socket.socket:
-        raise SandboxError(f"{address}:{port}: there is no network of the job to listen in")
+        raise SandboxError(f"{address}:{port}: plain processes have no network of the job to listen in")
 
     async def close(self) -> None:
         if self._closed:
@@ -204,7 +210,7 @@ class ProcessSandbox:
         await asyncio.gather(*(running.end for running in containers))
 
     async def _watch(self, process: asyncio.subprocess.Process, env: Mapping[str, str]) -> Ended:
-        """What a container's first process leaves behind ends with it, as in a pid namespace."""
+        """Kill what the first process of a container leaves behind, as the end of a pid namespace does."""
         code = await process.wait()
         await asyncio.to_thread(kill_all, process.pid, _mark(env))
         self._reaper.remove(process.pid)
@@ -213,7 +219,8 @@ class ProcessSandbox:
     async def _spawn(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: Any, stderr: Any
     ) -> asyncio.subprocess.Process:
-        directory = await asyncio.to_thread(self._working_directory, cwd, env[VARIABLE])
+        # The container may have removed its working directory.
+        directory = cwd if await asyncio.to_thread(Path(cwd).is_dir) else env[VARIABLE]
         name = str(Path(directory, argv[0])) if "/" in argv[0] else argv[0]
         command = find(name, env.get("PATH", os.defpath))
         try:
@@ -226,7 +233,7 @@ class ProcessSandbox:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
-                # System calls only, and no lock that a thread may hold.
+                # Makes system calls only, and takes no lock that another thread may hold.
                 preexec_fn=functools.partial(self._reaper.add_self, _mark(env)),
             )
         except BlockingIOError as error:
@@ -237,12 +244,8 @@ class ProcessSandbox:
             raise explain(command, error) from error
         return process
 
-    def _working_directory(self, wanted: str, root: str) -> str:
-        """The container may have removed it."""
-        return wanted if Path(wanted).is_dir() else root
-
-    def _env(self, env: Mapping[str, str], files: PlacedFiles) -> dict[str, str]:
-        translated = {name: files.redirect(value) for name, value in env.items()}
+    def _env(self, env: Mapping[str, str], files: ContainerFiles) -> dict[str, str]:
+        translated = {name: files.rewrite_paths(value) for name, value in env.items()}
         for name, value in interface_env(loopback_interface()).items():
             if translated.get(name, POD_INTERFACE) == POD_INTERFACE:
                 translated[name] = value
@@ -251,22 +254,13 @@ class ProcessSandbox:
         path = f"{files.root}{PROGRAMS}:{translated.get('PATH', os.defpath)}"
         return {**translated, "PATH": path, VARIABLE: str(files.root)}
 
-    def _tell_placed(self, spec: ContainerSpec, files: PlacedFiles) -> None:
-        for mount in spec.mounts:
-            # Every container has a place for last words, whether it knows of it or not.
-            if mount.target in files.targets and mount.target != LAST_WORDS:
-                self._warn_once(
-                    f"{mount.target} is not in place without namespaces: it lies at ${VARIABLE}{mount.target}, and "
-                    "commands and variables are made to say so"
-                )
-
     def _warn_once(self, warning: str) -> None:
         if self._warnings.first(warning):
             self._warn(warning)
 
 
 def _bind(pid: int, cpus: Sequence[int]) -> None:
-    """To whole processors, where the system can do that. A process that is gone already needs none."""
+    """Bind a process to CPUs, where the system supports it."""
     if cpus and sys.platform == "linux":
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(pid, cpus)

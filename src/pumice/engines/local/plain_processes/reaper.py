@@ -1,7 +1,7 @@
-"""Processes without namespaces, in groups that end together, and with the engine however that ends.
+"""Kills plain processes: with their container, and when the engine dies.
 
-Some leave their group, as what sshd starts does. On Linux those are found by a variable that all of a container have:
-whoever kills the group kills them, too.
+The processes of a container form a process group. Some leave it, such as those that sshd starts. On Linux these are
+found by an environment variable, the mark, that all processes of a container inherit.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pumice.engines.local.sandbox.init.exec_command import default_signals
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError
 
@@ -20,9 +21,9 @@ _ROUNDS = 5
 
 
 def main() -> None:
-    """Reads "+GROUP MARK" and "-GROUP" lines, marks in hexadecimal digits, and "=" when all is well.
+    """Reads lines "+GROUP MARK" (the mark in hexadecimal digits) and "-GROUP", and "=" when the job has ended.
 
-    When the engine is gone, the input ends, and every group that is left is killed.
+    At the end of the input, which is also the end of the engine, kills every group that is left.
     """
     groups: dict[int, str] = {}
     for line in sys.stdin:
@@ -38,10 +39,10 @@ def main() -> None:
 
 
 class Reaper:
-    """A process that outlives the engine by a moment. A signal at the parent's death would not reach grandchildren."""
+    """A process that outlives the engine for a moment. PR_SET_PDEATHSIG would not reach grandchildren."""
 
     def __init__(self, lock: int) -> None:
-        """The lock says that something of the job lives. It must outlive the engine, too."""
+        """The lock shows that a process of the job lives, so it must outlive the engine."""
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 python_start("plain_processes.reaper"),
@@ -55,7 +56,7 @@ class Reaper:
         except BlockingIOError as error:
             raise ExhaustedError(NO_PROCESS) from error
         if self._process.stdin is None:
-            raise AssertionError("a pipe was asked for")
+            raise AssertionError("stdin=PIPE")
         self._pipe = self._process.stdin
 
     @property
@@ -63,37 +64,35 @@ class Reaper:
         return self._process.pid
 
     def add_self(self, mark: str) -> None:
-        """Called by a new process, before it becomes the command: a moment later the engine may be dead."""
-        # By now a pipe that nobody reads would be its death, as for every program that Python starts.
+        """Called by a new process before it becomes the command, because the engine may die right after."""
+        # Python has reset SIGPIPE already, and the reaper may be dead.
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        self._tell(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
-        # What the caller of Pumice ignores, as a shell does for programs in the background, would stay ignored.
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)
+        self._send(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
+        default_signals()
 
     def remove(self, group: int) -> None:
-        self._tell(f"-{group}\n")
+        self._send(f"-{group}\n")
 
     def close(self) -> None:
-        """Every group has ended, and its number may be somebody else's by now."""
-        self._tell("=\n")
+        """Every group has ended, and its number may have been reused."""
+        self._send("=\n")
         self._pipe.close()
         self._process.wait()
 
-    def _tell(self, line: str) -> None:
-        # If somebody has killed it, the job goes on; all that is missing is the last resort.
+    def _send(self, line: str) -> None:
+        # If the reaper was killed, the job goes on without it.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._pipe.fileno(), line.encode())
 
 
 def kill_group(group: int, number: int = signal.SIGKILL) -> None:
-    """Where only zombies are left, macOS answers that it is not permitted."""
+    """Send a signal to a process group; macOS answers EPERM where only zombies are left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
 
 def kill_all(group: int, mark: str) -> None:
-    """The group, and all that carry the variable. One that forks while it is looked for is found in the next round."""
+    """Kill the group and all processes with the mark. Further rounds find those forked during the search."""
     kill_group(group)
     for _ in range(_ROUNDS):
         found = _marked(os.fsencode(mark))
@@ -105,7 +104,7 @@ def kill_all(group: int, mark: str) -> None:
 
 
 def _marked(mark: bytes) -> list[int]:
-    """Who has this variable, as `NAME=value`; nobody where there is no /proc. What is dead already has none."""
+    """The processes with this variable, given as `NAME=value`; empty without /proc. Zombies have no environment."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

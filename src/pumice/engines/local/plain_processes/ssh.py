@@ -1,8 +1,8 @@
-"""ssh between pods that are plain processes: every pod's sshd on a port of its own, found by the pod's names.
+"""ssh between pods that are plain processes: every pod's sshd has its own port, and ssh finds it by the pod's name.
 
-Two small programs come first on the PATH. `sshd` starts the machine's with a configuration for this pod: its port, its
-keys, and nothing that only root could do. `ssh` starts the machine's with a configuration that knows every pod's port.
-One logs in as the user that runs the job: an sshd that is not root's can let in nobody else.
+Two wrapper scripts come first in PATH. `sshd` starts the machine's sshd with a configuration for this pod: its port,
+its keys, and nothing that needs root. `ssh` starts the machine's ssh with a configuration of every pod's port. The
+login user is the one that runs the job, because an sshd without root accepts no other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pumice.engines.local.plain_processes.files import PROGRAMS, VARIABLE, PlacedFiles
+from pumice.engines.local.plain_processes.files import PROGRAMS, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount
 
@@ -23,8 +23,8 @@ _HOST_KEY: Final = "/etc/ssh/ssh_host_ed25519_key"
 _SERVER: Final = "/etc/ssh/sshd_config"
 _CLIENT: Final = "/etc/ssh/ssh_config"
 _SERVER_PATH: Final = "/usr/sbin:/usr/bin:/sbin:/usr/local/sbin"
-# sshd -D stays in the pod's process group, in which it is found again when the pod ends. Which port and configuration
-# the job names does not matter.
+# sshd -D stays in the pod's process group, so it ends with the pod. The port and configuration that the job names are
+# dropped.
 _START_SERVER: Final = """\
 #!/bin/sh
 skip= stay=
@@ -42,12 +42,12 @@ done
 {program} -D -f {config} "$@" &
 """
 _START_CLIENT: Final = '#!/bin/sh\nexec {program} -F {config} "$@"\n'
-# Open MPI would look for the other processes on every network of the machine.
+# Otherwise Open MPI tries every network of the machine.
 MPI_ENV: Final = {"OMPI_MCA_oob_tcp_if_include": "{lo}", "OMPI_MCA_btl_tcp_if_include": "{lo}"}
 
 
 def keys_of(spec: ContainerSpec) -> str:
-    """Where the job's ssh keys are mounted; empty if nowhere."""
+    """The path at which the job's ssh keys are mounted; empty if there are none."""
     targets = (mount.target for mount in spec.mounts if isinstance(mount, Mount))
     return next((target for target in targets if PurePosixPath(target).name == ".ssh"), "")
 
@@ -56,13 +56,13 @@ def mpi_env(interface: str) -> dict[str, str]:
     return {name: value.format(lo=interface) for name, value in MPI_ENV.items()}
 
 
-def place_ssh(
-    files: PlacedFiles, spec: ContainerSpec, translation: Translation, address: str, env: Mapping[str, str]
+def configure_ssh(
+    files: ContainerFiles, spec: ContainerSpec, translation: Translation, address: str, env: Mapping[str, str]
 ) -> None:
-    """`address` is the pod's, `env` that of its container, whose PATH who logs in shall have, too."""
-    keys = Path(files.where(keys_of(spec)))
+    """`address` is the pod's; `env` is its container's, whose PATH also applies to logins."""
+    keys = Path(files.host_path(keys_of(spec)))
     if os.geteuid() != 0:
-        # Jobs make it because root's sshd wants it. Who is not root could not, and need not.
+        # Jobs create it for root's sshd; an ordinary user cannot, and need not.
         for path in ("/run/sshd", "/var/run/sshd"):
             files.add_directory(path)
     for file in spec.files:
@@ -77,10 +77,10 @@ def place_ssh(
         _add_program(files, "sshd", server, _START_SERVER, File(_SERVER, ("\n".join(lines) + "\n").encode(), 0o600))
 
 
-def _add_program(files: PlacedFiles, name: str, program: str, script: str, config: File) -> None:
-    """Under the path of the machine's own, too: jobs name it in full."""
+def _add_program(files: ContainerFiles, name: str, program: str, script: str, config: File) -> None:
+    """Add a wrapper script, also at the full paths that jobs use."""
     files.add(config)
-    text = script.format(program=program, config=f"'{files.where(config.path)}'").encode()
+    text = script.format(program=program, config=f"'{files.host_path(config.path)}'").encode()
     for path in dict.fromkeys((f"{PROGRAMS}/{name}", f"/usr/bin/{name}", f"/usr/sbin/{name}", program)):
         files.add(File(path, text, 0o755))
 
@@ -92,26 +92,22 @@ def _client_lines(keys: Path, translation: Translation) -> Iterator[str]:
         yield f"  HostName {loopback}"
         yield f"  Port {translation.port(address, _PORT)}"
     yield "Host *"
-    yield f"  User {_user()}"
+    yield f"  User {pwd.getpwuid(os.geteuid()).pw_name}"
     yield from (f'  IdentityFile "{keys / name}"' for name in ("id_rsa", "id_ed25519") if (keys / name).exists())
-    # Host keys are made for every run.
+    # Host keys are generated for every run.
     yield "  StrictHostKeyChecking no"
     yield "  UserKnownHostsFile /dev/null"
 
 
-def _server_lines(files: PlacedFiles, keys: Path, place: tuple[str, int], env: Mapping[str, str]) -> Iterator[str]:
-    yield f"ListenAddress {place[0]}:{place[1]}"
-    yield f'HostKey "{files.where(_HOST_KEY)}"'
+def _server_lines(files: ContainerFiles, keys: Path, listen: tuple[str, int], env: Mapping[str, str]) -> Iterator[str]:
+    yield f"ListenAddress {listen[0]}:{listen[1]}"
+    yield f'HostKey "{files.host_path(_HOST_KEY)}"'
     yield f'AuthorizedKeysFile "{keys / "authorized_keys"}"'
-    # The keys lie in directories that nobody else can enter, but not in the home of the user.
+    # The keys are in a private directory, but not in the user's home, where StrictModes wants them.
     yield "StrictModes no"
     yield "PidFile none"
     yield "PasswordAuthentication no"
     yield "KbdInteractiveAuthentication no"
-    # Without root's rights there is no asking PAM; with them, an account without password counts as locked else.
+    # PAM needs root; without PAM, root's sshd considers an account without password locked.
     yield f"UsePAM {'yes' if os.geteuid() == 0 else 'no'}"
     yield f'SetEnv "PATH={env.get("PATH", os.defpath)}" "{VARIABLE}={files.root}"'
-
-
-def _user() -> str:
-    return pwd.getpwuid(os.geteuid()).pw_name

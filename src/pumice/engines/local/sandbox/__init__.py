@@ -1,11 +1,11 @@
-"""Pods as processes in namespaces of their own. The standard library only, and nothing else of Pumice.
+"""Pods as processes in namespaces of their own. Imports only the standard library and `pumice.model.problem`.
 
     engine .................. `client.Sandbox`, asyncio, in the process of `pumice run`
-     `- keeper .............. `jobinit.main`: makes the user namespace, waits, and sweeps up after all is over
-         `- job-init ........ pid 1 of the job: its network namespace is the switch, it starts every container
-             |- container ... pid 1 of a pid namespace of its own: the command itself
+     `- supervisor .......... `init.job_init.main`: creates the user namespace, waits, and cleans up at the end
+         `- job-init ........ pid 1 of the job: its network namespace is the router, it starts every container
+             |- container ... pid 1 of its own pid namespace: the command itself
              `- container
 
-The engine's process is watched by pidfd: when it dies, however that comes, job-init ends, and with the first process of
-a pid namespace the kernel ends all others. What they held (network, mounts) belonged to them and goes too.
+job-init watches the engine by a pidfd and exits when the engine dies. With the first process of a pid namespace the
+kernel kills all others, and with them their networks and mounts end.
 """

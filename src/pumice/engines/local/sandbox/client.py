@@ -1,6 +1,6 @@
-"""The sandbox of one job, as the engine uses it: asynchronous calls that job-init carries out.
+"""The sandbox of one job, as the engine uses it: asynchronous calls that job-init executes.
 
-sandbox = await Sandbox.start("job", stage)
+sandbox = await Sandbox.start("job", scratch)
 await sandbox.create_pod("job-worker-0", "10.77.0.10", "job-worker-0")
 await sandbox.start_container(spec, stdout, stderr)
 ended = await sandbox.ended(spec.id)
@@ -23,19 +23,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from pumice.engines.local.sandbox import protocol, scratch
-from pumice.engines.local.sandbox.pipe_collector import Collector
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
 DEFAULT_NETWORK = "10.77.0.0/16"
-_MOST_LOOKS = 100
-_BETWEEN_LOOKS = 0.01
+_SIGNAL_ATTEMPTS = 100
+_SIGNAL_RETRY = 0.01
+_MAX_OUTPUT = 1 << 20  # of exec
+_OUTPUT_GRACE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a container ended: its exit code, 128 + n where signal n did it, and whether that was for its memory."""
+    """How a container ended: its exit code (128 + n after signal n), and whether it ran out of memory."""
 
     code: int
     signal: int
@@ -43,7 +44,7 @@ class Ended:
 
 
 class Sandbox:
-    """Made by `start`; everything in it dies with `close`, or with this process."""
+    """Created by `start`; all its processes end with `close`, or with this process."""
 
     def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], errors: int) -> None:
         self._channel = channel
@@ -60,9 +61,9 @@ class Sandbox:
         self._loop.add_reader(channel, self._readable)
 
     @classmethod
-    async def start(cls, name: str, place: Path, *, network: str = DEFAULT_NETWORK) -> Self:
-        """`place` is for scratch directories. Raises SandboxError where this machine refuses; `probing` tells why."""
-        directory, lock = await asyncio.to_thread(scratch.claim, place, name)
+    async def start(cls, name: str, parent: Path, *, network: str = DEFAULT_NETWORK) -> Self:
+        """Scratch directories go to `parent`. Raises SandboxError if the kernel refuses; see `kernel_support`."""
+        directory, lock = await asyncio.to_thread(scratch.claim, parent, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         errors = os.memfd_create("job-init", os.MFD_CLOEXEC)
@@ -83,7 +84,7 @@ class Sandbox:
                 stderr=errors,
                 cwd="/",
                 env={"PATH": os.defpath},
-                # Ctrl-C at the terminal is for the engine, which ends the job in its own order.
+                # Ctrl-C at the terminal is for the engine only, which ends the job in order.
                 start_new_session=True,
             )
         except BlockingIOError as error:
@@ -104,36 +105,36 @@ class Sandbox:
 
     @property
     def pid(self) -> int:
-        """Of job-init, seen from outside: who connects the job to other networks joins its namespaces."""
+        """The pid of job-init in the host's namespace; the tunnel programs join its namespaces by it."""
         return self._pid.result()
 
     @property
     def all_users(self) -> bool:
-        """Whether containers can run as any user; if not, all of them run as one that is root inside."""
+        """Whether containers can run as any user; otherwise all run as one user, who is root inside."""
         return bool(self._up.result()["all_users"])
 
     @property
     def own_proc(self) -> bool:
-        """Whether pods have a /proc of their own; if not, they see every process that we see."""
+        """Whether pods have a /proc of their own; otherwise they see all processes of this machine."""
         return bool(self._up.result()["own_proc"])
 
     @property
     def limits(self) -> frozenset[str]:
-        """Which of memory, cpu and pids the kernel enforces. Memory is watched by job-init where it does not."""
+        """Those of memory, cpu and pids that the kernel enforces; elsewhere job-init polls the memory."""
         return frozenset(self._up.result()["limits"])
 
     async def create_pod(self, pod: str, address: str, hostname: str) -> None:
         await self._ask("create_pod", pod=pod, address=address, hostname=hostname)
 
     async def remove_pod(self, pod: str) -> None:
-        """Kills what still runs in it."""
+        """Kill what still runs in the pod, and remove it."""
         await self._ask("remove_pod", pod=pod)
 
     async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None:
-        """Returns when the command runs; raises StartError if it does not come to that."""
+        """Returns when the command runs; raises StartError if it cannot run."""
         previous = self._ends.get(spec.id)
         if previous is not None and not previous.done():
-            raise ValueError(f"{spec.id}: runs already")
+            raise ValueError(f"{spec.id}: already running")
         self._ends[spec.id] = self._loop.create_future()
         try:
             await self._ask("start", (stdout, stderr), spec=protocol.encode_spec(spec))
@@ -142,21 +143,22 @@ class Sandbox:
             raise
 
     async def signal(self, container: str, number: int) -> None:
-        """To its first process; SIGKILL ends all of it. One that has ended already is left in peace.
+        """Send a signal to the first process; SIGKILL ends the whole container. No effect after its end.
 
-        SIGTERM also ends all of it if the first process has no handler; while it starts a child that cannot be seen.
+        SIGTERM also ends the whole container if the first process has no handler. That cannot be seen while the
+        process starts a child, so job-init is asked again.
         """
         end = self._ends.get(container)
-        for look in reversed(range(_MOST_LOOKS)):
+        for left in reversed(range(_SIGNAL_ATTEMPTS)):
             if end is None or end.done():
                 return
             try:
-                answer, _ = await self._ask("signal", container=container, number=int(number), now=look == 0)
+                answer, _ = await self._ask("signal", container=container, number=int(number), now=left == 0)
             except StartError:
                 return
             if answer["sent"]:
                 return
-            await asyncio.sleep(_BETWEEN_LOOKS)
+            await asyncio.sleep(_SIGNAL_RETRY)
 
     async def ended(self, container: str) -> Ended:
         return await asyncio.shield(self._ends[container])
@@ -168,30 +170,37 @@ class Sandbox:
         env: Mapping[str, str],
         timeout: float | None = None,  # noqa: ASYNC109 - the command must be killed when the time is up
     ) -> tuple[int, bytes]:
-        """Run a command inside; its exit code and its output. Raises TimeoutError, or StartError if it cannot run."""
+        """Run a command in a container; returns exit code and output. Raises TimeoutError or StartError."""
         execution = f"exec-{next(self._numbers)}"
-        collector = Collector()
+        reader, writer = os.pipe()
+        try:
+            transport, output = await self._loop.connect_read_pipe(_Output, os.fdopen(reader, "rb", buffering=0))
+        except BaseException:
+            os.close(writer)
+            raise
         try:
             async with asyncio.timeout(timeout):
                 answer, _ = await self._ask(
                     "exec",
-                    (collector.writer,),
+                    (writer,),
                     give=True,
                     container=container,
                     execution=execution,
                     argv=list(argv),
                     env=dict(env),
                 )
-            return int(answer["code"]), await collector.end(patience=0.1)
+            # A process in the background may keep the pipe open.
+            await asyncio.wait([output.ended], timeout=_OUTPUT_GRACE)
+            return int(answer["code"]), bytes(output.data)
         except (TimeoutError, asyncio.CancelledError):
             if not self._closed:
                 await asyncio.shield(self._ask("cancel", execution=execution))
             raise
         finally:
-            collector.close()
+            transport.close()
 
     async def connect(self, pod: str, port: int) -> socket.socket:
-        """A TCP connection from inside the job's network; it does not block."""
+        """Open a non-blocking TCP connection from inside the job's network."""
         answer, descriptors = await self._ask("socket", pod=pod)
         connection = socket.socket(fileno=descriptors[0])
         connection.setblocking(False)
@@ -203,14 +212,14 @@ class Sandbox:
         return connection
 
     async def listen(self, address: str, port: int) -> socket.socket:
-        """A listener inside the job's network, at the gateway's address, that is served out here; it does not block."""
+        """Open a non-blocking listener in the job's network, at the gateway's address."""
         _, descriptors = await self._ask("listen", address=address, port=port)
         listener = socket.socket(fileno=descriptors[0])
         listener.setblocking(False)
         return listener
 
     async def close(self) -> None:
-        """Returns when every process of the job is gone."""
+        """Returns when every process of the job has ended."""
         self._disconnect("the sandbox is closed")
         if self._process.returncode is None:
             await _process_end(self._process)
@@ -221,7 +230,7 @@ class Sandbox:
     async def _ask(
         self, what: str, descriptors: Sequence[int] = (), *, give: bool = False, **details: Any
     ) -> tuple[protocol.Message, list[int]]:
-        """Descriptors are copied unless given away: the caller may close his while the message waits to be sent."""
+        """Descriptors are duplicated unless given away: the caller may close its own before the message is sent."""
         copies = list(descriptors) if give else [os.dup(descriptor) for descriptor in descriptors]
         number = next(self._numbers)
         if self._closed:
@@ -231,22 +240,22 @@ class Sandbox:
         self._answers[number] = answer
         self._unsent.append(({"do": what, "id": number, **details}, copies))
         if len(self._unsent) == 1:
-            self._send_waiting()
+            self._send_unsent()
         try:
             return await answer
         finally:
             self._answers.pop(number, None)
 
-    def _send_waiting(self) -> None:
+    def _send_unsent(self) -> None:
         while self._unsent:
             message, descriptors = self._unsent[0]
             try:
                 protocol.send(self._channel, message, descriptors)
             except BlockingIOError:
-                self._loop.add_writer(self._channel, self._send_waiting)
+                self._loop.add_writer(self._channel, self._send_unsent)
                 return
             except OSError as error:
-                self._disconnect(f"job-init is gone: {error.strerror}")
+                self._disconnect(f"job-init has ended: {error.strerror}")
                 return
             self._unsent.popleft()
             _close_all(descriptors)
@@ -261,11 +270,11 @@ class Sandbox:
             except OSError:
                 received = None
             if received is None:
-                self._disconnect(f"job-init is gone{self._last_words()}")
+                self._disconnect(f"job-init has ended{self._last_error()}")
                 return
-            self._take(*received)
+            self._handle(*received)
 
-    def _take(self, message: protocol.Message, descriptors: list[int]) -> None:
+    def _handle(self, message: protocol.Message, descriptors: list[int]) -> None:
         if "ended" in message:
             end = self._ends[message["ended"]]
             if not end.done():
@@ -290,10 +299,10 @@ class Sandbox:
         else:
             answer.set_result((message, descriptors))
 
-    def _disconnect(self, why: str, kind: type[SandboxError] = SandboxError) -> None:
+    def _disconnect(self, reason: str, kind: type[SandboxError] = SandboxError) -> None:
         if self._closed:
             return
-        self._closed = why
+        self._closed = reason
         self._loop.remove_reader(self._channel)
         self._loop.remove_writer(self._channel)
         self._channel.close()
@@ -303,14 +312,29 @@ class Sandbox:
         waiting: list[asyncio.Future[Any]] = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
         for future in waiting:
             if not future.done():
-                future.set_exception(kind(why))
-                # Nobody may be waiting; asyncio would complain about that.
+                future.set_exception(kind(reason))
+                # Mark it as retrieved, or asyncio warns about futures that nothing awaits.
                 future.exception()
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         size = os.fstat(self._errors).st_size
-        words = os.pread(self._errors, 4096, max(0, size - 4096)).decode(errors="replace").strip()
-        return f": {words.splitlines()[-1]}" if words else ""
+        text = os.pread(self._errors, 4096, max(0, size - 4096)).decode(errors="replace").strip()
+        return f": {text.splitlines()[-1]}" if text else ""
+
+
+class _Output(asyncio.Protocol):
+    """Collects the output of exec; what exceeds the limit is dropped."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data[: _MAX_OUTPUT - len(self.data)]
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
 def _close_all(descriptors: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
-"""What engine and job-init say to each other: JSON in packets over a socket pair, with descriptors beside it.
+"""The protocol between engine and job-init: JSON packets over a socket pair, with file descriptors attached.
 
-A packet cannot be longer than the socket's buffer, which ordinary users may not enlarge, and a ConfigMap can be longer
-than that. A long message therefore travels as a file in memory, whose descriptor comes first.
+A packet cannot exceed the socket's buffer, which ordinary users may not enlarge, but a ConfigMap can. A long message is
+therefore written to a memfd, whose descriptor is the first one attached.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootF
 
 Message = dict[str, Any]
 
-_LONGEST_PACKET = 32 * 1024
-_IN_MEMORY_FILE = b"M"
-_MOST_DESCRIPTORS = 8
+_MAX_PACKET = 32 * 1024
+_IN_MEMFD = b"M"
+_MAX_DESCRIPTORS = 8
 
 
 def send(channel: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """May raise BlockingIOError if the channel does not block; then nothing was sent."""
+    """Raises BlockingIOError if the channel is full and does not block; then nothing was sent."""
     packet = json.dumps(message).encode()
-    if len(packet) <= _LONGEST_PACKET:
+    if len(packet) <= _MAX_PACKET:
         socket.send_fds(channel, [packet], list(descriptors))
         return
     file = os.memfd_create("message", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(file), "wb") as writer:
             writer.write(packet)
-        socket.send_fds(channel, [_IN_MEMORY_FILE], [file, *descriptors])
+        socket.send_fds(channel, [_IN_MEMFD], [file, *descriptors])
     finally:
         os.close(file)
 
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
-    """None when the other side is gone."""
+    """None at the end of the stream."""
     packet, descriptors = _receive_packet(channel)
     if not packet:
         return None
-    if packet == _IN_MEMORY_FILE:
+    if packet == _IN_MEMFD:
         with os.fdopen(descriptors.pop(0), "rb") as reader:
             reader.seek(0)
             packet = reader.read()
@@ -52,10 +52,10 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
 
 
 def _receive_packet(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """As socket.recv_fds, which forgets the flag that keeps descriptors from being inherited."""
+    """Like socket.recv_fds, but with MSG_CMSG_CLOEXEC: the descriptors are not inherited."""
     descriptors = array.array("i")
-    room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)
-    packet, ancillary, _, _ = channel.recvmsg(_LONGEST_PACKET, room, socket.MSG_CMSG_CLOEXEC)
+    room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * descriptors.itemsize)
+    packet, ancillary, _, _ = channel.recvmsg(_MAX_PACKET, room, socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
@@ -63,12 +63,12 @@ def _receive_packet(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def encode_spec(spec: ContainerSpec) -> Message:
-    # Not asdict, which copies all that it finds: half of the time that hundreds of containers take to be described.
+    # asdict copies recursively, which took half of the time for hundreds of containers.
     plain: Message = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec)}
     plain["env"] = dict(spec.env)
     plain["root"] = dataclasses.asdict(spec.root)
     plain["mounts"] = [{"kind": type(mount).__name__, **dataclasses.asdict(mount)} for mount in spec.mounts]
-    # Latin-1 maps every byte to one character and back.
+    # Latin-1 maps every byte to one character.
     plain["files"] = [[file.path, file.data.decode("latin-1"), file.mode] for file in spec.files]
     return plain
 

@@ -1,18 +1,20 @@
-"""What can go wrong, as values that a message for the user can be made of."""
+"""The exceptions of the sandbox."""
 
 from __future__ import annotations
 
+from pumice.model.problem import PumiceError
 
-class SandboxError(Exception):
-    """The sandbox as a whole cannot be had, or is gone."""
+
+class SandboxError(PumiceError):
+    """The sandbox cannot be created, or has ended."""
 
 
 class ExhaustedError(SandboxError):
-    """Something is used up that every kind of sandbox needs."""
+    """A resource is used up that every kind of sandbox needs."""
 
 
-class StartError(Exception):
-    """A container could not be started: `kind` for programs to decide by, the text for people."""
+class StartError(PumiceError):
+    """A container cannot be started. Programs decide by `kind`, one of the constants below."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -22,7 +24,6 @@ class StartError(Exception):
 
 NO_PROCESS = "no further process is allowed: see ulimit -u, and the pids of the control group that this runs in"
 
-# The kinds of StartError.
 COMMAND_NOT_FOUND = "command-not-found"
 NOT_EXECUTABLE = "not-executable"
 BAD_INTERPRETER = "bad-interpreter"

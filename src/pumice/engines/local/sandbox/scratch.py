@@ -1,33 +1,33 @@
-"""A job's scratch directory: locked while anything of the job lives, swept by whoever comes next.
+"""A job's scratch directory, locked while any process of the job lives; the next job removes those of dead jobs.
 
-The lock is a flock that keeper and job-init share. The kernel drops it with the last of them, however they end.
+The supervisor and job-init share the lock, a flock. The kernel releases it when the last of them ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 from pathlib import Path
 
 _LOCK = "lock"
 
 
-def claim(stage: Path, name: str) -> tuple[Path, int]:
-    """A new directory in `stage` and the descriptor that holds its lock. Clears away what dead jobs left there."""
-    stage.mkdir(parents=True, exist_ok=True, mode=0o700)
-    turn = os.open(stage / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+def claim(parent: Path, name: str) -> tuple[Path, int]:
+    """Create a directory in `parent` and return it with the descriptor of its lock. Removes those of dead jobs."""
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    turn = os.open(parent / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        # Without taking turns, a directory whose lock is not held yet could be taken for a dead one.
+        # One at a time: a new directory that is not locked yet would look like a dead job's.
         fcntl.flock(turn, fcntl.LOCK_EX)
-        sweep(stage)
-        directory = stage / f"{name[:40]}-{secrets.token_hex(4)}"
+        sweep(parent)
+        directory = parent / f"{name[:40]}-{os.urandom(4).hex()}"
         directory.mkdir(mode=0o700)
         try:
             lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         except OSError:
-            # The disk is full: nothing of ours shall be in the way of others.
+            # The disk is full: leave nothing behind.
             directory.rmdir()
             raise
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -36,8 +36,9 @@ def claim(stage: Path, name: str) -> tuple[Path, int]:
         os.close(turn)
 
 
-def sweep(stage: Path) -> None:
-    for directory in stage.iterdir():
+def sweep(parent: Path) -> None:
+    """Remove the directories of dead jobs."""
+    for directory in parent.iterdir():
         if directory.is_dir() and not directory.is_symlink() and _is_dead(directory):
             remove(directory)
 
@@ -48,7 +49,7 @@ def _is_dead(directory: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        # Another user's, who alone can tell.
+        # It belongs to another user.
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -60,17 +61,11 @@ def _is_dead(directory: Path) -> bool:
 
 
 def remove(directory: Path) -> None:
-    """A tree, with the directories of mode 000 in it that overlays leave behind."""
+    """Remove a tree, including the directories of mode 000 that overlays leave behind."""
     for path, directories, _ in os.walk(directory):
         for name in directories:
             inner = os.path.join(path, name)
             if not os.path.islink(inner) and not os.access(inner, os.R_OK | os.W_OK | os.X_OK):
-                _open_up(inner)
+                with contextlib.suppress(OSError):
+                    os.chmod(inner, 0o700)
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _open_up(directory: str) -> None:
-    try:
-        os.chmod(directory, 0o700)
-    except OSError:
-        return

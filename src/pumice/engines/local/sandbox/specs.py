@@ -1,4 +1,4 @@
-"""What the sandbox is told about a container: plain values, made by the engine and read by job-init."""
+"""What the sandbox needs to know about a container: plain values that the engine creates and job-init reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory or file of the host, bound with everything below it."""
+    """A file or directory of the host, bound with all mounts below it."""
 
     source: str
     target: str
@@ -17,7 +17,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Tmpfs:
-    """Memory that goes with the pod; whoever in it names the same volume has the same."""
+    """A memory volume; containers of a pod that name the same volume share it."""
 
     target: str
     volume: str
@@ -29,7 +29,7 @@ class Tmpfs:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A small private file, bound in place."""
+    """A small private file, mounted at `path`."""
 
     path: str
     data: bytes
@@ -38,14 +38,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class RootFs:
-    """`image` is the directory of an unpacked image, or None for the host's own file system.
+    """`image` is the directory of an unpacked image, or None for the host's file system.
 
-    `upper` is a directory on disk that keeps the writable layer, or None for memory that goes with the container.
+    `upper` is the directory that keeps the writable layer, or None for memory that ends with the container.
     """
 
     image: str | None = None
     upper: str | None = None
-    read_only: bool = False  # but for what is mounted
+    read_only: bool = False  # mounts excepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,5 +66,5 @@ class ContainerSpec:
     cpu_quota: float | None = None
     pids: int | None = None
     devices: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # host directories shown empty
-    share_pid_with: str | None = None  # the container whose pid namespace is joined
+    hidden: tuple[str, ...] = ()  # host directories that appear empty
+    share_pid_with: str | None = None  # the container whose pid namespace this one joins

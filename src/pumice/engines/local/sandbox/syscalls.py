@@ -1,10 +1,11 @@
-"""The system calls that Python 3.11 has no name for. Each raises OSError that says what was tried."""
+"""System calls that Python 3.11 does not wrap. Each raises OSError with the name of the call."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import struct
+from collections.abc import Sequence
 
 NEWNS, NEWUTS, NEWIPC = 0x20000, 0x4000000, 0x8000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -15,7 +16,7 @@ MNT_DETACH = 2
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 22, 24
 
-# These have the same number on every architecture: they are younger than the common table.
+# New calls have the same number on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _JOIN_SESSION_KEYRING = 1
@@ -35,7 +36,7 @@ def _check(result: int, tried: str) -> int:
 
 
 def _call(number: int, tried: str, *arguments: int | bytes) -> int:
-    # Each argument in full width: a plain int would be passed as 32 bits, the rest of the register undefined.
+    # ctypes passes a plain int as 32 bits and leaves the rest of the register undefined.
     wide = [ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_long(value) for value in arguments]
     return _check(_libc.syscall(ctypes.c_long(number), *wide), tried)
 
@@ -57,28 +58,44 @@ def mount(source: str | None, target: str, kind: str | None, flags: int = 0, opt
     _check(result, f"mount {kind or 'of'} {target}")
 
 
+def mount_overlay(lower: Sequence[str], upper: str, work: str, target: str) -> None:
+    """Mount an overlay; the first of `lower` is the topmost. An ordinary user may set the attributes of `userxattr`."""
+    layers = ":".join(map(_escape, lower))
+    mount(
+        "overlay",
+        target,
+        "overlay",
+        0,
+        f"lowerdir={layers},upperdir={_escape(upper)},workdir={_escape(work)},userxattr",
+    )
+
+
+def _escape(path: str) -> str:
+    return "".join("\\" + character if character in "\\:," else character for character in path)
+
+
 def detach(target: str) -> None:
     _check(_libc.umount2(_bytes(target), MNT_DETACH), f"umount {target}")
 
 
 def pivot_root_here() -> None:
-    """Make the current directory the root. What was the root lies over it, out of the way of paths, until detached."""
+    """Make the current directory the root. The old root stays mounted on top of it until `detach(".")`."""
     _call(_PIVOT_ROOT[os.uname().machine], "pivot_root", b".", b".")
 
 
 def leave_session_keyring() -> None:
-    """For a new and empty one: what the kernel keeps for the user's login, such as tickets, is inherited otherwise."""
+    """Join a new, empty session keyring: the user's holds the keys of the login session, such as Kerberos tickets."""
     _call(_KEYCTL[os.uname().machine], "keyctl", _JOIN_SESSION_KEYRING, 0)
 
 
 def clone_tree(path: str) -> int:
-    """A copy of what is mounted at `path` and below, not attached anywhere yet: it outlives a change of root."""
+    """Copy the mount at `path` and those below it. The copy is detached, so it survives a change of root."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
     return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
 
 
 def make_read_only(tree: int, *, below: bool = True) -> None:
-    """And what is mounted below it, unless told otherwise."""
+    """Make a mount read-only, by default with all mounts below it."""
     attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     _call(
@@ -93,7 +110,7 @@ def make_read_only(tree: int, *, below: bool = True) -> None:
 
 
 def attach_tree(tree: int, target: str) -> None:
-    """Put a cloned tree in its place. A link at the end of `target` is not followed; those on the way are."""
+    """Attach a cloned tree. A symbolic link at the end of `target` is not followed; links on the way are."""
     _call(_MOVE_MOUNT, f"move_mount {target}", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.plain_processes.files import PlacedFiles
+from pumice.engines.local.plain_processes.files import ContainerFiles
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
 
 # A working directory below one that is hidden from pods.
@@ -14,7 +14,7 @@ WORK = str(Path("/home") / "project")
 
 
 @pytest.fixture
-def placed(tmp_path: Path) -> PlacedFiles:
+def placed(tmp_path: Path) -> ContainerFiles:
     config = tmp_path / "config"
     config.mkdir()
     (config / "worker.host").write_text("worker-0\n")
@@ -34,8 +34,8 @@ def placed(tmp_path: Path) -> PlacedFiles:
         ),
         files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
     )
-    files = PlacedFiles(tmp_path / "root", lambda text: text.replace("worker-0", "127.0.0.1"))
-    files.place(spec)
+    files = ContainerFiles(tmp_path / "root", lambda text: text.replace("worker-0", "127.0.0.1"))
+    files.populate(spec)
     return files
 
 
@@ -59,11 +59,11 @@ def placed(tmp_path: Path) -> PlacedFiles:
         pytest.param("/etc/volcanoes /homes /srv/home/x ./home/x ~/home http://x/home a/root", None, id="others"),
     ],
 )
-def test_redirect(placed: PlacedFiles, text: str, expected: str | None) -> None:
-    assert placed.redirect(text).replace(str(placed.root), "ROOT") == (text if expected is None else expected)
+def test_redirect(placed: ContainerFiles, text: str, expected: str | None) -> None:
+    assert placed.rewrite_paths(text).replace(str(placed.root), "ROOT") == (text if expected is None else expected)
 
 
-def test_what_is_placed(placed: PlacedFiles) -> None:
+def test_what_is_placed(placed: ContainerFiles) -> None:
     assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n"
     assert (placed.root / "usr/local/bin/hello").stat().st_mode & 0o777 == 0o755
     assert Path(f"{placed.root}{WORK}/data").is_symlink()
@@ -79,8 +79,8 @@ def test_a_mount_covers_a_directory_of_the_pod_s_own(tmp_path: Path) -> None:
     spec = ContainerSpec(
         id="a", pod="a", argv=("true",), env={}, cwd="/", root=RootFs(), hidden=("/home",), mounts=mounts
     )
-    files = PlacedFiles(tmp_path / "root", str)
-    files.place(spec)
+    files = ContainerFiles(tmp_path / "root", str)
+    files.populate(spec)
     assert (files.root / "home/file").read_text() == "here"
     assert (files.root / "dev/termination-log").is_symlink()
 
@@ -91,9 +91,9 @@ def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
         spec = ContainerSpec(
             id=f"{pod}/{name}", pod=pod, argv=("true",), env={}, cwd="/", root=RootFs(), mounts=(Tmpfs("/m", "v"),)
         )
-        files = PlacedFiles(tmp_path / f"{pod}.{name}", str)
-        files.place(spec)
-        places.append(Path(files.where("/m")).resolve())
+        files = ContainerFiles(tmp_path / f"{pod}.{name}", str)
+        files.populate(spec)
+        places.append(Path(files.host_path("/m")).resolve())
     assert places[0] == places[1] != places[2]
 
 
@@ -102,9 +102,9 @@ def test_an_empty_volume_and_a_missing_working_directory_are_there(tmp_path: Pat
     mounts = (Mount(str(tmp_path / "empty"), "/etc/empty", read_only=True),)
     missing = str(tmp_path / "missing" / "one")
     spec = ContainerSpec(id="a/c", pod="a", argv=("true",), env={}, cwd=missing, root=RootFs(), mounts=mounts)
-    files = PlacedFiles(tmp_path / "root", str)
-    files.place(spec)
+    files = ContainerFiles(tmp_path / "root", str)
+    files.populate(spec)
     assert (tmp_path / "root/etc/empty").is_dir()
-    assert files.where(missing) == f"{tmp_path}/root{missing}"
-    assert Path(files.where(missing)).is_dir()
+    assert files.host_path(missing) == f"{tmp_path}/root{missing}"
+    assert Path(files.host_path(missing)).is_dir()
     assert not (tmp_path / "missing").exists()

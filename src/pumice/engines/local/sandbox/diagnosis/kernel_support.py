@@ -1,7 +1,7 @@
-"""What this machine permits, and for each thing it refuses the command that grants it.
+"""What this machine's kernel permits, and for each refusal the command that grants it.
 
-The trying happens in a child process (`attempts`); here is what its outcome means. A refusal has many fathers: the
-kernel's settings, AppArmor's, the container that we may be in. Each has its own remedy, so each is told apart.
+A child process (`trials`) tries what a sandbox needs; this module explains the outcome. One errno has several causes
+(a kernel setting, AppArmor, an enclosing container), and each cause has its own remedy.
 """
 
 from __future__ import annotations
@@ -16,92 +16,90 @@ from pathlib import Path
 from typing import Any
 
 from pumice.engines.local.sandbox.python_start import python_start
+from pumice.model.problem import Position, Problem
 
 _SETTINGS = {
     "max_user_namespaces": "/proc/sys/user/max_user_namespaces",
     "unprivileged_userns_clone": "/proc/sys/kernel/unprivileged_userns_clone",
     "apparmor_restrict_unprivileged_userns": "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
 }
-_SECONDS = 20
+_TIMEOUT = 20
 _UNCONFINED = (
     "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
     "--security-opt systempaths=unconfined ... (podman: --security-opt seccomp=unconfined --security-opt unmask=ALL)"
 )
+_OPTIONAL = frozenset({"overlay", "proc"})
+_MOUNTING = "mounting inside of user namespaces"
+_FEATURES = {
+    "namespaces": "rights inside of user namespaces",
+    "tmpfs": _MOUNTING,
+    "trees": _MOUNTING,
+    "network": "a network of its own",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """Something that is refused: what it is, why, and the command that grants it (empty: there is none)."""
+class KernelSupport:
+    """`missing` prevents a sandbox, `degraded` weakens it. `limits` names the limits that the kernel enforces.
 
-    what: str
-    why: str
-    command: str = ""
-    fatal: bool = True
+    The position of each problem names the feature, its hint is the command that grants it (empty if there is none).
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Permits:
-    """`limits` are those of memory, cpu and pids that the kernel would enforce."""
-
-    missing: tuple[Missing, ...]
+    missing: tuple[Problem, ...] = ()
+    degraded: tuple[Problem, ...] = ()
     limits: frozenset[str] = frozenset()
 
-    @property
-    def namespaces(self) -> bool:
-        """Whether a sandbox can be had at all."""
-        return not any(missing.fatal for missing in self.missing)
-
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the machine says about itself: it tells one refusal from another."""
+class Host:
+    """Facts about this machine that tell the causes of a refusal apart."""
 
     settings: dict[str, int] = field(default_factory=dict)
     root: bool = False
     container: bool = False
-    filtered: bool = False
+    seccomp: bool = False
     kernel: str = ""
-    user_session: bool = False
+    user_session: bool = False  # systemd runs one for this user
     interpreter: str = "/usr/bin/python3"
     linux: bool = True
     proc: bool = True
 
 
-def probe() -> Permits:
-    surroundings = look_around()
-    if not (surroundings.linux and surroundings.proc):
-        return judge({}, surroundings)
+def check_kernel() -> KernelSupport:
+    host = read_host()
+    if not (host.linux and host.proc):
+        return explain({}, host)
     try:
-        with tempfile.TemporaryDirectory(prefix="pumice-probe-") as place:
+        with tempfile.TemporaryDirectory(prefix="pumice-trials-") as directory:
             done = subprocess.run(  # noqa: S603 - our own program
-                python_start("sandbox.diagnosis.trials", place),
+                python_start("sandbox.diagnosis.trials", directory),
                 capture_output=True,
-                timeout=_SECONDS,
+                timeout=_TIMEOUT,
                 check=False,
             )
         outcome = json.loads(done.stdout)
     except OSError as error:
-        words = error.strerror or str(error)
-        outcome = {"tried": {"place": words[:1].lower() + words[1:]}, "limits": []}
+        reason = error.strerror or str(error)
+        outcome = {"tried": {"directory": reason[:1].lower() + reason[1:]}, "limits": []}
     except (ValueError, subprocess.TimeoutExpired):
         outcome = {"tried": {"user": "EIO"}, "limits": []}
-    return judge(outcome, surroundings)
+    return explain(outcome, host)
 
 
-def look_around() -> Surroundings:
+def read_host() -> Host:
     if sys.platform != "linux":
-        return Surroundings(linux=False)
+        return Host(linux=False)
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
-        return Surroundings(proc=False)
+        return Host(proc=False)
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    return Surroundings(
+    return Host(
         settings={name: value for name, path in _SETTINGS.items() if (value := _number(path)) is not None},
         root=os.geteuid() == 0,
         container=any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
         or "container" in os.environ,
-        filtered="\nSeccomp:\t2" in status,
+        seccomp="\nSeccomp:\t2" in status,
         kernel=os.uname().release,
         user_session=bool(runtime) and os.path.exists(f"{runtime}/systemd/private"),
         interpreter=os.path.realpath(sys.executable),
@@ -115,133 +113,94 @@ def _number(path: str) -> int | None:
         return None
 
 
-def judge(outcome: dict[str, Any], around: Surroundings) -> Permits:
-    """From what was tried to what is missing; pure."""
-    if not around.linux:
-        return Permits((Missing("Linux", "namespaces exist on Linux only"),))
-    if not around.proc:
-        return Permits((Missing("/proc", "nothing is mounted there", "sudo mount -t proc proc /proc"),))
-    missing: list[Missing] = []
-    for step, problem in outcome["tried"].items():
-        if problem:
-            missing.append(_EXPLANATIONS[step](problem, around))
+def explain(outcome: dict[str, Any], host: Host) -> KernelSupport:
+    """What is missing, from the output of `trials`; pure."""
+    if not host.linux:
+        return KernelSupport((_problem("Linux", "namespaces exist on Linux only"),))
+    if not host.proc:
+        return KernelSupport((_problem("/proc", "nothing is mounted there", "sudo mount -t proc proc /proc"),))
+    failed = {step: _explain_step(step, error, host) for step, error in outcome["tried"].items() if error}
+    missing = tuple(problem for step, problem in failed.items() if step not in _OPTIONAL)
+    degraded = [problem for step, problem in failed.items() if step in _OPTIONAL]
     limits = frozenset(outcome["limits"])
     if "memory" not in limits:
-        missing.append(_control_groups(around))
-    return Permits(tuple(missing), limits)
+        degraded.append(_no_control_groups(host))
+    return KernelSupport(missing, tuple(degraded), limits)
 
 
-def _pidfd(problem: str, around: Surroundings) -> Missing:
-    return Missing(
-        "pidfd", f"the kernel has no pidfd_open ({problem}): Linux 5.12 or newer is needed, not {around.kernel}"
-    )
+def _problem(feature: str, reason: str, command: str = "") -> Problem:
+    return Problem(reason, command, Position(feature))
 
 
-def _user_namespaces(problem: str, around: Surroundings) -> Missing:
-    what = "user namespaces"
-    settings = around.settings
-    if settings.get("max_user_namespaces") == 0:
-        why = "this machine allows none (user.max_user_namespaces is 0)"
-        return Missing(what, why, "sudo sysctl -w user.max_user_namespaces=15000")
-    if problem == "ENOSPC":
-        most = settings.get("max_user_namespaces", 0)
-        why = (
-            f"all that this machine allows are in use, or they are nested too deeply (user.max_user_namespaces={most})"
-        )
-        return Missing(what, why, f"sudo sysctl -w user.max_user_namespaces={max(15000, 2 * most)}")
-    if problem in ("EINVAL", "ENOSYS"):
-        return Missing(what, f"the kernel {around.kernel} was built without them (CONFIG_USER_NS)")
-    if settings.get("unprivileged_userns_clone") == 0 and not around.root:
-        why = "only root may make them (kernel.unprivileged_userns_clone is 0)"
-        return Missing(what, why, "sudo sysctl -w kernel.unprivileged_userns_clone=1")
-    return _refused(what, problem, around)
+def _explain_step(step: str, error: str, host: Host) -> Problem:
+    match step, error:
+        case "directory", _:
+            return _problem("the check of this kernel", error, "set TMPDIR to a directory of yours")
+        case "pidfd", _:
+            return _problem("pidfd", f"no pidfd_open ({error}): Linux 5.12 or newer is needed, this is {host.kernel}")
+        case "user", _:
+            return _explain_user_namespaces(error, host)
+        case "trees", "ENOSYS":
+            return _problem("mount_setattr", f"Linux 5.12 or newer is needed, this is {host.kernel}")
+        case "overlay", _:
+            reason = f"the kernel {host.kernel} refuses them ({error}): no image can be used, the host's is read-only"
+            return _problem("overlay file systems", reason, "sudo modprobe overlay" if error == "ENODEV" else "")
+        case "network", "EOPNOTSUPP" | "ENODEV":
+            return _problem("veth interfaces", "the kernel has no veth, which connects pods", "sudo modprobe veth")
+        case "proc", _:
+            return covered_proc(error)
+    return _refused(_FEATURES[step], error, host)
 
 
-def _refused(what: str, problem: str, around: Surroundings) -> Missing:
-    if settings_forbid(around):
-        why = "AppArmor takes their rights away from ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1)"
-        return Missing(what, why, apparmor_profile(around.interpreter))
-    if around.container:
-        return Missing(what, f"the container that this runs in refuses them ({problem})", _UNCONFINED)
-    if around.filtered:
-        why = (
-            f"a filter on system calls (seccomp) refuses them ({problem}), and nothing started from here gets rid of it"
-        )
-        return Missing(what, why, _unfiltered(around))
-    if around.root:
-        return Missing(what, f"refused to root, too ({problem}): capabilities were taken away")
-    return Missing(what, f"the kernel refuses them to ordinary users ({problem})", "sudo pumice run ...")
+def _explain_user_namespaces(error: str, host: Host) -> Problem:
+    feature = "user namespaces"
+    limit = host.settings.get("max_user_namespaces", 0)
+    if host.settings.get("max_user_namespaces") == 0:
+        reason = "this machine allows none (user.max_user_namespaces is 0)"
+        return _problem(feature, reason, "sudo sysctl -w user.max_user_namespaces=15000")
+    if error == "ENOSPC":
+        reason = f"the limit is reached, or they are nested too deeply (user.max_user_namespaces={limit})"
+        return _problem(feature, reason, f"sudo sysctl -w user.max_user_namespaces={max(15000, 2 * limit)}")
+    if error in ("EINVAL", "ENOSYS"):
+        return _problem(feature, f"the kernel {host.kernel} was built without them (CONFIG_USER_NS)")
+    if host.settings.get("unprivileged_userns_clone") == 0 and not host.root:
+        reason = "only root may create them (kernel.unprivileged_userns_clone is 0)"
+        return _problem(feature, reason, "sudo sysctl -w kernel.unprivileged_userns_clone=1")
+    return _refused(feature, error, host)
 
 
-def _unfiltered(around: Surroundings) -> str:
-    """A way to start something that does not inherit the filter; else this is a container that we do not recognise."""
-    return "systemd-run --user --pty --same-dir pumice run ..." if around.user_session else _UNCONFINED
-
-
-def settings_forbid(around: Surroundings) -> bool:
-    return around.settings.get("apparmor_restrict_unprivileged_userns") == 1 and not around.root
+def _refused(feature: str, error: str, host: Host) -> Problem:
+    if host.settings.get("apparmor_restrict_unprivileged_userns") == 1 and not host.root:
+        reason = "AppArmor restricts ordinary users (kernel.apparmor_restrict_unprivileged_userns is 1)"
+        return _problem(feature, reason, apparmor_profile(host.interpreter))
+    if host.container:
+        return _problem(feature, f"the enclosing container refuses them ({error})", _UNCONFINED)
+    if host.seccomp:
+        # Either systemd can start a process outside of the filter, or this is a container of an unknown kind.
+        command = "systemd-run --user --pty --same-dir pumice run ..." if host.user_session else _UNCONFINED
+        reason = f"a seccomp filter refuses them ({error}), and every process started from here inherits it"
+        return _problem(feature, reason, command)
+    if host.root:
+        return _problem(feature, f"refused to root as well ({error}): capabilities were dropped")
+    return _problem(feature, f"the kernel refuses them to ordinary users ({error})", "sudo pumice run ...")
 
 
 def apparmor_profile(interpreter: str) -> str:
-    """The rule for one program only: it leaves the protection on for all others."""
+    """The command that permits user namespaces to this interpreter only."""
     profile = f"abi <abi/4.0>, include <tunables/global> profile pumice {interpreter} flags=(unconfined) {{ userns, }}"
     path = "/etc/apparmor.d/pumice"
     return f"echo '{profile}' | sudo tee {path} && sudo apparmor_parser -r {path}"
 
 
-def _namespaces(problem: str, around: Surroundings) -> Missing:
-    return _refused("rights inside of user namespaces", problem, around)
+def covered_proc(error: str = "EPERM") -> Problem:
+    """Only containers cover parts of /proc, so the remedy is one for containers."""
+    reason = f"the kernel refuses a new /proc ({error}) while parts of the old are covered: pods see all processes"
+    return _problem("a /proc for each pod", reason, _UNCONFINED)
 
 
-def _tmpfs(problem: str, around: Surroundings) -> Missing:
-    return _refused("mounting inside of user namespaces", problem, around)
-
-
-def _trees(problem: str, around: Surroundings) -> Missing:
-    if problem == "ENOSYS":
-        why = f"Linux 5.12 or newer is needed for read-only trees of mounts, not {around.kernel}"
-        return Missing("mount_setattr", why)
-    return _refused("mounting inside of user namespaces", problem, around)
-
-
-def _overlay(problem: str, around: Surroundings) -> Missing:
-    why = f"the kernel {around.kernel} gives no overlay here ({problem}): no image can be used, the host's is read-only"
-    command = "sudo modprobe overlay" if problem == "ENODEV" else ""
-    return Missing("overlay file systems", why, command, fatal=False)
-
-
-def _network(problem: str, around: Surroundings) -> Missing:
-    if problem in ("EOPNOTSUPP", "ENODEV"):
-        return Missing("veth interfaces", "the kernel has no veth, which connects pods", "sudo modprobe veth")
-    return _refused("a network of its own", problem, around)
-
-
-def covered_proc(problem: str, _: Surroundings) -> Missing:
-    """Hardly anything but a container covers parts of it."""
-    why = f"a new one is refused ({problem}) where parts of the old are covered: pods see all processes"
-    return Missing("a /proc for each pod", why, _UNCONFINED, fatal=False)
-
-
-def _control_groups(around: Surroundings) -> Missing:
-    why = "this user may not make any: memory is watched instead, fractions of a CPU and numbers of processes are not"
-    if around.root:
-        return Missing("control groups", "none that root may write to is mounted", fatal=False)
-    command = "systemd-run --user --scope -p Delegate=yes pumice run ..." if around.user_session else ""
-    return Missing("control groups", why, command, fatal=False)
-
-
-def _place(problem: str, _: Surroundings) -> Missing:
-    return Missing("a look at what is refused", problem, "set TMPDIR to a directory of yours")
-
-
-_EXPLANATIONS = {
-    "place": _place,
-    "pidfd": _pidfd,
-    "user": _user_namespaces,
-    "namespaces": _namespaces,
-    "tmpfs": _tmpfs,
-    "trees": _trees,
-    "overlay": _overlay,
-    "network": _network,
-    "proc": covered_proc,
-}
+def _no_control_groups(host: Host) -> Problem:
+    if host.root:
+        return _problem("control groups", "no hierarchy that root may write to is mounted")
+    reason = "this user may not create any: memory is polled instead; CPU shares and process counts are not limited"
+    command = "systemd-run --user --scope -p Delegate=yes pumice run ..." if host.user_session else ""
+    return _problem("control groups", reason, command)

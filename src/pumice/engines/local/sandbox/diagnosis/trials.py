@@ -1,7 +1,7 @@
-"""Tries, one after the other, what a sandbox needs of the kernel, and prints how each went as JSON.
+"""Tries what a sandbox needs from the kernel, step by step, and prints the outcome as JSON.
 
-Runs in a process of its own: namespaces cannot be left again. A step that fails is told by the name of its error, as
-ENOSYS; those after it are missing where they could not be tried.
+It runs in a process of its own because a process cannot leave a namespace. A step that fails is recorded with the name
+of its errno; later steps are absent if they could not be tried.
 """
 
 from __future__ import annotations
@@ -14,32 +14,29 @@ from collections.abc import Callable
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.init import cgroups, idmap
-from pumice.engines.local.sandbox.net.job_network import Switch
-
-OPTIONAL = frozenset({"proc", "overlay"})
+from pumice.engines.local.sandbox.net.job_network import JobNetwork
 
 
 def main() -> None:
-    """The one argument is an empty directory to mount things on; nothing of it is left mounted."""
-    place = sys.argv[1]
-    outcome: dict[str, object] = {"limits": sorted(cgroups.available(os.getppid()))}
+    """The only argument is an empty directory to mount on; the mounts end with this process."""
+    directory = sys.argv[1]
+    limits = sorted(cgroups.available(os.getppid()))
     steps: list[tuple[str, Callable[[], object]]] = [
         ("pidfd", lambda: os.close(os.pidfd_open(os.getpid()))),
         ("user", idmap.enter_user_namespace),
         ("namespaces", _namespaces),
-        ("tmpfs", lambda: syscalls.mount("tmpfs", place, "tmpfs")),
-        ("trees", lambda: _trees(place)),
-        ("overlay", lambda: _overlay(place)),
+        ("tmpfs", lambda: syscalls.mount("tmpfs", directory, "tmpfs")),
+        ("trees", lambda: _trees(directory)),
+        ("overlay", lambda: _overlay(directory)),
         ("network", _network),
         ("proc", _proc),
     ]
     tried: dict[str, str] = {}
-    outcome["tried"] = tried
     for name, step in steps:
         tried[name] = _try(step)
-        if tried[name] and name not in OPTIONAL:
+        if tried[name] and name != "overlay":
             break
-    json.dump(outcome, sys.stdout)
+    json.dump({"tried": tried, "limits": limits}, sys.stdout)
 
 
 def _try(step: Callable[[], object]) -> str:
@@ -55,30 +52,28 @@ def _namespaces() -> None:
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
 
 
-def _trees(place: str) -> None:
-    tree = syscalls.clone_tree(place)
+def _trees(directory: str) -> None:
+    tree = syscalls.clone_tree(directory)
     syscalls.make_read_only(tree)
     os.close(tree)
 
 
-def _overlay(place: str) -> None:
+def _overlay(directory: str) -> None:
     for name in ("upper", "work", "merged"):
-        os.mkdir(f"{place}/{name}")
-    options = f"lowerdir=/etc,upperdir={place}/upper,workdir={place}/work,userxattr"
-    syscalls.mount("overlay", f"{place}/merged", "overlay", 0, options)
+        os.mkdir(f"{directory}/{name}")
+    syscalls.mount_overlay(["/etc"], f"{directory}/upper", f"{directory}/work", f"{directory}/merged")
 
 
 def _network() -> None:
-    switch = Switch("10.77.0.1")
-    switch.remove(switch.add("10.77.0.2", "probe"))
+    network = JobNetwork("10.77.0.1")
+    network.remove_pod(network.add_pod("10.77.0.2", "trial"))
 
 
 def _proc() -> None:
-    """In the new pid namespace, which only a child is in."""
+    """Mount /proc in a child: only children are in the new pid namespace."""
     child = os.fork()
     if child == 0:
-        refused = _try(lambda: syscalls.mount("proc", "/proc", "proc"))
-        os._exit(1 if refused else 0)
+        os._exit(1 if _try(lambda: syscalls.mount("proc", "/proc", "proc")) else 0)
     _, status = os.waitpid(child, 0)
     if status:
-        raise PermissionError(errno.EPERM, "a new /proc is refused")
+        raise PermissionError(errno.EPERM, "mounting /proc is refused")

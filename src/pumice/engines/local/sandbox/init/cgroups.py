@@ -1,8 +1,8 @@
-"""Limits by control groups, where this process may make any: as root, or in a part that systemd has delegated.
+"""Limits by control groups, where this process may create them: as root, or in a subtree delegated by systemd.
 
-Both versions are in use. New groups go below the one that this process is in, so that limits put on Pumice itself
-hold for its pods too. Under version 2 a group with processes in it cannot pass controllers on: if nobody but the
-engine is in there, it moves into a group of its own first.
+Supports versions 1 and 2. New groups are created below the one of this process, so limits set on Pumice itself apply
+to its pods too. In version 2, a group that contains processes cannot delegate controllers: if the engine is alone in
+its group, it first moves into a child group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pumice.engines.local.sandbox.rootfs import mount_table
+from pumice.engines.local.sandbox import kernel_files
 from pumice.engines.local.sandbox.sandbox_errors import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
@@ -23,7 +23,7 @@ _PERIOD = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Where groups for one controller are made."""
+    """The group below which new groups for one controller are created."""
 
     parent: str
     version: int
@@ -40,14 +40,14 @@ def find(mountinfo: Iterable[str], membership: Iterable[str]) -> dict[str, Hiera
     unified = ""
     for line in mountinfo:
         before, _, after = line.partition(" - ")
-        root, place = before.split(" ")[3], mount_table.mount_point(line)
-        # What is mounted may have an empty name.
+        root, mounted = before.split(" ")[3], kernel_files.mount_point(line)
+        # The source may be empty.
         kind, _, options = after.split(" ")[:3]
         if kind == "cgroup2":
-            unified = _below(place, root, paths.get("", "/"))
+            unified = _below(mounted, root, paths.get("", "/"))
         elif kind == "cgroup":
             for name in set(CONTROLLERS) & set(options.split(",")):
-                found[name] = Hierarchy(_below(place, root, paths.get(name, "/")), 1)
+                found[name] = Hierarchy(_below(mounted, root, paths.get(name, "/")), 1)
     if unified:
         parent = os.path.dirname(unified) if os.path.basename(unified) == _ENGINE_GROUP else unified
         for name in CONTROLLERS:
@@ -55,9 +55,9 @@ def find(mountinfo: Iterable[str], membership: Iterable[str]) -> dict[str, Hiera
     return found
 
 
-def _below(place: str, root: str, path: str) -> str:
+def _below(mounted: str, root: str, path: str) -> str:
     relative = os.path.relpath(path, root)
-    return place if relative == "." or relative.startswith("..") else f"{place}/{relative}"
+    return mounted if relative == "." or relative.startswith("..") else f"{mounted}/{relative}"
 
 
 class Cgroups:
@@ -71,7 +71,7 @@ class Cgroups:
         return sorted(self._hierarchies)
 
     def group(self, spec: ContainerSpec) -> Group:
-        """A group for what the spec limits and this machine can; empty if there is nothing to do."""
+        """Create a group with the limits of the spec that this machine supports; empty if there are none."""
         self._made += 1
         group = Group()
         for controller, limit in (("memory", spec.memory), ("cpu", spec.cpu_quota), ("pids", spec.pids)):
@@ -85,7 +85,7 @@ class Cgroups:
         return group
 
     def remove_all(self) -> None:
-        """What is left of this job: nothing, unless job-init was killed."""
+        """Remove what is left of this job, which is nothing unless job-init was killed."""
         for parent in {hierarchy.parent for hierarchy in self._hierarchies.values()}:
             for entry in os.listdir(parent):
                 if entry.startswith(f"pumice-{self._name}-"):
@@ -93,7 +93,7 @@ class Cgroups:
 
 
 class Group:
-    """One container's groups: a directory for each hierarchy."""
+    """The groups of one container: a directory for each hierarchy."""
 
     def __init__(self) -> None:
         self.directories: list[str] = []
@@ -112,27 +112,28 @@ class Group:
         for file, content in settings.items():
             if file in _OPTIONAL and not os.path.exists(f"{directory}/{file}"):
                 continue
-            _write(f"{directory}/{file}", content)
+            kernel_files.write(f"{directory}/{file}", content)
         if controller == "memory":
             self._memory = f"{directory}/{'memory.oom_control' if hierarchy.version == 1 else 'memory.events'}"
 
     def out_of_memory(self) -> bool:
         if not self._memory:
             return False
-        with open(self._memory) as file:
-            counts = dict(line.split()[:2] for line in file)
+        counts = dict(line.split()[:2] for line in kernel_files.read_lines(self._memory))
         return int(counts.get("oom_kill", 0)) > 0
 
-    def alarm(self) -> int | None:
-        """A descriptor that is readable once memory has run out; version 2 kills the whole group without our help."""
+    def oom_event(self) -> int | None:
+        """A descriptor that becomes readable when memory runs out; None in version 2, which kills the whole group."""
         if not self._memory.endswith("memory.oom_control"):
             return None
         descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             with open(self._memory) as file:
-                _write(f"{os.path.dirname(self._memory)}/cgroup.event_control", f"{descriptor} {file.fileno()}")
+                kernel_files.write(
+                    f"{os.path.dirname(self._memory)}/cgroup.event_control", f"{descriptor} {file.fileno()}"
+                )
         except OSError:
-            # A kernel that no longer tells. It still kills, and the count is read at the end.
+            # Not supported by this kernel. It still kills, and `out_of_memory` reads the count at the end.
             os.close(descriptor)
             return None
         return descriptor
@@ -143,7 +144,7 @@ class Group:
         self.directories = []
 
 
-# Kernels may be built, or started, without accounting of swap.
+# Absent where swap accounting is off.
 _OPTIONAL = frozenset({"memory.memsw.limit_in_bytes", "memory.swap.max", "memory.oom.group"})
 
 
@@ -162,57 +163,45 @@ def _settings(controller: str, value: float, version: int) -> dict[str, str]:
 
 
 def available(engine: int) -> dict[str, Hierarchy]:
-    """The hierarchies in which groups can be made now. To be called outside of any new pid namespace."""
+    """The hierarchies in which groups can be created now. Call it outside of any new pid namespace."""
     try:
-        found = find(mount_table.read_lines("/proc/self/mountinfo"), mount_table.read_lines("/proc/self/cgroup"))
+        found = find(kernel_files.read_lines("/proc/self/mountinfo"), kernel_files.read_lines("/proc/self/cgroup"))
     except OSError:
-        # A kernel without groups has no such file, and a container may cover it.
+        # The kernel has no control groups, or a container covers these files.
         return {}
     unified = {hierarchy.parent for hierarchy in found.values() if hierarchy.version != 1}
-    passed_on = {parent: pass_on(parent, {engine, os.getpid()}) for parent in unified}
+    delegated = {parent: delegate(parent, {engine, os.getpid()}) for parent in unified}
     return {
         name: hierarchy
         for name, hierarchy in found.items()
-        if os.access(hierarchy.parent, os.W_OK) and (hierarchy.version == 1 or name in passed_on[hierarchy.parent])
+        if os.access(hierarchy.parent, os.W_OK) and (hierarchy.version == 1 or name in delegated[hierarchy.parent])
     }
 
 
-def pass_on(parent: str, own: set[int]) -> set[str]:
-    """The controllers that groups below `parent` have, after trying to have all that we know."""
-    passed_on = f"{parent}/cgroup.subtree_control"
+def delegate(parent: str, own: set[int]) -> set[str]:
+    """Enable all known controllers for the groups below `parent` if possible; return those that are enabled."""
+    enabled = f"{parent}/cgroup.subtree_control"
     try:
         wanted = set(_words(f"{parent}/cgroup.controllers")) & set(CONTROLLERS)
-        if not wanted <= set(_words(passed_on)) and os.access(parent, os.W_OK):
-            _make_room(parent, own)
+        if not wanted <= set(_words(enabled)) and os.access(parent, os.W_OK):
+            inside = set(map(int, _words(f"{parent}/cgroup.procs")))
+            if inside and inside <= own:
+                os.makedirs(f"{parent}/{_ENGINE_GROUP}", exist_ok=True)
+                for process in inside:
+                    kernel_files.write(f"{parent}/{_ENGINE_GROUP}/cgroup.procs", str(process))
             with contextlib.suppress(OSError):
-                # Somebody else's processes are in there, or it is not ours to change: what is passed on must do.
-                _write(passed_on, " ".join(f"+{name}" for name in sorted(wanted)))
-        return set(_words(passed_on))
+                # Refused if other processes are in the group: then what is enabled already must do.
+                kernel_files.write(enabled, " ".join(f"+{name}" for name in sorted(wanted)))
+        return set(_words(enabled))
     except OSError:
         return set()
 
 
-def _make_room(parent: str, own: set[int]) -> None:
-    inside = set(map(int, _words(f"{parent}/cgroup.procs")))
-    if inside and inside <= own:
-        os.makedirs(f"{parent}/{_ENGINE_GROUP}", exist_ok=True)
-        for process in inside:
-            _write(f"{parent}/{_ENGINE_GROUP}/cgroup.procs", str(process))
-
-
-def _words(path: str) -> Iterable[str]:
-    with open(path) as file:
-        return file.read().split()
-
-
-def _write(path: str, value: str) -> None:
-    with open(path, "w") as file:
-        file.write(value)
+def _words(path: str) -> list[str]:
+    return kernel_files.read(path).split()
 
 
 def _remove(directory: str) -> None:
-    try:
+    with contextlib.suppress(OSError):
+        # A process in it may still be dying. The supervisor tries again at the end.
         os.rmdir(directory)
-    except OSError:
-        # Somebody is still dying in there. The keeper tries again at the end.
-        return

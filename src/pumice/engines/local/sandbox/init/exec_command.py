@@ -1,13 +1,14 @@
-"""From a command to a running program, or to the reason why it does not run, in words.
+"""Executes a command, or explains in words why it does not run.
 
-The kernel says "no such file" for a missing program, for a missing interpreter in a script's first line and for a
-missing loader alike. Who has only that message looks in the wrong place.
+The kernel answers ENOENT alike for a missing program, a missing interpreter in a script's first line and a missing
+loader. That errno alone leads users to the wrong place.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
@@ -20,11 +21,23 @@ from pumice.engines.local.sandbox.sandbox_errors import (
 )
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_LONGEST_FIRST_LINE = 256
+_MAX_FIRST_LINE = 256
+_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+def default_signals() -> None:
+    """Reset blocked and ignored signals, which programs inherit across exec.
+
+    Python ignores SIGPIPE and SIGXFSZ, nohup SIGHUP, and a shell SIGINT and SIGQUIT of what it runs in the background.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Become the command; returns only by StartError."""
+    """Replace this process by the command; raises StartError if that fails."""
     if not argv or not argv[0]:
         raise StartError(COMMAND_NOT_FOUND, "the command is empty")
     program = find(argv[0], env.get("PATH", DEFAULT_PATH))
@@ -37,12 +50,12 @@ def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 
 
 def find(name: str, path: str) -> str:
-    """As a shell does it: a name with a slash as it is, any other in the directories of PATH."""
+    """The program as a shell finds it: a name with a slash is a path, any other is looked up in PATH."""
     if "/" in name:
         if not os.path.lexists(name):
             raise StartError(COMMAND_NOT_FOUND, f"{name}: no such file")
         if not os.path.exists(name):
-            raise StartError(COMMAND_NOT_FOUND, f"{name}: {_dangling(name)}")
+            raise StartError(COMMAND_NOT_FOUND, f"{name}: a link to {_missing_target(name)}, which does not exist here")
         return name
     refused = ""
     for directory in path.split(":"):
@@ -58,46 +71,46 @@ def find(name: str, path: str) -> str:
 
 def explain(program: str, error: OSError) -> StartError:
     if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
-        return StartError(BAD_INTERPRETER, f"{program}: {_missing_helper(program)}")
+        return StartError(BAD_INTERPRETER, f"{program}: {_explain_missing(program)}")
     if error.errno in (errno.EACCES, errno.EPERM):
-        return StartError(NOT_EXECUTABLE, f"{program}: {_refused(program)}")
+        return StartError(NOT_EXECUTABLE, f"{program}: {_explain_refused(program)}")
     if error.errno == errno.ENOEXEC:
-        why = "neither a program for this machine nor a script with an interpreter in its first line (#!/bin/sh)"
-        return StartError(NOT_EXECUTABLE, f"{program}: {why}")
+        reason = "neither a program for this machine nor a script with an interpreter in its first line (#!/bin/sh)"
+        return StartError(NOT_EXECUTABLE, f"{program}: {reason}")
     if error.errno == errno.E2BIG:
         return StartError(INTERNAL, f"{program}: the command and its environment together are too long for the kernel")
     return StartError(INTERNAL, f"{program}: {error.strerror}")
 
 
-def _dangling(name: str) -> str:
-    """Which link of the chain leads nowhere: with virtual environments it is rarely the first."""
+def _missing_target(link: str) -> str:
+    """The end of a chain of links; in virtual environments the first link is rarely the broken one."""
     for _ in range(40):
-        if not os.path.islink(name):
+        if not os.path.islink(link):
             break
-        name = os.path.join(os.path.dirname(name), os.readlink(name))
-    return f"a link to {os.path.normpath(name)}, which does not exist here"
+        link = os.path.join(os.path.dirname(link), os.readlink(link))
+    return os.path.normpath(link)
 
 
 def _first_line(program: str) -> bytes:
     try:
         with open(program, "rb") as file:
-            return file.readline(_LONGEST_FIRST_LINE)
+            return file.readline(_MAX_FIRST_LINE)
     except OSError:
         return b""
 
 
-def _missing_helper(program: str) -> str:
+def _explain_missing(program: str) -> str:
     line = _first_line(program)
     if not line.startswith(b"#!"):
         return "its loader (dynamic linker) does not exist here: it was built for another system"
     words = line[2:].strip(b" \t\n").split(None, 1)
     interpreter = os.fsdecode(words[0].rstrip(b"\r")) if words else ""
     if line.endswith(b"\r\n"):
-        return f"the first line ends in CR LF, so that {interpreter} with a CR is looked for; use Unix line ends"
+        return f"the first line ends in CR LF, so the kernel looks for {interpreter} with a CR; use Unix line ends"
     return f"the interpreter {interpreter} of its first line does not exist here"
 
 
-def _refused(program: str) -> str:
+def _explain_refused(program: str) -> str:
     if os.path.isdir(program):
         return "a directory, not a program"
     if not os.access(program, os.X_OK):

@@ -1,22 +1,22 @@
-"""Memory limits where there are no control groups: look at all processes ten times a second and kill who is over.
+"""Memory limits without control groups: polls all processes and reports the containers over their limit.
 
-Coarser than the kernel: a burst between two looks gets through. Forked workers share pages with their parent, so that
-the sum of what each has is only a first, cheap look; who seems to be over is measured again, shared pages by share.
+Polling is coarser than the kernel: a burst between two polls is missed. Forked workers share pages with their parent,
+so the sum of their resident sizes is only a cheap first check; above the limit, proportional sizes decide.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container
 
-_SHORTEST_PAUSE = 0.1
-# A look at hundreds of processes takes its time; the watchdog itself shall not take more than this part of it.
-_LARGEST_SHARE = 0.1
+_MIN_INTERVAL = 0.1
+# Polling hundreds of processes takes long; the interval grows so that it takes at most this share of the time.
+_MAX_SHARE = 0.1
 
 
 class Watchdog:
-    """Limits by the inode of a container's mount namespace: all processes of a container are in the same one."""
+    """Limits by the inode of a mount namespace: all processes of a container are in the same one."""
 
     def __init__(self) -> None:
         self._limits: dict[int, int] = {}
@@ -29,26 +29,25 @@ class Watchdog:
         self._limits.pop(namespace, None)
 
     def pause(self) -> float | None:
-        """How long until the next look; None if there is nothing to look at."""
+        """Seconds until the next poll; None if nothing is watched."""
         return max(0.0, self._next - time.monotonic()) if self._limits else None
 
-    def look(self) -> list[int]:
-        """The namespaces over their limit, if it is time to look."""
-        if not self._limits or time.monotonic() < self._next:
-            return []
+    def poll(self) -> list[int]:
+        """The namespaces over their limit; empty before it is time for the next poll."""
         started = time.monotonic()
-        members = processes(self._limits)
+        if not self._limits or started < self._next:
+            return []
         over = []
-        for namespace, pids in members.items():
+        for namespace, pids in processes(self._limits).items():
             limit = self._limits[namespace]
             if sum(map(_resident, pids)) > limit and sum(map(_proportional, pids)) > limit:
                 over.append(namespace)
         now = time.monotonic()
-        self._next = now + max(_SHORTEST_PAUSE, (now - started) / _LARGEST_SHARE)
+        self._next = now + max(_MIN_INTERVAL, (now - started) / _MAX_SHARE)
         return over
 
 
-def processes(namespaces: Mapping[int, int] | set[int]) -> dict[int, list[int]]:
+def processes(namespaces: Container[int]) -> dict[int, list[int]]:
     """The processes in each of these mount namespaces."""
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
@@ -60,7 +59,7 @@ def processes(namespaces: Mapping[int, int] | set[int]) -> dict[int, list[int]]:
 
 
 def mount_namespace(pid: int) -> int:
-    """0 if the process is gone."""
+    """0 if the process has ended."""
     try:
         return os.stat(f"/proc/{pid}/ns/mnt").st_ino
     except OSError:
@@ -76,7 +75,7 @@ def _proportional(pid: int) -> int:
 
 
 def _sum(path: str, fields: tuple[bytes, ...]) -> int:
-    """The sum of fields in kB, in bytes; 0 if the process is gone."""
+    """The sum in bytes of fields in kB; 0 if the process has ended."""
     try:
         with open(path, "rb") as file:
             return sum(int(line.split()[1]) << 10 for line in file if line.startswith(fields))

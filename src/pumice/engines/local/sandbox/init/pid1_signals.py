@@ -1,8 +1,8 @@
-"""Whether SIGTERM, or another signal that should end it, would be lost on the first process of a container.
+"""Tells whether a signal would be lost on the first process of a container.
 
-Linux does not deliver a signal to the first process of a pid namespace unless that process has a handler for it: there
-the default action is to do nothing. Most shells have none, so that a container whose command is a shell script would
-stay until its grace period is over, though it never asked for that time.
+Linux delivers a signal to pid 1 of a pid namespace only if that process has a handler: the default action there is to
+do nothing. Most shells have no handler for SIGTERM, so a container whose command is a shell script would run until the
+end of its grace period.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 import signal
 from typing import Final
 
-# The number of rt_sigtimedwait, by which a process waits for signals; on x86_64 also those of 32-bit programs.
-_WAITING_FOR_SIGNALS: Final = {
+from pumice.engines.local.sandbox import kernel_files
+
+# The numbers of rt_sigtimedwait, with which a process waits for signals; on x86_64 also those of 32-bit programs.
+_SIGTIMEDWAIT: Final = {
     "x86_64": (128, 177, 421),
     "aarch64": (137,),
     "riscv64": (137,),
 }
-
-
-# All others end a process that does nothing about them. SIGKILL does so in any case.
-_HARMLESS: Final = frozenset(
+# Signals whose default action does not end a process, and SIGKILL, which always does.
+_NOT_FATAL: Final = frozenset(
     {
         signal.SIGKILL,
         signal.SIGSTOP,
@@ -37,58 +37,52 @@ _HARMLESS: Final = frozenset(
 )
 
 
-class Hearing(enum.Enum):
-    GOOD = enum.auto()  # the signal is for the process to deal with
-    NONE = enum.auto()  # it would have no effect
-    BUSY = enum.auto()  # blocked for a moment; look again
+class Delivery(enum.Enum):
+    NORMAL = enum.auto()  # the process decides what the signal does
+    LOST = enum.auto()  # the kernel would discard it
+    BLOCKED = enum.auto()  # for a moment; ask again
 
 
-def hearing(pidfd: int, number: int) -> Hearing:
-    """What would become of the signal. In doubt the process has its grace."""
-    if number in _HARMLESS:
-        return Hearing.GOOD
+def delivery(pidfd: int, number: int) -> Delivery:
+    """What the kernel would do with the signal; NORMAL in case of doubt."""
+    if number in _NOT_FATAL:
+        return Delivery.NORMAL
     try:
-        # By the descriptor: the number may have become another's, and /proc may be that of an outer namespace.
-        pid = _find(_read(f"/proc/self/fdinfo/{pidfd}"), b"Pid").decode()
-        # Twice, because a process in a loop may begin to wait between two looks.
-        waiting = _waits_for_signals(pid)
-        heard = _by_status(_read(f"/proc/{pid}/status"), number)
-        return Hearing.GOOD if waiting or _waits_for_signals(pid) else heard
+        # By the descriptor: the pid may have been reused, and /proc may be that of an outer namespace.
+        pid = _field(kernel_files.read(f"/proc/self/fdinfo/{pidfd}"), "Pid")
+        # Checked twice, because a process in a loop may begin to wait in between.
+        waits = _waits_for_signals(pid)
+        by_status = _delivery_by_status(kernel_files.read(f"/proc/{pid}/status"), number)
+        return Delivery.NORMAL if waits or _waits_for_signals(pid) else by_status
     except (OSError, LookupError):
-        # It has ended and needs no help with that, or it may not be looked at.
-        return Hearing.GOOD
+        # The process has ended, or it may not be inspected.
+        return Delivery.NORMAL
 
 
-def _by_status(status: bytes, number: int) -> Hearing:
-    """Who ignores the signal has said so on purpose, and who blocks it and sleeps will ask for it later.
+def _delivery_by_status(status: str, number: int) -> Delivery:
+    """A process that ignores the signal does so on purpose; one that blocks it and sleeps will read it later.
 
-    Shells and C libraries also block all signals for an instant, while they start a child. They run then, or wait for
-    the child in a sleep that cannot be interrupted.
+    Shells and C libraries also block all signals for a moment while they start a child. They are running then, or
+    wait for the child in an uninterruptible sleep.
     """
     caught, ignored, blocked = (
-        int(_find(status, name), 16) >> (number - 1) & 1 for name in (b"SigCgt", b"SigIgn", b"SigBlk")
+        int(_field(status, name), 16) >> (number - 1) & 1 for name in ("SigCgt", "SigIgn", "SigBlk")
     )
-    if caught or ignored or _find(status, b"NSpid").split()[-1] != b"1":
-        return Hearing.GOOD
+    if caught or ignored or _field(status, "NSpid").split()[-1] != "1":
+        return Delivery.NORMAL
     if blocked:
-        return Hearing.GOOD if _find(status, b"State").startswith(b"S") else Hearing.BUSY
-    return Hearing.NONE
+        return Delivery.NORMAL if _field(status, "State").startswith("S") else Delivery.BLOCKED
+    return Delivery.LOST
 
 
 def _waits_for_signals(pid: str) -> bool:
-    """As small init programs do. Meanwhile Linux does not show the signals that they wait for as blocked."""
-    numbers = _WAITING_FOR_SIGNALS[os.uname().machine]
-    call = _read(f"/proc/{pid}/syscall").split()[0]
-    return call.isdigit() and int(call) in numbers
+    """As small init programs do. While they wait, Linux does not report these signals as blocked."""
+    call = kernel_files.read(f"/proc/{pid}/syscall").split()[0]
+    return call.isdigit() and int(call) in _SIGTIMEDWAIT[os.uname().machine]
 
 
-def _find(text: bytes, name: bytes) -> bytes:
-    match = re.search(rb"^%s:\s*(.+)$" % name, text, re.MULTILINE)
+def _field(text: str, name: str) -> str:
+    match = re.search(rf"^{name}:\s*(.+)$", text, re.MULTILINE)
     if match is None:
         raise LookupError(name)
     return match[1]
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()

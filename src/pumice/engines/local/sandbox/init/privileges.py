@@ -1,7 +1,7 @@
-"""What a container may do, once its root is built: few capabilities, no limit raised, one user.
+"""Restricts a container once its root is built: few capabilities, the limits of the caller, one user.
 
-The capabilities are those that container runtimes give, without MKNOD. They count inside the job's user namespace
-only; SYS_ADMIN is not among them because it could make read-only mounts writable again.
+The capabilities are those that container runtimes give, without MKNOD. They apply inside the job's user namespace
+only. SYS_ADMIN is not among them, because it could make read-only mounts writable again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-import signal
 import struct
+from dataclasses import dataclass
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.sandbox_errors import CPU, USER, StartError
@@ -22,50 +22,44 @@ _KEPT = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31})
 _AUDIT_ARCHITECTURE_AND_SETGROUPS = {"x86_64": (0xC000003E, 116), "aarch64": (0xC00000B7, 159)}
 
 
-def default_signals() -> None:
-    """Reset all signals: what Python or the caller of Pumice ignores or blocks would stay so across exec."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_DFL)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of the engine's process, which containers get back, and the kernel's highest capability."""
+
+    open_files: tuple[int, int]
+    last_capability: int
 
 
-def restrict(spec: ContainerSpec, *, all_users: bool, open_files: tuple[int, int], last_capability: int) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, open_files)
+def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits.open_files)
     if spec.cpus:
-        _bind_to_cpus(spec.cpus)
+        try:
+            os.sched_setaffinity(0, spec.cpus)
+        except (OSError, ValueError) as error:
+            listed = ", ".join(map(str, spec.cpus))
+            raise StartError(CPU, f"cannot run on CPU {listed}: {error}") from error
     if not all_users:
-        _pretend_setgroups()
-    for capability in range(last_capability + 1):
+        _ignore_setgroups()
+    for capability in range(limits.last_capability + 1):
         if capability not in _KEPT:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
     os.umask(0o022)
     if all_users:
-        _become(spec)
+        user, group = spec.uid or 0, spec.gid or 0
+        try:
+            os.setgroups(spec.groups)
+            os.setresgid(group, group, group)
+            os.setresuid(user, user, user)
+        except OSError as error:
+            raise StartError(USER, f"cannot run as user {user}, group {group}: {error.strerror}") from error
 
 
-def _bind_to_cpus(cpus: tuple[int, ...]) -> None:
-    try:
-        os.sched_setaffinity(0, cpus)
-    except (OSError, ValueError) as error:
-        listed = ", ".join(map(str, cpus))
-        raise StartError(CPU, f"cannot run on CPU {listed}: {error}") from error
+def _ignore_setgroups() -> None:
+    """Let setgroups() succeed without effect.
 
-
-def _become(spec: ContainerSpec) -> None:
-    user, group = spec.uid or 0, spec.gid or 0
-    try:
-        os.setgroups(spec.groups)
-        os.setresgid(group, group, group)
-        os.setresuid(user, user, user)
-    except OSError as error:
-        raise StartError(USER, f"cannot run as user {user}, group {group}: {error.strerror}") from error
-
-
-def _pretend_setgroups() -> None:
-    """Answer setgroups() with success.
-
-    Where only one user is mapped the kernel refuses it, which sshd and all who call initgroups() take as fatal. There
-    are no groups to drop: pretending is right. The filter: for our architecture and this one call, errno 0; else allow.
+    Where only one user is mapped the kernel refuses it, and sshd and every program that calls initgroups() gives up.
+    There are no groups to drop, so success is a correct answer. The seccomp filter returns errno 0 for this call on
+    this architecture, and allows all others.
     """
     known = _AUDIT_ARCHITECTURE_AND_SETGROUPS.get(os.uname().machine)
     if known is None:

@@ -1,7 +1,7 @@
-"""The loop of job-init: requests of the engine come in, answers and the ends of containers go out.
+"""The loop of job-init: serves requests of the engine and reports containers that end.
 
-It watches the engine by pidfd. The engine's end of the channel is no proof of life: a forked copy may hold it. Nor is
-the signal that a parent's death can send: it comes when the thread ends that did the fork.
+It watches the engine by a pidfd. An open channel does not prove that the engine lives, because a forked copy may hold
+it; and PR_SET_PDEATHSIG fires when the thread that forked ends, not the process.
 """
 
 from __future__ import annotations
@@ -16,25 +16,21 @@ from collections.abc import Callable
 from typing import Any
 
 from pumice.engines.local.sandbox import protocol
-from pumice.engines.local.sandbox.init.container_table import Container, Containers, Process
+from pumice.engines.local.sandbox.init.container_table import Container, ContainerTable, Process
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, StartError
 
-_LONGEST_REPORT = 65536
-
-
-class GoneError(Exception):
-    """There is nobody left to serve."""
+_MAX_REPORT = 65536
 
 
 class Server:
-    def __init__(self, channel: socket.socket, watched: tuple[int, int], containers: Containers) -> None:
+    def __init__(self, channel: socket.socket, watched: tuple[int, int], containers: ContainerTable) -> None:
         self._channel = channel
         self._watched = watched
         self._containers = containers
         self._poll = select.epoll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._executions: dict[str, Process] = {}
-        self._waiting: dict[str, list[int]] = {}
+        self._removals: dict[str, list[int]] = {}  # requests that wait for the containers of a pod to end
         self._watch(channel.fileno(), self._request)
         for descriptor in watched:
             self._watch(descriptor, self._gone)
@@ -43,16 +39,17 @@ class Server:
         try:
             while True:
                 for descriptor, _ in self._poll.poll(self._containers.watchdog.pause()):
-                    # One that an earlier handler of this round has closed has nothing to say any more.
+                    # An earlier handler of this round may have closed the descriptor.
                     handler = self._handlers.get(descriptor)
                     if handler is not None:
                         handler()
-                self._containers.over_memory()
-        except (GoneError, BrokenPipeError, ConnectionResetError):
+                self._containers.enforce_memory_limits()
+        except (BrokenPipeError, ConnectionResetError):
+            # The engine has ended, and so does the job.
             return
 
     def _gone(self) -> None:
-        raise GoneError
+        raise ConnectionResetError
 
     def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
         self._handlers[descriptor] = handler
@@ -64,19 +61,19 @@ class Server:
         os.close(descriptor)
 
     def _send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
-        """Waits for a busy engine, but not for a dead one."""
+        """Wait for room in the channel, but not if the engine is dead."""
         room = select.poll()
         room.register(self._channel, select.POLLOUT)
         for descriptor in self._watched:
             room.register(descriptor, select.POLLIN)
         if any(descriptor in self._watched for descriptor, _ in room.poll()):
-            raise GoneError
+            raise ConnectionResetError
         protocol.send(self._channel, message, descriptors)
 
     def _request(self) -> None:
         received = protocol.receive(self._channel)
         if received is None:
-            raise GoneError
+            raise ConnectionResetError
         message, descriptors = received
         number = message["id"]
         try:
@@ -97,7 +94,7 @@ class Server:
         pod = message["pod"]
         left = self._containers.of_pod(pod)
         if left:
-            self._waiting.setdefault(pod, []).append(number)
+            self._removals.setdefault(pod, []).append(number)
             for container in left:
                 container.kill()
         else:
@@ -107,13 +104,13 @@ class Server:
     def _do_start(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
         spec = protocol.decode_spec(message["spec"])
         stdout, stderr = descriptors
-        process = self._containers.start(spec, stdout, stderr)
-        container = self._containers.running[spec.id]
+        container = self._containers.start(spec, stdout, stderr)
+        process = container.process
         if process.errors is not None:
             self._watch(process.errors, lambda: self._started(number, container))
         self._watch(process.pidfd, lambda: self._container_ended(number, container))
-        if container.alarm is not None:
-            self._watch(container.alarm, lambda: self._out_of_memory(container))
+        if container.oom_event is not None:
+            self._watch(container.oom_event, lambda: self._out_of_memory(container))
 
     def _do_signal(self, number: int, message: dict[str, Any], _: list[int]) -> None:
         sent = self._containers.container(message["container"]).send(message["number"], now=message["now"])
@@ -122,7 +119,7 @@ class Server:
     def _do_exec(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
         name = message["execution"]
         (output,) = descriptors
-        process = self._containers.execute(message["container"], name, message["argv"], message["env"], output)
+        process = self._containers.exec(message["container"], name, message["argv"], message["env"], output)
         self._executions[name] = process
         self._watch(process.pidfd, lambda: self._execution_ended(number, process))
 
@@ -130,7 +127,7 @@ class Server:
         process = self._executions.get(message["execution"])
         if process is not None:
             process.send(signal.SIGKILL)
-            # Its own children, too: it leads a session, and so a group.
+            # And its children: it leads a session, and so a process group.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
         self._send({"id": number})
@@ -141,16 +138,16 @@ class Server:
             self._send({"id": number, "address": address}, (made.fileno(),))
 
     def _do_listen(self, number: int, message: dict[str, Any], _: list[int]) -> None:
-        """A socket belongs to the network in which it was made, whoever holds it later."""
+        """A socket stays in the network namespace in which it was created, also in another process."""
         with socket.create_server((message["address"], message["port"])) as listener:
             self._send({"id": number}, (listener.fileno(),))
 
     def _started(self, number: int, container: Container) -> None:
-        """The pipe for errors was closed by exec, or by the end of the process: what is in it tells."""
+        """The error pipe was closed, by exec or by the end of the process; it is empty if the command runs."""
         process = container.process
         if process.errors is None:
             return
-        report = os.read(process.errors, _LONGEST_REPORT)
+        report = os.read(process.errors, _MAX_REPORT)
         self._forget(process.errors)
         process.errors = None
         if report:
@@ -161,36 +158,40 @@ class Server:
             self._send({"id": number})
 
     def _out_of_memory(self, container: Container) -> None:
-        """The kernel kills one process of the group. What is left would limp; on a cluster all of it goes."""
-        if container.alarm is not None:
-            self._forget(container.alarm)
-            container.alarm = None
+        """The kernel kills one process of the group; end the whole container, as Kubernetes does."""
+        if container.oom_event is not None:
+            self._forget(container.oom_event)
+            container.oom_event = None
         if container.group.out_of_memory() or container.process.errors is None:
-            container.killed_for_memory = True
+            container.oom_killed = True
             container.kill()
 
     def _container_ended(self, number: int, container: Container) -> None:
         self._started(number, container)
         process = container.process
         code, killer = _wait(process.pid)
-        if killer == signal.SIGKILL and container.ended_for:
-            code, killer = 128 + container.ended_for, container.ended_for
+        if killer == signal.SIGKILL and container.killed_instead_of:
+            killer = container.killed_instead_of
+            code = 128 + killer
         self._forget(process.pidfd)
-        if container.alarm is not None:
-            self._forget(container.alarm)
+        if container.oom_event is not None:
+            self._forget(container.oom_event)
         out_of_memory = self._containers.ended(container)
         if not process.failed:
             oom = out_of_memory and code != 0
             self._send({"ended": process.name, "code": code, "signal": killer, "oom": oom})
-        pod = container.birth.spec.pod
-        if pod in self._waiting and not self._containers.of_pod(pod):
+        pod = container.setup.spec.pod
+        if pod in self._removals and not self._containers.of_pod(pod):
             self._containers.remove_pod(pod)
-            for waiting in self._waiting.pop(pod):
-                self._send({"id": waiting})
+            for request in self._removals.pop(pod):
+                self._send({"id": request})
 
     def _execution_ended(self, number: int, process: Process) -> None:
         code, _ = _wait(process.pid)
-        report = _read_and_close(process)
+        report = b""
+        if process.errors is not None:
+            report = os.read(process.errors, _MAX_REPORT)
+            os.close(process.errors)
         self._forget(process.pidfd)
         del self._executions[process.name]
         if report:
@@ -199,17 +200,8 @@ class Server:
             self._send({"id": number, "code": code})
 
 
-def _read_and_close(process: Process) -> bytes:
-    if process.errors is None:
-        return b""
-    report = os.read(process.errors, _LONGEST_REPORT)
-    os.close(process.errors)
-    process.errors = None
-    return report
-
-
 def _wait(pid: int) -> tuple[int, int]:
-    """Exit code (128 + signal if there was one) and signal."""
+    """The exit code, 128 + n after signal n, and the signal or 0."""
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return (128 - code, -code) if code < 0 else (code, 0)

@@ -1,11 +1,12 @@
-"""The network of a job: its own namespace routes between pairs of interfaces, one pair for each pod.
+"""The network of a job: job-init's namespace routes between veth pairs, one pair for each pod.
 
-Routed, not bridged: a bridge asks for every address by ARP, and the kernel's one table of neighbours overflows from
-about 32 pods that all talk to each other. Routes with permanent neighbours need no ARP at all.
+Routes instead of a bridge: a bridge resolves addresses by ARP, and about 32 pods that all talk to each other overflow
+the kernel's only neighbour table. Routes with permanent neighbours need no ARP.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -15,16 +16,8 @@ from pumice.engines.local.sandbox.net.netlink import Netlink
 _LOOPBACK = 1
 _GATEWAY_MAC = b"\x02\x50\x00\x00\x00\x01"
 _SHARED = (("net", syscalls.NEWNET), ("uts", syscalls.NEWUTS), ("ipc", syscalls.NEWIPC))
-# Below are numbers that the kernel gives by itself; the ends of one pair must differ.
+# The kernel assigns small numbers itself, and the two ends of a pair must differ.
 _FIRST_INDEX = 1000
-
-
-def _mac(address: str) -> bytes:
-    return b"\x02\x50" + socket.inet_aton(address)
-
-
-def _own_namespaces() -> tuple[int, ...]:
-    return tuple(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind, _ in _SHARED)
 
 
 def enter(namespaces: tuple[int, ...]) -> None:
@@ -32,21 +25,22 @@ def enter(namespaces: tuple[int, ...]) -> None:
         syscalls.setns(descriptor, flag)
 
 
-def write(path: str, value: str) -> None:
-    with open(path, "w") as file:
+def _own_namespaces() -> tuple[int, ...]:
+    return tuple(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind, _ in _SHARED)
+
+
+def _mac(address: str) -> bytes:
+    return b"\x02\x50" + socket.inet_aton(address)
+
+
+def _set(path: str, value: str) -> None:
+    """Set a kernel parameter. The default is good enough where the kernel lacks it or /proc is read-only."""
+    with contextlib.suppress(OSError), open(path, "w") as file:
         file.write(value)
 
 
-def _write_if_there(path: str, value: str) -> None:
-    """Settings of a kernel that may lack the feature, or of a /proc that is read-only: their defaults do as well."""
-    try:
-        write(path, value)
-    except OSError:
-        return
-
-
 class PodNetwork:
-    """What the containers of a pod share: network, host name and IPC, kept open by these descriptors."""
+    """The namespaces that the containers of a pod share (network, host name, IPC), kept alive by descriptors."""
 
     def __init__(self, address: str, index: int) -> None:
         self.address = address
@@ -59,8 +53,8 @@ class PodNetwork:
         self.namespaces = ()
 
 
-class Switch:
-    """The network namespace of job-init, in which it must be made."""
+class JobNetwork:
+    """Create it in the network namespace of job-init."""
 
     def __init__(self, gateway: str) -> None:
         self._gateway = gateway
@@ -69,10 +63,10 @@ class Switch:
         self._last_index = _FIRST_INDEX
         self._netlink.link_up(_LOOPBACK)
         self._netlink.address(_LOOPBACK, gateway, 32)
-        # IPv6 would give every interface a link-local address, and each of those fills the kernel's one table.
-        _write_if_there("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+        # Each IPv6 link-local address would take an entry of the kernel's neighbour table.
+        _set("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
 
-    def add(self, address: str, hostname: str) -> PodNetwork:
+    def add_pod(self, address: str, hostname: str) -> PodNetwork:
         self._last_index += 1
         pod = PodNetwork(address, self._last_index)
         try:
@@ -88,9 +82,9 @@ class Switch:
         return pod
 
     def _connect(self, pod: PodNetwork) -> None:
-        """Called inside the pod's new namespace; the switch's end is made through the socket opened outside."""
-        _write_if_there("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
-        _write_if_there("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+        """Called in the pod's new namespace; `self._netlink` still acts on the job's."""
+        _set("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+        _set("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
         peer = ("eth0", pod.namespaces[0], _mac(pod.address))
         self._netlink.veth(f"v{pod.index}", pod.index, _GATEWAY_MAC, peer)
         self._netlink.forward(pod.index)
@@ -107,11 +101,10 @@ class Switch:
         finally:
             inside.close()
 
-    def remove(self, pod: PodNetwork) -> None:
-        """Its interfaces go with its namespace, in the kernel's own time; the address may be wanted again at once.
+    def remove_pod(self, pod: PodNetwork) -> None:
+        """Free the address at once and leave the interfaces to the kernel, which removes them with the namespace.
 
-        To remove an interface takes the kernel 30 ms, because it waits for whoever may still look at it. It does so
-        for many namespaces together if that is left to it, and for each alone if it is asked.
+        Removing an interface on request takes 30 ms each, an RCU grace period; the kernel batches namespaces.
         """
         self._netlink.remove_host_route(pod.index, pod.address)
         pod.close()

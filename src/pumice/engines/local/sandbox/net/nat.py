@@ -1,7 +1,7 @@
-"""One rule of nftables, by netlink: whatever leaves by one interface carries that interface's address.
+"""Source NAT by nftables over netlink: packets that leave by one interface get that interface's address.
 
-The programs that lead out (`tunnel`) know one address only, and would not find the pods behind it. The rule lives in
-the job's network namespace and ends with it; no program for it must be installed.
+The tunnel programs (pasta, slirp4netns) know one address only, not those of the pods behind it. The rule is part of
+the job's network namespace and ends with it. The `nft` program is not needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TABLE = "pumice"
 
 
 def _attribute(kind: int, value: bytes | str | int) -> bytes:
-    """Numbers are in network order here, unlike in rtnetlink."""
+    """Numbers are in network byte order, unlike in rtnetlink."""
     if isinstance(value, str):
         value = value.encode() + b"\0"
     elif isinstance(value, int):
@@ -45,14 +45,14 @@ def _equals(value: bytes) -> bytes:
 
 
 def _is_in(network: bytes, offset: int) -> bytes:
-    """The address at this place of the header begins with these bytes."""
-    where = (_attribute(2, _NETWORK_HEADER), _attribute(3, offset), _attribute(4, len(network)))
-    return _expression("payload", _attribute(1, _REGISTER), *where) + _equals(network)
+    """Match packets whose address at this offset of the IP header begins with these bytes."""
+    field = (_attribute(2, _NETWORK_HEADER), _attribute(3, offset), _attribute(4, len(network)))
+    return _expression("payload", _attribute(1, _REGISTER), *field) + _equals(network)
 
 
 def _chain(name: str, kind: str, hook: int, priority: int) -> bytes:
-    place = _nest(4, _attribute(1, hook), _attribute(2, priority))
-    return _attribute(1, _TABLE) + _attribute(3, name) + place + _attribute(7, kind)
+    base = _nest(4, _attribute(1, hook), _attribute(2, priority))
+    return _attribute(1, _TABLE) + _attribute(3, name) + base + _attribute(7, kind)
 
 
 def _rule(chain: str, *expressions: bytes) -> bytes:
@@ -60,9 +60,9 @@ def _rule(chain: str, *expressions: bytes) -> bytes:
 
 
 def masquerade(interface: int, pods: bytes) -> None:
-    """For the namespace that the caller is in. `pods` are the leading bytes of the pods' addresses.
+    """Masquerade in the caller's network namespace. `pods` are the leading bytes of the pods' addresses.
 
-    What pods say to each other is not tracked: it needs no rule, and would be slower for it.
+    Connections between pods bypass connection tracking, which would only slow them down.
     """
     leaves = _expression("meta", _attribute(1, _REGISTER), _attribute(2, _OUT_INTERFACE))
     leaves += _equals(struct.pack("=I", interface))
@@ -86,7 +86,7 @@ def _message(kind: int, flags: int, sequence: int, body: bytes, resource: int = 
 
 
 def _commit(*changes: tuple[int, int, bytes]) -> None:
-    """All of them, or none: OSError with what the kernel says."""
+    """Apply all changes or none; raises OSError with the kernel's answer."""
     batch = [_message(_BATCH_BEGIN, 0, 0, b"", _NFTABLES)]
     for sequence, (kind, flags, body) in enumerate(changes, 1):
         batch.append(_message(_NFTABLES << 8 | kind, flags | _ACK, sequence, body))
@@ -101,7 +101,7 @@ def _commit(*changes: tuple[int, int, bytes]) -> None:
 
 
 def _read_answers(data: bytes) -> int:
-    """How many of the changes were answered."""
+    """The number of changes that these answers acknowledge."""
     answered = 0
     while data:
         length, kind = struct.unpack_from("=IH", data)

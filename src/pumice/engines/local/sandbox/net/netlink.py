@@ -1,4 +1,4 @@
-"""Just enough of rtnetlink to make, configure and remove a routed pair of interfaces."""
+"""The part of rtnetlink that creates, configures and removes a routed pair of interfaces."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _host_route(index: int, destination: str) -> bytes:
 
 
 class Netlink:
-    """A socket of the network namespace in which it was made, wherever its owner goes afterwards."""
+    """A socket that acts on the network namespace it was opened in, even after its owner enters another."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
@@ -66,15 +66,15 @@ class Netlink:
         self._request(_NEWLINK, _interface(index, _IFF_UP))
 
     def forward(self, index: int) -> None:
-        """Pass on what comes in here; the way that works where /proc/sys cannot be written to."""
+        """Enable IP forwarding on an interface; unlike the sysctl, this works where /proc/sys is read-only."""
         setting = _attribute(_INET_CONF, _attribute(_CONF_FORWARDING, 1))
         self._request(_SETLINK, _interface(index) + _attribute(_IFLA_AF_SPEC, _attribute(socket.AF_INET, setting)))
 
     def veth(self, name: str, index: int, mac: bytes, peer: tuple[str, int, bytes]) -> None:
-        """A pair: our end up, under a given index; the other (name, namespace, mac) in another namespace, still down.
+        """Create a veth pair: this end up, with a given index; the peer (name, namespace, mac) down.
 
-        The index is given because two ends of the same number are taken for one plain device: the state of the link
-        then arrives up to a second late. The peer must be down: the kernel refuses to open it before it has a peer.
+        If both ends have the same index, the kernel reports the link state up to a second late. The peer is down
+        because the kernel refuses to bring it up before both ends exist.
         """
         peer_name, namespace, peer_mac = peer
         described = _interface() + _attribute(_IFLA_IFNAME, peer_name) + _attribute(_IFLA_NET_NS_FD, namespace)
@@ -103,7 +103,7 @@ class Netlink:
         self._request(_NEWROUTE, body, _CREATE | _EXCLUSIVE)
 
     def permanent_neighbour(self, index: int, address: str, mac: bytes) -> None:
-        """Permanent ones do not count against the table of neighbours, which the whole kernel shares (1024 entries)."""
+        """Permanent entries do not count against the neighbour table that the whole kernel shares (1024 entries)."""
         body = struct.pack("=BxxxiHBB", socket.AF_INET, index, _PERMANENT, 0, 0)
         body += _attribute(_NDA_DST, socket.inet_aton(address)) + _attribute(_NDA_LLADDR, mac)
         self._request(_NEWNEIGH, body, _CREATE)

@@ -1,4 +1,4 @@
-"""The root of a container: an image or the host below, a writable layer above, then what is mounted into it."""
+"""The root of a container: an image or the host below, a writable layer on top, and the container's mounts."""
 
 from __future__ import annotations
 
@@ -6,80 +6,74 @@ import os
 import stat
 
 from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.rootfs import overlay
 from pumice.engines.local.sandbox.rootfs.host_root import HostRoot
-from pumice.engines.local.sandbox.rootfs.job_filesystem import Ground
+from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.kernel_filesystems import KernelFileSystems
-from pumice.engines.local.sandbox.rootfs.memory_volumes import memory_place
-from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, Tree
+from pumice.engines.local.sandbox.rootfs.memory_volumes import volume_path
+from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, HostMount
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 
 
-def enter_root(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[str]:
-    """Build the root and go there; nothing of the host's tree is reachable afterwards but what the spec mounts.
+def enter_root(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> list[str]:
+    """Build the root and change to it; afterwards only what the spec mounts is reachable of the host.
 
-    Returns the mounts that the root is made of.
+    Returns the mount points that form the root.
     """
-    syscalls.mount("tmpfs", ground.place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    syscalls.mount("tmpfs", job.build, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.umask(0)
-    root = f"{ground.place}/root"
+    root = f"{job.build}/root"
     os.mkdir(root)
-    late = _trees(spec, ground, files)
-    kernel = KernelFileSystems(spec.devices, all_users=ground.all_users)
-    layer, work = _layer(spec, ground)
+    mounts = _host_mounts(spec, job, files)
+    kernel = KernelFileSystems(spec.devices, all_users=job.all_users)
+    layer, work = _writable_layer(spec, job)
     parts = ["/"]
     if spec.root.image is None:
-        targets = [tree.target for tree in late] + [spec.cwd]
-        parts += HostRoot(root, layer, work, ground).build(spec.hidden, targets)
+        targets = [mount.target for mount in mounts] + [spec.cwd]
+        parts += HostRoot(root, layer, work, job).build(spec.hidden, targets)
     else:
-        skeleton = ground.skeleton_of(spec.root.image)
-        _overlay([*([skeleton] if skeleton else []), spec.root.image], layer, work, root)
+        _mount_image(spec.root.image, job.skeleton_of(spec.root.image), layer, work, root)
     os.chdir(root)
     syscalls.pivot_root_here()
     os.umask(0o022)
-    # The kernel gives a new /proc or /sys only to who sees a whole one already, which is the host's.
+    # While the old root is still mounted: the kernel permits a new /proc or /sys only where a whole one is visible.
     kernel.mount()
     syscalls.detach(".")
     os.chdir("/")
-    # Those further up first: what is mounted below must not be covered.
-    for tree in sorted(late, key=lambda tree: os.path.normpath(tree.target).count("/")):
-        tree.attach()
+    # Outer mounts first, so that they do not cover inner ones.
+    for mount in sorted(mounts, key=lambda mount: os.path.normpath(mount.target).count("/")):
+        mount.attach()
     return parts
 
 
-def seal(parts: list[str]) -> None:
-    """Make the root read-only; what is mounted into it stays as it is."""
+def make_read_only(parts: list[str]) -> None:
+    """Make the root read-only; mounts in it stay as they are."""
     for part in parts:
         descriptor = os.open(part, os.O_PATH | os.O_CLOEXEC)
         syscalls.make_read_only(descriptor, below=False)
         os.close(descriptor)
 
 
-def _trees(spec: ContainerSpec, ground: Ground, files: list[str]) -> list[Tree]:
-    trees: list[Tree] = []
-    for number, path in enumerate(_deeply_hidden(spec)):
-        empty = f"{ground.place}/hidden{number}"
+def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> list[HostMount]:
+    mounts: list[HostMount] = []
+    hidden = {os.path.realpath(path) for path in spec.hidden}
+    # HostRoot leaves hidden directories at the top empty; deeper ones are covered in case that a mount shows them.
+    for number, path in enumerate(sorted(path for path in hidden if path.count("/") > 1 and os.path.isdir(path))):
+        empty = f"{job.build}/hidden{number}"
         os.mkdir(empty, 0o755)
-        trees.append(Cover(empty, path))
+        mounts.append(Cover(empty, path))
     for mount in spec.mounts:
-        source = mount.source if isinstance(mount, Mount) else memory_place(ground.files, spec.pod, mount)
-        trees.append(Tree(source, mount.target, read_only=mount.read_only))
+        source = mount.source if isinstance(mount, Mount) else volume_path(job.files, spec.pod, mount)
+        mounts.append(HostMount(source, mount.target, read_only=mount.read_only))
     for source, file in zip(files, spec.files, strict=True):
-        trees.append(Tree(source, file.path))
-    return trees
+        mounts.append(HostMount(source, file.path))
+    return mounts
 
 
-def _deeply_hidden(spec: ContainerSpec) -> list[str]:
-    """Directories at the top are simply not shown; the others are covered, where something shows them."""
-    real = {os.path.realpath(path) for path in spec.hidden}
-    return sorted(path for path in real if path.count("/") > 1 and os.path.isdir(path))
-
-
-def _layer(spec: ContainerSpec, ground: Ground) -> tuple[str, str]:
-    """Where the writable layer and the kernel's working space for it are: always on one file system."""
+def _writable_layer(spec: ContainerSpec, job: JobFilesystem) -> tuple[str, str]:
+    """The overlay's upper and work directories, which must be on the same file system."""
     upper = spec.root.upper
-    layer, work = (f"{ground.place}/layer", f"{ground.place}/work") if upper is None else (upper, work_of(upper))
+    layer, work = (f"{job.build}/layer", f"{job.build}/work") if upper is None else (upper, work_of(upper))
     os.makedirs(layer, 0o755, exist_ok=True)
     os.makedirs(work, 0o755, exist_ok=True)
     return layer, work
@@ -89,12 +83,13 @@ def work_of(upper: str) -> str:
     return upper.rstrip("/") + ".work"
 
 
-def _overlay(lower: list[str], upper: str, work: str, place: str) -> None:
-    if not os.path.isdir(lower[-1]):
-        raise StartError(IMAGE, f"{lower[-1]}: no directory of an unpacked image")
+def _mount_image(image: str, skeleton: str | None, upper: str, work: str, root: str) -> None:
+    if not os.path.isdir(image):
+        raise StartError(IMAGE, f"{image}: not a directory with an unpacked image")
+    lower = [image] if skeleton is None else [skeleton, image]
     os.chmod(upper, stat.S_IMODE(os.stat(lower[0]).st_mode))
     try:
-        overlay.mount(lower, upper, work, place)
+        syscalls.mount_overlay(lower, upper, work, root)
     except OSError as error:
-        why = os.strerror(error.errno or 0)
-        raise StartError(IMAGE, f"{lower[-1]}: cannot be used as an image, the kernel says: {why}") from error
+        reason = os.strerror(error.errno or 0)
+        raise StartError(IMAGE, f"{image}: the kernel cannot use it as an image: {reason}") from error

@@ -1,6 +1,6 @@
-"""Memory volumes: file systems in memory that live as long as the pod does.
+"""Memory volumes: tmpfs mounts that live as long as their pod.
 
-job-init mounts them, outside of all containers: several containers may share one, and it outlives the restart of each.
+job-init mounts them outside of all containers: containers of a pod share them, and they survive container restarts.
 """
 
 from __future__ import annotations
@@ -15,33 +15,29 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, Tmpfs
 class MemoryVolumes:
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._made: dict[str, list[str]] = {}  # by pod
+        self._mounted: dict[str, list[str]] = {}  # by pod
 
-    def provide(self, spec: ContainerSpec) -> None:
-        """Have those that the container mounts."""
-        made = self._made.setdefault(spec.pod, [])
+    def mount(self, spec: ContainerSpec) -> None:
+        """Mount the volumes that the container uses, unless another container of the pod did."""
+        mounted = self._mounted.setdefault(spec.pod, [])
         for tmpfs in spec.mounts:
-            if isinstance(tmpfs, Tmpfs) and (place := memory_place(self._directory, spec.pod, tmpfs)) not in made:
-                os.makedirs(place, exist_ok=True)
+            if isinstance(tmpfs, Tmpfs) and (path := volume_path(self._directory, spec.pod, tmpfs)) not in mounted:
+                os.makedirs(path, exist_ok=True)
                 options = f"mode={tmpfs.mode:o}" + (f",size={tmpfs.size}" if tmpfs.size is not None else "")
-                syscalls.mount("tmpfs", place, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-                _give(place, tmpfs)
-                made.append(place)
+                syscalls.mount("tmpfs", path, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+                if tmpfs.group is not None:
+                    # Refused where only one user is mapped: no other group exists there.
+                    with contextlib.suppress(OSError):
+                        os.chown(path, -1, tmpfs.group)
+                        os.chmod(path, tmpfs.mode | 0o2000)
+                mounted.append(path)
 
     def remove(self, pod: str) -> None:
-        for place in self._made.pop(pod, []):
-            syscalls.detach(place)
-            os.rmdir(place)
+        for path in self._mounted.pop(pod, []):
+            syscalls.detach(path)
+            os.rmdir(path)
 
 
-def _give(place: str, tmpfs: Tmpfs) -> None:
-    """New files in it are the group's, too. Where only one user is mapped there is no other group to give it to."""
-    if tmpfs.group is not None:
-        with contextlib.suppress(OSError):
-            os.chown(place, -1, tmpfs.group)
-            os.chmod(place, tmpfs.mode | 0o2000)
-
-
-def memory_place(directory: str, pod: str, tmpfs: Tmpfs) -> str:
-    """No pod has such a sign in its name, and no volume."""
+def volume_path(directory: str, pod: str, tmpfs: Tmpfs) -> str:
+    """Neither a pod's name nor a volume's contains "~"."""
     return f"{directory}/{pod}~{tmpfs.volume}"

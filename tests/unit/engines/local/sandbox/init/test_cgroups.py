@@ -125,22 +125,22 @@ def _tree(parent: Path, controllers: str, passed_on: str, processes: str) -> str
 
 def test_the_engine_moves_out_of_the_way_if_it_is_alone(tmp_path: Path) -> None:
     parent = _tree(tmp_path, "cpu memory io pids", "", "11\n12\n")
-    assert cgroups.pass_on(parent, {11, 12}) == {"+cpu", "+memory", "+pids"}  # the kernel would read it back without +
+    assert cgroups.delegate(parent, {11, 12}) == {"+cpu", "+memory", "+pids"}  # the kernel would read it back without +
     assert (tmp_path / "pumice-engine" / "cgroup.procs").read_text() in ("11", "12")
 
 
 def test_others_are_not_moved(tmp_path: Path) -> None:
-    cgroups.pass_on(_tree(tmp_path, "memory", "", "11\n12\n99\n"), {11, 12})
+    cgroups.delegate(_tree(tmp_path, "memory", "", "11\n12\n99\n"), {11, 12})
     assert not (tmp_path / "pumice-engine").exists()
 
 
 def test_what_is_passed_on_already_is_left_alone(tmp_path: Path) -> None:
     parent = _tree(tmp_path, "cpu memory", "cpu memory", "99\n")
-    assert cgroups.pass_on(parent, {11}) == {"cpu", "memory"}
+    assert cgroups.delegate(parent, {11}) == {"cpu", "memory"}
 
 
 def test_no_version_2_at_all(tmp_path: Path) -> None:
-    assert cgroups.pass_on(str(tmp_path), {1}) == set()
+    assert cgroups.delegate(str(tmp_path), {1}) == set()
 
 
 def test_what_is_left_of_a_job_is_removed(tmp_path: Path) -> None:

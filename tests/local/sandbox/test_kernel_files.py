@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.rootfs import mount_table
+from pumice.engines.local.sandbox import kernel_files
 from tests.local.sandbox.boxes import box, run
 
 STRANGE = [
@@ -25,7 +25,7 @@ def test_read_as_the_kernel_writes_it(name: str, tmp_path: Path) -> None:
     file = tmp_path / "mountinfo"
     lines = ["1 0 0:1 / / rw - ext4 /dev/a rw", f"2 1 0:2 / /mnt/{escaped} rw - tmpfs  rw"]
     file.write_bytes(os.fsencode("".join(f"{line}\n" for line in lines)))
-    assert [mount_table.mount_point(line) for line in mount_table.read_lines(str(file))] == ["/", f"/mnt/{name}"]
+    assert [kernel_files.mount_point(line) for line in kernel_files.read_lines(str(file))] == ["/", f"/mnt/{name}"]
 
 
 @pytest.mark.usefixtures("namespaces")

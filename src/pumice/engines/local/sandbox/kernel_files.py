@@ -1,0 +1,29 @@
+"""Reads and writes files of /proc and /sys. Their paths may contain any bytes, of which the kernel escapes a few."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
+
+
+def read(path: str) -> str:
+    with open(path, "rb") as file:
+        return os.fsdecode(file.read())
+
+
+def read_lines(path: str) -> list[str]:
+    """Split at line feeds only: str.splitlines also splits at characters that directory names may contain."""
+    return read(path).removesuffix("\n").split("\n")
+
+
+def write(path: str, value: str) -> None:
+    with open(path, "w") as file:
+        file.write(value)
+
+
+def mount_point(line: str) -> str:
+    """The mount point in a line of /proc/self/mountinfo."""
+    path = os.fsencode(line.split(" ")[4])
+    return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), path))
