@@ -185,7 +185,7 @@ class TestRegistration:
         [
             pytest.param(["--listen=127.0.0.1:{taken}"], "address already in use", id="a port that is taken"),
             pytest.param(["--listen=0.0.0.0:0"], "an address that the API server can reach", id="any address"),
-            pytest.param(["--service=a"], "take one of them", id="inside and outside"),
+            pytest.param(["--service=a"], "use one of them", id="register and service"),
         ],
     )
     def test_it_says_why_it_cannot_start(self, webhooks: Webhooks, flags: list[str], message: str) -> None:
@@ -291,7 +291,7 @@ def test_fields_that_volcanos_definition_drops_are_warned_of(webhooks: Webhooks,
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=theirs)
     try:
         daemon = webhooks.outside()
-        assert "it drops spec.activeDeadlineSeconds, spec.suspend" in daemon.log.read_text()
+        assert "definition of Job: drops spec.activeDeadlineSeconds, spec.suspend" in daemon.log.read_text()
         until_asked(cluster, namespace, bad_job())
         # The server drops the field before it asks anybody; the copy that kubectl keeps tells of it.
         arguments = ("-n", namespace, "apply", "--validate=false", "-f", "-")
