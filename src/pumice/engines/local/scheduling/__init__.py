@@ -1,1 +1,1 @@
-"""Which pods fit this machine, and which CPUs and GPUs each of them gets."""
+"""Decides which pods fit this machine, and which CPUs and GPUs each of them gets."""

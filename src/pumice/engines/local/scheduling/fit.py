@@ -1,6 +1,6 @@
-"""Whether a gang of pods fits this machine, what is short if it does not, and which pod gets which GPUs.
+"""Checks whether a gang of pods fits this machine, and what is short; divides a pod's GPUs among its containers.
 
-A pod wants what it requests; where a container has limits alone, those are its requests, as an API server has it.
+Where a container has only limits, they are its requests, as in an API server.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP: Final = 1024
 
 
-def wanted(spec: Manifest) -> Usage:
-    """What a pod with this spec takes of the machine: cpu, memory and whatever devices it names."""
-    filled: Manifest = {**_filled(spec)}
+def pod_requests(spec: Manifest) -> Usage:
+    """Return what a pod takes of the machine: cpu, memory and extended resources."""
+    filled: Manifest = {**_with_requests(spec)}
     for kind in ("containers", "initContainers"):
-        filled[kind] = [_filled(container) for container in spec.get(kind) or []]
+        filled[kind] = [_with_requests(container) for container in spec.get(kind) or []]
     usage = pod_usage(filled)
     return {
         name: amount
         for name, amount in usage.items()
-        if (name in _CORE or _is_device(name)) and not amount.is_zero and not amount.is_negative
+        if (name in _CORE or _is_extended(name)) and not amount.is_zero and not amount.is_negative
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One resource: what all pods of the gang want of it together, and what is free."""
+    """One resource: what the gang requests in total, and what is free."""
 
     name: str
-    wanted: Quantity
+    requested: Quantity
     free: Quantity
 
     @property
     def short(self) -> Quantity:
-        return max(self.wanted - self.free, Quantity())
+        return max(self.requested - self.free, Quantity())
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    pods: int  # that have to run at once
-    fitting: int  # of them, at once
+    pods: int  # that must run at once
+    fitting: int  # how many of them fit at once
     rows: tuple[Row, ...]
 
     @property
@@ -57,12 +57,12 @@ class Fit:
 
     @property
     def short(self) -> tuple[str, ...]:
-        """The resources of which there is too little."""
+        """Return the names of the resources that are short."""
         return tuple(row.name for row in self.rows if not row.short.is_zero)
 
 
 def fit(gang: Sequence[Mapping[str, Quantity]], free: Mapping[str, Quantity]) -> Fit:
-    """Whether the pods fit what is free, all at once. What the machine has not heard of, it has none of."""
+    """Check whether all pods fit at once. Of an unknown resource nothing is free."""
     left = dict(free)
     fitting = 0
     total: Usage = {}
@@ -77,13 +77,13 @@ def fit(gang: Sequence[Mapping[str, Quantity]], free: Mapping[str, Quantity]) ->
 
 
 def shortfall(fit: Fit) -> list[str]:
-    """The table of what is wanted, free and short, for people."""
+    """Return a table of what is wanted, free and short."""
     cells = [("", "wanted", "free", "short")]
     for row in fit.rows:
         short = "-" if row.short.is_zero else amount_text(row.name, row.short)
-        cells.append((row.name, amount_text(row.name, row.wanted), amount_text(row.name, row.free), short))
-    names = max(len(row[0]) for row in cells)
-    return [f"  {name:<{names}}{wanted:>12}{free:>9}{short:>9}" for name, wanted, free, short in cells]
+        cells.append((row.name, amount_text(row.name, row.requested), amount_text(row.name, row.free), short))
+    width = max(len(row[0]) for row in cells)
+    return [f"  {name:<{width}}{wanted:>12}{free:>9}{short:>9}" for name, wanted, free, short in cells]
 
 
 def amount_text(name: str, amount: Quantity) -> str:
@@ -93,7 +93,7 @@ def amount_text(name: str, amount: Quantity) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people read them: `16 GiB`, `1.5 GiB`."""
+    """Format a number of bytes: `16 GiB`, `1.5 GiB`."""
     unit = 0
     while size >= _STEP ** (unit + 1) and unit < len(_UNITS) - 1:
         unit += 1
@@ -101,24 +101,24 @@ def size_text(size: int) -> str:
 
 
 def container_gpus(container: Manifest) -> int:
-    """How many whole GPUs the container is given."""
+    """Return how many whole GPUs the container requests."""
     amounts = resource_list(container, "limits") | resource_list(container, "requests")
     return max(0, amounts.get(GPU, Quantity()).value())
 
 
 def gpu_shares(spec: Manifest, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The pod's GPUs, by container. Init containers have gone when the others come, so they may have the same ones."""
+    """Return the GPUs of each container. Init containers end before the others start, so they may use the same ones."""
     shares: dict[str, tuple[str, ...]] = {}
-    beside = 0  # sidecars stay, and so do theirs
+    used = 0  # by sidecars, which keep running, and containers
     for container in spec.get("initContainers") or []:
         count = container_gpus(container)
-        shares[str(container["name"])] = tuple(gpus[beside : beside + count])
+        shares[str(container["name"])] = tuple(gpus[used : used + count])
         if container.get("restartPolicy") == "Always":
-            beside += count
+            used += count
     for container in spec.get("containers") or []:
         count = container_gpus(container)
-        shares[str(container["name"])] = tuple(gpus[beside : beside + count])
-        beside += count
+        shares[str(container["name"])] = tuple(gpus[used : used + count])
+        used += count
     return shares
 
 
@@ -126,14 +126,14 @@ def gpu_env(ids: Sequence[str]) -> dict[str, str]:
     return dict.fromkeys(("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"), ",".join(ids))
 
 
-def _filled(owner: Manifest) -> Manifest:
-    """The container, or the pod, with its limits as requests where it makes none."""
+def _with_requests(owner: Manifest) -> Manifest:
+    """Return the container, or the pod spec, with limits as the default of requests."""
     resources: Mapping[str, Any] = owner.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     return {**owner, "resources": {**resources, "requests": {**limits, **requests}}} if limits else owner
 
 
-def _is_device(name: str) -> bool:
+def _is_extended(name: str) -> bool:
     return "/" in name and not name.startswith(("count/", "requests.", "limits."))
 
 

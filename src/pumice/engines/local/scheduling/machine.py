@@ -1,7 +1,7 @@
-"""What this machine has for pods: processors, memory that is available, GPUs.
+"""Reads what this machine offers to pods: CPUs, available memory, GPUs.
 
-What a container or a session around us may use counts, not what the hardware has: affinity, the limits of our control
-groups and CUDA_VISIBLE_DEVICES are all respected.
+What this process may use counts, not what the hardware has: CPU affinity, limits of control groups and
+CUDA_VISIBLE_DEVICES are respected.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pumice.model.quantity import Format, Quantity
 from pumice.model.resources import Usage
 
 _NANO: Final = 10**9
-_ASKING: Final = 10  # seconds for nvidia-smi, which is slow where a driver has to wake up
-# Version 1 of control groups says "no limit" with a number near 2**63.
+_NVIDIA_SMI_TIMEOUT: Final = 10  # it is slow while the driver wakes up
+# In version 1 of control groups a number near 2**63 means no limit.
 _NO_LIMIT: Final = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     cpus: tuple[int, ...]
-    cpu_share: float  # how many processors we may keep busy, possibly a fraction
-    memory: int  # bytes that can be had now without swapping
+    cpu_share: float  # how many CPUs this process may keep busy, possibly a fraction
+    memory: int  # bytes available without swapping
     gpus: tuple[str, ...] = ()
-    all_memory: int | None = None  # bytes, those in use included; None if it is not known
+    all_memory: int | None = None  # bytes, including those in use; None if unknown
 
     def free(self, reserved: Mapping[str, Quantity] | None = None) -> Usage:
-        """What there is for pods, less what other runs count on.
+        """Return what is free for pods, less what other runs have reserved.
 
-        What those runs use already is missing in the available memory, so there it is not subtracted once more: all
-        memory less what is reserved is a second bound, and the lower one holds.
+        Available memory already lacks what those runs use, so their reservations are not subtracted from it. Total
+        memory minus reservations is a second bound, and the lower one applies.
         """
         taken = reserved or {}
         free = {
@@ -60,8 +60,8 @@ def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
     bounds = [limit for limit in (_memory_limit(group) for group in limits) if limit is not None]
     meminfo = root / "proc/meminfo"
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    available = _figure(meminfo, "MemAvailable") or physical
-    everything = _figure(meminfo, "MemTotal") or physical
+    available = _meminfo(meminfo, "MemAvailable") or physical
+    everything = _meminfo(meminfo, "MemTotal") or physical
     return Machine(
         cpus=cpus,
         cpu_share=min([len(cpus), *shares]),
@@ -72,7 +72,7 @@ def read_machine(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
 
 
 def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The GPUs that CUDA would show to a program started now, by the names that it takes."""
+    """Return the ids of the GPUs that CUDA would show to a program started now."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip():
         return ()
@@ -83,14 +83,14 @@ def read_gpus(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -
 
 
 def gpu_devices(root: Path = Path("/")) -> tuple[str, ...]:
-    """The device files that a program with a GPU needs."""
+    """Return the device files that a program with a GPU needs."""
     found = [*(root / "dev").glob("nvidia*"), *(root / "dev/nvidia-caps").glob("*"), *(root / "dev").glob("dxg")]
     return tuple(sorted(f"/{path.relative_to(root)}" for path in found if not path.is_dir()))
 
 
 def _visible(text: str, count: int) -> Iterator[str]:
     for word in map(str.strip, text.split(",")):
-        # CUDA stops at the first name that it does not know.
+        # CUDA stops at the first unknown id.
         if not word.startswith(("GPU-", "MIG-")) and not (word.isdigit() and int(word) < count):
             return
         yield word
@@ -99,16 +99,18 @@ def _visible(text: str, count: int) -> Iterator[str]:
 def _gpu_count(root: Path, environ: Mapping[str, str]) -> int:
     listed = list((root / "proc/driver/nvidia/gpus").glob("*/information"))
     files = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", path.name)]
-    return len(listed) or len(files) or _asked_gpu_count(environ)
+    return len(listed) or len(files) or _nvidia_smi_count(environ)
 
 
-def _asked_gpu_count(environ: Mapping[str, str]) -> int:
-    """Where the driver shows itself neither in /proc nor in /dev, as under WSL."""
+def _nvidia_smi_count(environ: Mapping[str, str]) -> int:
+    """Count with nvidia-smi where the driver is neither in /proc nor in /dev, as under WSL."""
     program = shutil.which("nvidia-smi", path=environ.get("PATH"))
     if program is None:
         return 0
     try:
-        answer = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=_ASKING, check=False)  # noqa: S603 - the user's own program, no shell
+        answer = subprocess.run(  # noqa: S603 - the user's own program, no shell
+            [program, "-L"], capture_output=True, text=True, timeout=_NVIDIA_SMI_TIMEOUT, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return 0
     return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
@@ -120,8 +122,8 @@ def _affinity() -> tuple[int, ...]:
     return tuple(range(os.cpu_count() or 1))
 
 
-def _figure(meminfo: Path, name: str) -> int | None:
-    """In bytes; None where the kernel does not tell."""
+def _meminfo(meminfo: Path, name: str) -> int | None:
+    """Return a value of /proc/meminfo in bytes; None if it is missing."""
     try:
         found = re.search(rf"^{name}:\s+([0-9]+) kB$", meminfo.read_text(), re.MULTILINE)
     except OSError:
@@ -134,7 +136,7 @@ def _memory(size: int) -> Quantity:
 
 
 def _control_groups(root: Path) -> Iterator[Path]:
-    """The directories of the control groups that we are in, from our own up to the outermost that is visible."""
+    """Yield the directories of our control groups, from our own up to the outermost visible one."""
     try:
         lines = (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -143,7 +145,7 @@ def _control_groups(root: Path) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         for name in controllers.split(",") if controllers else [""]:
             top = root / "sys/fs/cgroup" / name
-            # Within a container the path may be one of the outside, which is not to be seen; the top then is ours.
+            # In a container the path may be that of the host, which is not visible; then the top is our own.
             inner = top / path.strip("/")
             while inner != top:
                 yield inner
@@ -167,7 +169,7 @@ def _memory_limit(group: Path) -> int | None:
 
 
 def _memory_left(group: Path) -> int | None:
-    """What the group may still take: its limit less its use, but files that are only cached do not count as used."""
+    """Return what the group may still use: its limit minus its usage, without reclaimable file cache."""
     limit = _memory_limit(group)
     match _words(group / "memory.current") or _words(group / "memory.usage_in_bytes"):
         case [now] if limit is not None and now.isdigit():

@@ -1,6 +1,6 @@
-"""Room for the descriptors of a large job: many systems let a process have 1,024 of them, and more on request.
+"""Raises the limit of open files for large jobs: its default is often 1,024.
 
-It is asked for after the sandbox has been started: what is started before has the limit that the user gave it.
+This happens after the sandbox has started, so that containers keep the user's limit.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 
 from pumice.engines.local.preflight import RefusedError
 
-# Each pod has three namespaces, each container two pipes and a log file or, seen from job-init, a process.
+# A pod has three namespaces; a container has two pipes and a log file or, in job-init, a process.
 _POD: Final = 3
 _CONTAINER: Final = 4
 _OURS: Final = 96
-# For connections through the proxy and to published ports, where the hard limit has room for them.
+# For connections through the proxy and to published ports, as far as the hard limit allows.
 _CONNECTIONS: Final = 1024
 
 
@@ -23,7 +23,7 @@ def needed_files(pods: int, containers: int) -> int:
 
 
 def check_open_files(pods: int, containers: int) -> None:
-    """What the hard limit does not allow would end a running job."""
+    """Raise RefusedError if the job would exceed the hard limit while it runs."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = needed_files(pods, containers)
     if hard != resource.RLIM_INFINITY and needed > hard:
@@ -34,7 +34,7 @@ def check_open_files(pods: int, containers: int) -> None:
 
 
 def raise_open_files_limit(pods: int, containers: int) -> None:
-    """Raise the soft limit as far as the job needs it; the hard one stays."""
+    """Raise the soft limit to what the job needs, at most to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = needed_files(pods, containers) + _CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -11,9 +11,9 @@ from pumice.engines.local.scheduling.fit import (
     fit,
     gpu_env,
     gpu_shares,
+    pod_requests,
     shortfall,
     size_text,
-    wanted,
 )
 from pumice.model.quantity import Quantity
 
@@ -46,18 +46,18 @@ def with_resources(requests: Any = None, limits: Any = None) -> dict[str, Any]:
         pytest.param(
             {"containers": [with_resources({"cpu": "1"})] * 2, "initContainers": [with_resources(None, {"cpu": "3"})]},
             amounts(cpu="3"),
-            id="init containers run before",
+            id="init containers run first",
         ),
         pytest.param(
             {"containers": [with_resources({"cpu": "1"})], "resources": {"limits": {"cpu": "5"}}},
             amounts(cpu="5"),
-            id="the whole pod",
+            id="pod-level resources",
         ),
-        pytest.param({"containers": [with_resources({"cpu": "0", "memory": "-1"})]}, {}, id="zero and less"),
+        pytest.param({"containers": [with_resources({"cpu": "0", "memory": "-1"})]}, {}, id="zero and negative"),
     ],
 )
-def test_wanted(spec: dict[str, Any], usage: dict[str, Quantity]) -> None:
-    assert wanted(spec) == usage
+def test_pod_requests(spec: dict[str, Any], usage: dict[str, Quantity]) -> None:
+    assert pod_requests(spec) == usage
 
 
 def test_a_gang_that_fits() -> None:
@@ -82,7 +82,7 @@ def test_pods_of_different_sizes() -> None:
     assert found.fitting == 2
 
 
-def test_what_the_machine_has_none_of() -> None:
+def test_unknown_resources() -> None:
     found = fit([amounts(gpu="1"), {"example.com/fpga": Quantity.parse(2)}, amounts(cpu="1")], amounts(cpu="8"))
     assert found.fitting == 1
     assert [line.split() for line in shortfall(found)] == [
@@ -93,13 +93,13 @@ def test_what_the_machine_has_none_of() -> None:
     ]
 
 
-def test_fitting_one_by_one_but_not_at_once() -> None:
+def test_pods_that_fit_one_by_one_but_not_at_once() -> None:
     """Two resources can each suffice while no order of the pods does."""
     found = fit([amounts(cpu="3"), amounts(cpu="2", memory="1Gi")], amounts(cpu="4", memory="2Gi"))
     assert (found.fitting, found.short) == (1, ("cpu",))
 
 
-def test_nothing_to_fit() -> None:
+def test_an_empty_gang_fits() -> None:
     assert fit([], {}).fits
 
 
@@ -144,16 +144,16 @@ def named(name: str, gpus: int, **extra: str) -> dict[str, Any]:
         pytest.param(
             {"initContainers": [named("i", 3)], "containers": [named("a", 2)]},
             {"i": ("0", "1", "2"), "a": ("0", "1")},
-            id="init containers are gone by then",
+            id="init containers end first",
         ),
         pytest.param(
             {"initContainers": [named("s", 1, restartPolicy="Always"), named("i", 1)], "containers": [named("a", 2)]},
             {"s": ("0",), "i": ("1",), "a": ("1", "2")},
-            id="sidecars stay",
+            id="sidecars keep running",
         ),
     ],
 )
-def test_gpus_of_a_pod_are_shared_out_to_its_containers(spec: dict[str, Any], shares: dict[str, Any]) -> None:
+def test_gpus_are_divided_among_containers(spec: dict[str, Any], shares: dict[str, Any]) -> None:
     assert gpu_shares(spec, ["0", "1", "2"]) == shares
 
 

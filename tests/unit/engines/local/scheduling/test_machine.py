@@ -24,7 +24,7 @@ def put(root: Path, name: str, text: str = "") -> None:
     path.write_text(text)
 
 
-def test_this_machine_has_something() -> None:
+def test_this_machine() -> None:
     machine = read_machine()
     assert 0 < machine.cpu_share <= len(machine.cpus)
     assert machine.memory > 0
@@ -33,7 +33,7 @@ def test_this_machine_has_something() -> None:
     assert free["memory"].value() == machine.memory
 
 
-def test_what_is_free() -> None:
+def test_free() -> None:
     free = Machine((0, 1), 1.5, 2 * GIB, ("0",)).free()
     assert {name: str(amount) for name, amount in free.items()} == {"cpu": "1500m", "memory": "2Gi", GPU: "1"}
 
@@ -43,14 +43,14 @@ def test_what_is_free() -> None:
     [
         pytest.param({}, {"cpu": "2", "memory": "6Gi", GPU: "2"}, id="nothing reserved"),
         pytest.param({"cpu": "500m", GPU: 1}, {"cpu": "1500m", "memory": "6Gi", GPU: "1"}, id="some"),
-        pytest.param({"cpu": 3, GPU: 9}, {"cpu": "0", "memory": "6Gi", GPU: "0"}, id="more than there is"),
-        # Of the 8 GiB 2 are in use: who has reserved 2 may well be who uses them.
+        pytest.param({"cpu": 3, GPU: 9}, {"cpu": "0", "memory": "6Gi", GPU: "0"}, id="more than exists"),
+        # Of the 8 GiB, 2 are in use, perhaps by the run that reserved them.
         pytest.param({"memory": "2Gi"}, {"cpu": "2", "memory": "6Gi", GPU: "2"}, id="memory in use"),
         pytest.param({"memory": "5Gi"}, {"cpu": "2", "memory": "3Gi", GPU: "2"}, id="memory not in use yet"),
-        pytest.param({"memory": "9Gi"}, {"cpu": "2", "memory": "0", GPU: "2"}, id="more memory than there is"),
+        pytest.param({"memory": "9Gi"}, {"cpu": "2", "memory": "0", GPU: "2"}, id="more memory than exists"),
     ],
 )
-def test_what_others_have_reserved_is_not_free(reserved: dict[str, str | int], free: dict[str, str]) -> None:
+def test_reservations_of_others_are_not_free(reserved: dict[str, str | int], free: dict[str, str]) -> None:
     machine = Machine((0, 1), 2, 6 * GIB, ("0", "1"), all_memory=8 * GIB)
     found = machine.free({name: Quantity.parse(amount) for name, amount in reserved.items()})
     assert {name: str(amount) for name, amount in found.items()} == free
@@ -71,14 +71,14 @@ def test_without_limits(root: Path) -> None:
     assert machine.gpus == ()
 
 
-def test_without_any_figures(tmp_path: Path) -> None:
+def test_without_meminfo(tmp_path: Path) -> None:
     put(tmp_path, "proc/meminfo", "nothing of use")
     assert read_machine(tmp_path, {}).memory > 0
     (tmp_path / "proc/meminfo").unlink()
     assert read_machine(tmp_path, {}).memory > 0
 
 
-def test_version_2_of_control_groups(root: Path) -> None:
+def test_control_groups_version_2(root: Path) -> None:
     put(root, "proc/self/cgroup", "0::/user/me\n")
     put(root, "sys/fs/cgroup/user/me/cpu.max", "max 100000")
     put(root, "sys/fs/cgroup/user/cpu.max", "50000 100000")
@@ -91,7 +91,7 @@ def test_version_2_of_control_groups(root: Path) -> None:
     assert (machine.cpu_share, machine.memory) == (0.5, 2 * GIB)
 
 
-def test_version_1_of_control_groups(root: Path) -> None:
+def test_control_groups_version_1(root: Path) -> None:
     put(root, "proc/self/cgroup", "3:cpu,cpuacct:/job\n2:memory:/\n0::/\n")
     put(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "25000\n")
     put(root, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n")
@@ -102,7 +102,7 @@ def test_version_1_of_control_groups(root: Path) -> None:
     assert (machine.cpu_share, machine.memory) == (0.25, 0)
 
 
-def test_version_1_without_limits(root: Path) -> None:
+def test_control_groups_version_1_without_limits(root: Path) -> None:
     put(root, "proc/self/cgroup", "3:cpu:/\n2:memory:/\n")
     put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     put(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
@@ -116,10 +116,10 @@ def test_version_1_without_limits(root: Path) -> None:
     [
         pytest.param(None, ("0", "1", "2"), id="not set"),
         pytest.param("", (), id="none"),
-        pytest.param("-1", (), id="none, the other way"),
+        pytest.param("-1", (), id="none as -1"),
         pytest.param("1, 2", ("1", "2"), id="some"),
-        pytest.param("2,7,0", ("2",), id="an unknown one ends the list"),
-        pytest.param("GPU-1,MIG-2", ("GPU-1", "MIG-2"), id="names"),
+        pytest.param("2,7,0", ("2",), id="stops at an unknown id"),
+        pytest.param("GPU-1,MIG-2", ("GPU-1", "MIG-2"), id="UUIDs"),
     ],
 )
 @pytest.mark.parametrize("kind", ["proc", "dev"])
@@ -135,10 +135,10 @@ def test_gpus(root: Path, visible: str | None, gpus: tuple[str, ...], kind: str)
     [
         pytest.param("echo 'GPU 0: A'; echo 'GPU 1: B'; echo other", 2, id="two"),
         pytest.param("echo 'No devices were found'; exit 6", 0, id="none"),
-        pytest.param(None, 0, id="cannot be started"),
+        pytest.param(None, 0, id="cannot start"),
     ],
 )
-def test_a_driver_that_only_its_program_knows(root: Path, script: str | None, count: int) -> None:
+def test_gpus_counted_by_nvidia_smi(root: Path, script: str | None, count: int) -> None:
     put(root, "bin/nvidia-smi", f"#!/bin/sh\n{script}\n" if script else "#!/no/such/shell\n")
     (root / "bin/nvidia-smi").chmod(0o755)
     assert len(read_gpus(root, {"PATH": f"{root}/bin"})) == count

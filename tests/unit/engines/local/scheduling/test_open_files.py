@@ -1,4 +1,4 @@
-"""In processes of their own, whose limits may be lowered for good."""
+"""Each test runs in a process of its own: a lowered hard limit cannot be raised again."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ else:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        pytest.param((500, 4000), "1820 4000\n", id="as far as needed"),
-        pytest.param((500, 600), "600 600\n", id="as far as it may be"),
-        pytest.param((2000, 4000), "2000 4000\n", id="there is room"),
+        pytest.param((500, 4000), "1820 4000\n", id="to what is needed"),
+        pytest.param((500, 600), "600 600\n", id="to the hard limit"),
+        pytest.param((2000, 4000), "2000 4000\n", id="high enough"),
     ],
 )
-def test_room_is_made(limits: tuple[int, int], expected: str) -> None:
+def test_the_soft_limit_is_raised(limits: tuple[int, int], expected: str) -> None:
     assert after(limits, "raise_open_files_limit(pods=100, containers=100)") == expected
 
 
-def test_a_job_that_needs_more_than_is_allowed_is_refused() -> None:
+def test_a_job_beyond_the_hard_limit_is_refused() -> None:
     call = "check_open_files(pods=100, containers=200)"
     assert after((500, 1196), call) == "500 1196\n"
-    told = after((500, 1195), call)
-    assert told.startswith("100 pods need 1196 open files, and a process may have 1195 here\n")
-    assert "--scale" in told
+    refusal = after((500, 1195), call)
+    assert refusal.startswith("100 pods need 1196 open files, and a process may have 1195 here\n")
+    assert "--scale" in refusal

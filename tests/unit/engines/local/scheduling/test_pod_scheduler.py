@@ -1,5 +1,3 @@
-"""Who has a place and who waits, on machines that are made up."""
-
 from __future__ import annotations
 
 import asyncio
@@ -14,8 +12,7 @@ import pytest
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
-from pumice.engines.local.scheduling.reservations import Reservations
-from pumice.model.quantity import Quantity
+from pumice.engines.local.scheduling.reservations import Reservations, total
 
 GIB = 1 << 30
 MACHINE = Machine((0, 1, 2, 3), 4, 8 * GIB, ("0", "1", "2", "3"), all_memory=8 * GIB)
@@ -47,7 +44,12 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(bounded())
 
 
-async def takes_at_once(scheduler: PodScheduler, pod: str, wants: dict[str, Any]) -> bool:
+def reserved_by_others(scheduler: PodScheduler) -> dict[str, str]:
+    with scheduler.reservations.locked():
+        return {name: str(amount) for name, amount in total(scheduler.reservations.others()).items()}
+
+
+async def acquires_at_once(scheduler: PodScheduler, pod: str, wants: dict[str, Any]) -> bool:
     waited: list[bool] = []
     taking = asyncio.create_task(scheduler.acquire(pod, wants, lambda: waited.append(True)))
     while not (taking.done() or waited):  # noqa: ASYNC110 - either may come first
@@ -56,16 +58,16 @@ async def takes_at_once(scheduler: PodScheduler, pod: str, wants: dict[str, Any]
     return taking.done() and not waited
 
 
-def test_a_gang_that_fits_keeps_its_room(scheduler: PodScheduler, rival: PodScheduler) -> None:
+def test_a_gang_that_fits_is_reserved(scheduler: PodScheduler, rival: PodScheduler) -> None:
     assert scheduler.reserve({"p0": spec(cpu=2, gpus=1), "p1": spec(cpu=1, gpus=2)}).fits
-    assert {name: str(amount) for name, amount in rival.reserved_by_others().items()} == {"cpu": "3", GPU: "3"}
+    assert reserved_by_others(rival) == {"cpu": "3", GPU: "3"}
     found = rival.reserve({"q0": spec(cpu=2)})
     assert not found.fits
     assert [(row.name, str(row.free), str(row.short)) for row in found.rows] == [("cpu", "1", "1")]
     assert rival.reserve({"q0": spec(cpu=1, gpus=1)}).fits
 
 
-def test_a_gang_that_does_not_fit_keeps_nothing(scheduler: PodScheduler, rival: PodScheduler) -> None:
+def test_a_gang_that_does_not_fit_reserves_nothing(scheduler: PodScheduler, rival: PodScheduler) -> None:
     assert not scheduler.reserve({"p0": spec(cpu=4), "p1": spec(cpu=1)}).fits
     assert rival.reserve({"q0": spec(cpu=4)}).fits
 
@@ -75,59 +77,59 @@ def test_gpus_are_distinct_across_pods_and_runs(scheduler: PodScheduler, rival: 
         assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=1)}).fits
         assert rival.reserve({"q0": spec(gpus=2)}).fits
         for owner, pod, wants in ((scheduler, "p0", 1), (rival, "q0", 2), (scheduler, "p1", 1)):
-            assert await takes_at_once(owner, pod, spec(gpus=wants))
+            assert await acquires_at_once(owner, pod, spec(gpus=wants))
         assert [scheduler.gpus_of("p0"), scheduler.gpus_of("p1"), rival.gpus_of("q0")] == [("0",), ("1",), ("2", "3")]
-        assert not await takes_at_once(rival, "q1", spec(gpus=1))
+        assert not await acquires_at_once(rival, "q1", spec(gpus=1))
         scheduler.release("p0")
         assert scheduler.gpus_of("p0") == ()
-        assert await takes_at_once(rival, "q1", spec(gpus=1))
+        assert await acquires_at_once(rival, "q1", spec(gpus=1))
         assert rival.gpus_of("q1") == ("0",)
 
     run(story())
 
 
-def test_a_pod_that_comes_back_has_the_same_gpus(scheduler: PodScheduler) -> None:
+def test_a_recreated_pod_gets_the_same_gpus(scheduler: PodScheduler) -> None:
     async def story() -> None:
         assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=2)}).fits
         for pod, count in (("p0", 1), ("p1", 2)):
-            assert await takes_at_once(scheduler, pod, spec(gpus=count))
+            assert await acquires_at_once(scheduler, pod, spec(gpus=count))
         for pod in ("p0", "p1"):
             scheduler.release(pod)
             scheduler.pod_removed(pod)
         for pod, count in (("p1", 2), ("p0", 1)):
-            assert await takes_at_once(scheduler, pod, spec(gpus=count))
+            assert await acquires_at_once(scheduler, pod, spec(gpus=count))
         assert (scheduler.gpus_of("p0"), scheduler.gpus_of("p1")) == (("0",), ("1", "2"))
 
     run(story())
 
 
-def test_only_gpus_that_are_in_sight_are_missed(tmp_path: Path, scheduler: PodScheduler) -> None:
+def test_reserved_gpus_that_this_run_cannot_see_do_not_count(tmp_path: Path, scheduler: PodScheduler) -> None:
     assert scheduler.reserve({"p0": spec(gpus=3)}).fits
     with Reservations(tmp_path, "c") as mine:
         last = Machine((0,), 1, GIB, ("3",), all_memory=GIB)
         assert PodScheduler(last, mine).reserve({"q0": spec(gpus=1)}).fits
 
 
-def test_who_is_not_of_the_gang_waits_until_there_is_room(scheduler: PodScheduler) -> None:
-    told: list[str] = []
-    scheduler.announce = told.append
+def test_a_pod_outside_the_gang_waits_for_room(scheduler: PodScheduler) -> None:
+    announced: list[str] = []
+    scheduler.announce = announced.append
 
     async def story() -> None:
         assert scheduler.reserve({"p0": spec(cpu=3)}).fits
-        # The gang's room is kept, though p0 is not there yet.
+        # The gang's reservation holds, though p0 has not started.
         waiting = [asyncio.create_task(scheduler.acquire(pod, spec(cpu=2), lambda: None)) for pod in ("p1", "p2")]
         await asyncio.sleep(0)
-        assert await takes_at_once(scheduler, "p0", spec(cpu=3))
+        assert await acquires_at_once(scheduler, "p0", spec(cpu=3))
         assert not any(task.done() for task in waiting)
         scheduler.release("p0")
         await asyncio.gather(*waiting)
 
     run(story())
-    assert told == ["p1 waits until there is room for it on this machine (cpu: 2.00 wanted, 1.00 free)"]
+    assert announced == ["p1 waits until there is room for it on this machine (cpu: 2.00 wanted, 1.00 free)"]
 
 
-def test_who_waits_notices_that_another_run_has_ended(scheduler: PodScheduler, tmp_path: Path) -> None:
-    scheduler.look_again = 0.02
+def test_a_waiting_pod_notices_that_another_run_has_ended(scheduler: PodScheduler, tmp_path: Path) -> None:
+    scheduler.retry_interval = 0.02
 
     async def story() -> None:
         with Reservations(tmp_path, "b") as other:
@@ -140,27 +142,27 @@ def test_who_waits_notices_that_another_run_has_ended(scheduler: PodScheduler, t
     run(story())
 
 
-def test_what_finished_pods_leave_is_for_everyone(scheduler: PodScheduler, rival: PodScheduler) -> None:
+def test_a_finished_pod_releases_its_resources_for_other_runs(scheduler: PodScheduler, rival: PodScheduler) -> None:
     async def story() -> None:
         assert scheduler.reserve({"p0": spec(cpu=4)}).fits
-        assert await takes_at_once(scheduler, "p0", spec(cpu=4))
+        assert await acquires_at_once(scheduler, "p0", spec(cpu=4))
         scheduler.release("p0")
         assert rival.reserve({"q0": spec(cpu=4)}).fits
-        # It is too late for p0 to keep its room, so it waits as everyone does.
+        # The resources are gone, so a new p0 waits like any pod.
         scheduler.pod_removed("p0")
-        assert not await takes_at_once(scheduler, "p0", spec(cpu=4))
+        assert not await acquires_at_once(scheduler, "p0", spec(cpu=4))
         rival.pod_removed("q0")
-        assert rival.reserved_by_others() == {GPU: Quantity()}
+        assert reserved_by_others(rival) == {}
 
     run(story())
 
 
-def test_who_wants_nothing_never_waits(scheduler: PodScheduler, rival: PodScheduler) -> None:
+def test_a_pod_without_requests_never_waits(scheduler: PodScheduler, rival: PodScheduler) -> None:
     async def story() -> None:
         assert rival.reserve({"q0": spec(cpu=4)}).fits
         assert scheduler.reserve({"p0": spec(), "p1": spec()}).fits
         for pod in ("p0", "p1", "p2"):
-            assert await takes_at_once(scheduler, pod, spec())
+            assert await acquires_at_once(scheduler, pod, spec())
             scheduler.release(pod)
             scheduler.pod_removed(pod)
 
@@ -170,31 +172,31 @@ def test_who_wants_nothing_never_waits(scheduler: PodScheduler, rival: PodSchedu
 @pytest.mark.parametrize(
     ("call", "code", "kept"),
     [
-        pytest.param("pwrite", errno.ENOSPC, True, id="the disk is full"),
-        pytest.param("open", errno.EMFILE, False, id="no descriptor is left"),
+        pytest.param("pwrite", errno.ENOSPC, True, id="full disk"),
+        pytest.param("open", errno.EMFILE, False, id="no descriptors left"),
     ],
 )
-def test_nothing_keeps_a_pod_from_ending(
+def test_release_does_not_fail(
     scheduler: PodScheduler, rival: PodScheduler, monkeypatch: pytest.MonkeyPatch, call: str, code: int, *, kept: bool
 ) -> None:
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code))
 
     def seen_by_others() -> str:
-        return str(rival.reserved_by_others().get("cpu", "nothing"))
+        return reserved_by_others(rival).get("cpu", "nothing")
 
     async def story() -> None:
         assert scheduler.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
         for pod, cpu in (("p0", 1), ("p1", 2)):
-            assert await takes_at_once(scheduler, pod, spec(cpu=cpu))
+            assert await acquires_at_once(scheduler, pod, spec(cpu=cpu))
         with monkeypatch.context() as patches:
             patches.setattr(os, call, fail)
             scheduler.release("p0")
             scheduler.pod_removed("p0")
-        # What others were told last still stands.
+        # Other runs still see the last reservation.
         assert seen_by_others() == "3"
         scheduler.release("p1")
         assert seen_by_others() == ("1" if kept else "nothing")
-        assert await takes_at_once(scheduler, "p0", spec(cpu=1))
+        assert await acquires_at_once(scheduler, "p0", spec(cpu=1))
 
     run(story())

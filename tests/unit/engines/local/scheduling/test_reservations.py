@@ -1,5 +1,3 @@
-"""What runs know of each other, in real files with real locks."""
-
 from __future__ import annotations
 
 import multiprocessing
@@ -11,34 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.scheduling.reservations import Reservations, Reserved, reservations_directory, total
+from pumice.engines.local.scheduling.reservations import Reservation, Reservations, reservations_directory, total
 from pumice.model.quantity import Quantity
 
 
-def reserved(*gpus: str, **amounts: str) -> Reserved:
-    return Reserved({name: Quantity.parse(text) for name, text in amounts.items()}, gpus)
+def reserved(*gpus: str, **amounts: str) -> Reservation:
+    return Reservation({name: Quantity.parse(text) for name, text in amounts.items()}, gpus)
 
 
-def seen_by(reservations: Reservations) -> list[Reserved]:
-    with reservations.turn():
+def seen_by(reservations: Reservations) -> list[Reservation]:
+    with reservations.locked():
         return reservations.others()
 
 
-def test_runs_see_what_others_have_reserved(tmp_path: Path) -> None:
+def test_runs_see_the_reservations_of_others(tmp_path: Path) -> None:
     with Reservations(tmp_path / "r", "a") as one, Reservations(tmp_path / "r", "b") as other:
-        assert seen_by(one) == [Reserved()]
-        with one.turn():
+        assert seen_by(one) == [Reservation()]
+        with one.locked():
             one.reserve(reserved("0", "GPU-7", cpu="1500m", memory="1Gi"))
         assert seen_by(other) == [reserved("0", "GPU-7", cpu="1500m", memory="1Gi")]
-        with one.turn():
+        with one.locked():
             one.reserve(reserved(cpu="1"))
         assert seen_by(other) == [reserved(cpu="1")]
-        assert seen_by(one) == [Reserved()]
+        assert seen_by(one) == [Reservation()]
 
 
-def test_what_has_ended_has_reserved_nothing(tmp_path: Path) -> None:
+def test_a_reservation_ends_with_its_run(tmp_path: Path) -> None:
     with Reservations(tmp_path, "a") as one:
-        with Reservations(tmp_path, "b") as other, other.turn():
+        with Reservations(tmp_path, "b") as other, other.locked():
             other.reserve(reserved(cpu="1"))
         assert seen_by(one) == []
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "turn"]
@@ -46,13 +44,13 @@ def test_what_has_ended_has_reserved_nothing(tmp_path: Path) -> None:
 
 def _reserve_and_wait(directory: Path, ready: Connection) -> None:
     with Reservations(directory, "killed") as mine:
-        with mine.turn():
+        with mine.locked():
             mine.reserve(reserved("0", cpu="2"))
         ready.send(True)
         signal.pause()
 
 
-def test_a_run_that_was_killed_has_reserved_nothing(tmp_path: Path) -> None:
+def test_the_reservation_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_reserve_and_wait, args=(tmp_path, theirs))
@@ -72,28 +70,27 @@ def test_a_run_that_was_killed_has_reserved_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"amounts": {"cpu": "much"}, "gpus": []}'])
-def test_a_file_that_cannot_be_read_reserves_nothing(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_file_reserves_nothing(tmp_path: Path, text: str) -> None:
     with Reservations(tmp_path, "a") as one, Reservations(tmp_path, "b"):
         (tmp_path / "b.json").write_text(text)
-        assert seen_by(one) == [Reserved()]
+        assert seen_by(one) == [Reservation()]
 
 
-def test_a_session_may_end_before_the_run(tmp_path: Path) -> None:
+def test_a_run_may_outlive_its_login_session(tmp_path: Path) -> None:
     directory = tmp_path / "session"
     with Reservations(directory, "a") as one:
         shutil.rmtree(directory)
-        with one.turn():
+        with one.locked():
             one.reserve(reserved(cpu="1"))
             assert one.others() == []
 
 
-def test_what_is_no_reservation_is_left_alone(tmp_path: Path) -> None:
-    """As somebody may have put it there, or root, who once ran a job with this user's home."""
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "directory.json").mkdir()
     (tmp_path / "link.json").symlink_to("elsewhere")
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "garbage.json").write_bytes(b"\xff{")
-    with Reservations(tmp_path, "one") as one, one.turn():
+    with Reservations(tmp_path, "one") as one, one.locked():
         assert one.others() == []
     assert (tmp_path / "directory.json").is_dir()
 
@@ -105,7 +102,7 @@ def test_total() -> None:
     }
 
 
-def test_the_session_s_directory_comes_first(tmp_path: Path) -> None:
+def test_the_runtime_directory_is_preferred(tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert reservations_directory({}, state) == state / "reservations"
     assert reservations_directory({"XDG_RUNTIME_DIR": str(tmp_path)}, state) == tmp_path / "pumice"
