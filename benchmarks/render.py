@@ -16,7 +16,7 @@ import msgspec
 
 from benchmarks.decide import best_of
 from pumice.admission.admit import admit
-from pumice.cli.offline.render import placed, rendered
+from pumice.cli.jobfile import render
 from pumice.runtime.offline_context import offline_context
 
 SIZES = (10, 1_000, 10_000)
@@ -55,18 +55,18 @@ def measure(pods: int) -> Measured:
     document = job_of(pods)
     admitted = admit(document, context)
 
-    def render() -> bytes:
-        # A job made anew, so that nothing is kept from the round before.
-        job = placed(admitted, "default", "1c2f3d4e-0000-4000-8000-000000000000")
-        return b"\n".join(map(msgspec.json.encode, rendered(job, admitted)))
+    def rendered() -> bytes:
+        # Each call makes a new Job, so that nothing is kept from the round before.
+        manifests = render(admitted, "default", "1c2f3d4e-0000-4000-8000-000000000000")
+        return b"\n".join(map(msgspec.json.encode, manifests))
 
-    output = render()
+    output = rendered()
     # The same bytes as one document, which is the kinder form for the peer.
     whole = b"[" + output.replace(b"\n", b",") + b"]"
     rounds = ROUNDS if pods > SIZES[0] else ROUNDS * 20
     return Measured(
         pods,
-        best_of(rounds, render),
+        best_of(rounds, rendered),
         best_of(rounds, lambda: json.dumps(json.loads(whole))),
         best_of(rounds, lambda: admit(document, context)),
         len(output),

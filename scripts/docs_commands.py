@@ -7,11 +7,10 @@ commands declare them, and laid out here.
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from pumice.cli.main import COMMANDS, MODULES
+from pumice.cli.main import COMMANDS, load_command
 from scripts.docs_text import code, fenced, sentence, table
 
 INTRODUCTION = """\
@@ -141,14 +140,14 @@ class Recorder(argparse.ArgumentParser):
 
 
 def page() -> str:
-    return INTRODUCTION + "\n".join(section(name, summary) for name, summary in COMMANDS.items())
+    return INTRODUCTION + "\n".join(map(section, COMMANDS))
 
 
-def section(name: str, summary: str) -> str:
+def section(name: str) -> str:
     recorder = Recorder()
-    importlib.import_module(f"pumice.cli.{MODULES[name]}").add_arguments(recorder)
+    load_command(name).add_arguments(recorder)
     usage = " ".join(["pumice", name, *(_usage(names, more) for names, more in recorder.declared)])
-    parts = [f"## pumice {name}\n", f"{sentence(summary)}\n", fenced("text", usage)]
+    parts = [f"## pumice {name}\n", f"{sentence(COMMANDS[name].summary)}\n", fenced("text", usage)]
     if recorder.declared:
         rows = [(_spellings(names, more), more["help"]) for names, more in recorder.declared]
         parts.append(table(("Argument", "Meaning"), rows))

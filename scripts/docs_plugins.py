@@ -13,9 +13,8 @@ from types import ModuleType
 from typing import Final, cast
 
 from pumice.admission.admit import Admitted
-from pumice.cli.jobfile import load
+from pumice.cli.jobfile import as_stored, load, render
 from pumice.cli.offline.plugins import default_text
-from pumice.cli.offline.render import NO_UID, placed, rendered
 from pumice.model.job import Job, Manifest
 from pumice.model.slot import Slot
 from pumice.plugins import limits
@@ -63,7 +62,7 @@ def overview(plugins: Sequence[type[Base]]) -> str:
 def page(plugin: type[Base]) -> str:
     file = EXAMPLES / SHOWN_BY.get(plugin.name, f"{plugin.name}-plugin.yaml")
     [entry] = load(str(file), offline_context()).jobs
-    job = placed(entry.admitted, "", NO_UID)
+    job = as_stored(entry.admitted)
     sections = [
         f"# {plugin.name}\n",
         f"{sentence(plugin.summary)}\n",
@@ -73,7 +72,7 @@ def page(plugin: type[Base]) -> str:
         f"## Example\n\n[examples/{file.name}](../../../examples/{file.name})\n\n"
         + fenced("yaml", file.read_text(encoding="utf-8")),
         f"## What it adds to the pods of the example\n\n{_additions(job, entry.admitted, plugin)}",
-        f"## Objects of the example\n\n{_objects(job, entry.admitted, plugin)}",
+        f"## Objects of the example\n\n{_objects(entry.admitted, plugin)}",
         f"## What `pumice validate` may say\n\n{_findings(plugin)}",
     ]
     return "\n".join(filter(None, sections))
@@ -145,12 +144,12 @@ def _short(value: str) -> str:
     return shown if shown == value else f"{shown} ..."
 
 
-def _objects(job: Job, admitted: Admitted, plugin: type[Base]) -> str:
+def _objects(admitted: Admitted, plugin: type[Base]) -> str:
     """Objects that are there only because of the plugin, and what it adds to those of others."""
     others = tuple(other for other in admitted.plugins if other.name != plugin.name)
-    without = {_identity(m): m for m in rendered(job, dataclasses.replace(admitted, plugins=others))}
+    without = {_identity(m): m for m in render(dataclasses.replace(admitted, plugins=others))}
     parts = []
-    for manifest in rendered(job, admitted):
+    for manifest in render(admitted):
         before = without.get(_identity(manifest))
         if before is None:
             parts.append(fenced("yaml", _yaml(_without_owner(manifest))))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import admit
-from pumice.cli.offline.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import as_stored, render
 from pumice.plugins.mpi import HOSTFILE
 from pumice.plugins.tensorflow import PORT_NAME
 from pumice.reconcile.podgroup import pod_group
@@ -62,7 +62,7 @@ def test_other_objects_are_those_of_volcano(fact: Fact) -> None:
     if "ConfigMap train-svc" in ours:
         ours["ConfigMap train-svc"]["data"].pop(HOSTFILE, None)
     admitted = admit(fact["job"], a_context())
-    [group] = reduced_objects([pod_group(placed(admitted, "", NO_UID), PRIORITIES)]).items()
+    [group] = reduced_objects([pod_group(as_stored(admitted), PRIORITIES)]).items()
     assert {**ours, group[0]: group[1]} == expected
 
 
@@ -89,7 +89,7 @@ def test_verdicts_are_those_of_volcano_or_differ_for_a_reason(fact: Fact) -> Non
 def manifests(job: Fact) -> list[Fact]:
     admitted = admit(job, a_context())
     assert admitted.is_good
-    return copy.deepcopy(list(rendered(placed(admitted, "", NO_UID), admitted)))
+    return copy.deepcopy(list(render(admitted)))
 
 
 def template_of(job: Fact, pod: Fact) -> Fact:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pumice.cli.jobfile import load
-from pumice.cli.offline.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import load, render
 from pumice.plugins.registry import Registry
 from pumice.runtime.offline_context import offline_context
 from tests.docs import console
@@ -66,9 +65,8 @@ def test_a_job_is_good_and_renders(block: Block, tmp_path: Path) -> None:
         return
     assert [report.message for report in loaded.reports] == []
     for entry in loaded.jobs:
-        job = placed(entry.admitted, "", NO_UID)
-        made = [manifest for manifest in rendered(job, entry.admitted) if manifest["kind"] == "Pod"]
-        assert len(made) == job.total_replicas > 0
+        made = [manifest for manifest in render(entry.admitted) if manifest["kind"] == "Pod"]
+        assert len(made) == entry.admitted.job.total_replicas > 0
 
 
 @pytest.mark.parametrize("block", all_blocks("json"), ids=_named)

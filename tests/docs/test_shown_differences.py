@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.cli.jobfile import JobFile, load
-from pumice.cli.offline.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import NO_UID, JobFile, as_stored, load, render
 from pumice.model.objects import KeyPair, Once
 from pumice.plugins.owned_objects import companions
 from pumice.runtime.offline_context import offline_context
@@ -41,7 +40,7 @@ def _loaded(document: dict[str, Any], folder: Path) -> JobFile:
 
 def _rendered(loaded: JobFile, uid: str = NO_UID, *, show_secrets: bool = False) -> list[dict[str, Any]]:
     [entry] = loaded.jobs
-    return list(rendered(placed(entry.admitted, "", uid), entry.admitted, show_secrets=show_secrets))
+    return list(render(entry.admitted, uid=uid, show_secrets=show_secrets))
 
 
 def _of_kind(manifests: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -120,7 +119,7 @@ def test_given_keys_are_shown_only_on_demand(tmp_path: Path) -> None:
 
 def test_defect_25_a_key_is_made_when_the_secret_is_made(tmp_path: Path) -> None:
     [entry] = _loaded(_job(plugins={"ssh": []}), tmp_path).jobs
-    job = placed(entry.admitted, "", NO_UID)
+    job = as_stored(entry.admitted)
     [once] = [companion for companion in companions(job, entry.admitted.plugins) if isinstance(companion, Once)]
     assert list(once.manifest["stringData"]) == ["config"]
     made = once.created_with(lambda kind: KeyPair(f"a new {kind} key", "its public half"))

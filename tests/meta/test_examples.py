@@ -9,8 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from pumice.cli.jobfile import JobFile, load
-from pumice.cli.offline.render import NO_UID, placed, rendered
+from pumice.cli.jobfile import JobFile, load, render
 from pumice.model.json_schema import job_schema
 from pumice.plugins.registry import BUILTINS
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -48,12 +47,12 @@ def test_an_example_has_no_findings(example: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=shown)
 def test_an_example_renders_every_pod_and_always_the_same(example: Path) -> None:
     [entry] = _loaded(example).jobs
-    job = placed(entry.admitted, "", NO_UID)
-    manifests = list(rendered(job, entry.admitted))
+    job = entry.admitted.job
+    manifests = list(render(entry.admitted))
     pods = [manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "Pod"]
     assert pods == [f"{job.name}-{task.name}-{index}" for task in job.spec.tasks for index in range(task.replicas)]
     [again] = _loaded(example).jobs
-    assert list(rendered(placed(again.admitted, "", NO_UID), again.admitted)) == manifests
+    assert list(render(again.admitted)) == manifests
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=shown)

@@ -1,23 +1,35 @@
-"""The documents of a file, sorted: Jobs are admitted, companions are checked, other kinds are named."""
+"""Job files: read and checked, and the objects that their Jobs become."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from pumice.admission.admit import Admitted, admit
 from pumice.admission.context import Context
 from pumice.admission.extra_objects import COMPANION_KINDS, check_companion
 from pumice.admission.names import is_generated
-from pumice.cli.findings import Report, in_order
+from pumice.cli.findings import Report, counted, in_order, write_reports
+from pumice.cli.output import style_for
 from pumice.model.findings import METADATA, ROOT, Finding, warning
-from pumice.model.job import Job
+from pumice.model.job import Job, Manifest
+from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND
+from pumice.plugins.owned_objects import companions
+from pumice.plugins.shaping import pods
+from pumice.reconcile.podgroup import pod_group
+from pumice.runtime.offline_context import offline_context
 from pumice.yaml.documents import Document, read
 
+NO_UID: Final = "00000000-0000-0000-0000-000000000000"
+MADE_LATER: Final = "<made at run time>"
+GIVEN: Final = "<given in the file>"
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
 _HINTS: Final = {
     KIND: f"a Job of Volcano has apiVersion: {GROUP_VERSION}",
@@ -52,6 +64,54 @@ def load(file: str, context: Context) -> JobFile:
         loaded.reports += [Report.of_finding(finding, document) for finding in _sort_in(document, loaded, context)]
     loaded.reports = in_order(loaded.reports)
     return loaded
+
+
+def load_valid(file: str) -> JobFile | None:
+    """Load a file and print its findings to standard error; None if one of them is an error or there is no Job."""
+    loaded = load(file, offline_context())
+    write_reports(loaded.reports, sys.stderr, style_for(sys.stderr))
+    if loaded.reports:
+        print(counted(loaded.reports), file=sys.stderr)
+    if not loaded.is_good:
+        return None
+    if not loaded.jobs:
+        print(f"{file}: no Job in it", file=sys.stderr)
+        return None
+    return loaded
+
+
+def as_stored(admitted: Admitted, namespace: str = "", uid: str = NO_UID) -> Job:
+    """The Job as an API server would store it: with a namespace and a uid."""
+    metadata = admitted.job.metadata
+    where = namespace or metadata.namespace or "default"
+    return msgspec.structs.replace(
+        admitted.job, metadata=msgspec.structs.replace(metadata, namespace=where, uid=uid, resource_version="")
+    )
+
+
+def render(
+    admitted: Admitted, namespace: str = "", uid: str = NO_UID, *, show_secrets: bool = False
+) -> Iterator[Manifest]:
+    """The objects that the controller creates for a Job, in a fixed order."""
+    job = as_stored(admitted, namespace, uid)
+    for companion in companions(job, admitted.plugins):
+        yield _readable(companion, show_secrets=show_secrets) if isinstance(companion, Once) else companion
+    yield from claims(job)
+    yield pod_group(job)
+    for pod in pods(job, admitted.plugins):
+        yield pod.manifest
+
+
+def _readable(once: Once, *, show_secrets: bool) -> Manifest:
+    """A Secret whose keys are replaced by a placeholder, because output ends up in logs."""
+
+    def placeholders(_kind: str) -> KeyPair:
+        return KeyPair(MADE_LATER, MADE_LATER)
+
+    if once.given and show_secrets:
+        return once.created_with(placeholders)
+    entries = dict.fromkeys(once.make(placeholders), GIVEN if once.given else MADE_LATER)
+    return {**once.manifest, "stringData": {**entries, **once.manifest["stringData"]}}
 
 
 def _sort_in(document: Document, loaded: JobFile, context: Context) -> Iterable[Finding]:

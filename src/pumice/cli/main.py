@@ -9,31 +9,28 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from pumice.cli.resource_errors import shortage
 
+
+class Command(NamedTuple):
+    module: str  # below pumice.cli
+    summary: str
+
+
 COMMANDS: Final = {
-    "validate": "check Job files: every finding, with path and line",
-    "render": "print the objects that a Job becomes",
-    "explain": "show who put what into the pods of a Job, and why",
-    "plugins": "list the plugins, or the arguments of one",
-    "run": "run a Job here and now, in sandboxes on this machine",
-    "image": "list, add or remove the images that `run` finds without a registry",
-    "simulate": "rehearse what the policies of a Job do, in virtual time",
-    "webhook": "fill in defaults and check Jobs for an API server",
-    "install": "print what puts Pumice on a cluster, or check what one lacks",
-    "controller": "serve the Jobs of a Kubernetes cluster",
-    "schema": "print a JSON Schema of the Job file, for editors and CI",
-}
-_PACKAGES: Final = {
-    "offline": ("validate", "render", "explain", "plugins", "image", "simulate", "schema"),
-    "cluster": ("webhook", "install", "controller"),
-}
-# Where each command is: a module of its package, or a package of its own.
-MODULES: Final = {
-    "run": "run.command",
-    **{name: f"{package}.{name}" for package, names in _PACKAGES.items() for name in names},
+    "validate": Command("offline.validate", "check Job files: every finding, with path and line"),
+    "render": Command("offline.render", "print the objects that a Job becomes"),
+    "explain": Command("offline.explain", "show who put what into the pods of a Job, and why"),
+    "plugins": Command("offline.plugins", "list the plugins, or the arguments of one"),
+    "run": Command("run.command", "run a Job here and now, in sandboxes on this machine"),
+    "image": Command("offline.image", "list, add or remove the images that `run` finds without a registry"),
+    "simulate": Command("offline.simulate", "rehearse what the policies of a Job do, in virtual time"),
+    "webhook": Command("cluster.webhook", "fill in defaults and check Jobs for an API server"),
+    "install": Command("cluster.install", "print what puts Pumice on a cluster, or check what one lacks"),
+    "controller": Command("cluster.controller", "serve the Jobs of a Kubernetes cluster"),
+    "schema": Command("offline.schema", "print a JSON Schema of the Job file, for editors and CI"),
 }
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
@@ -86,7 +83,7 @@ def _run(words: Sequence[str]) -> int:
     args, unknown = commands[called].parse_known_intermixed_args(words[1:])
     if unknown:
         commands[called].error(f"unknown arguments: {' '.join(unknown)}")
-    return _command(called).run(args)
+    return load_command(called).run(args)
 
 
 def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -99,12 +96,12 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
     parser.add_argument("--version", action=_Version)
     group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands = {}
-    for name, summary in COMMANDS.items():
+    for name, (_, summary) in COMMANDS.items():
         command = commands[name] = group.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         command.set_defaults(parser=command)
         # Only the command that is really called brings its arguments, so that the others need not be loaded.
         if name == called:
-            _command(name).add_arguments(command)
+            load_command(name).add_arguments(command)
     return parser, commands
 
 
@@ -115,16 +112,16 @@ def _no_such_command(word: str) -> str:
     return f"pumice: {word}: no such command\n  hint: {asked}there are {', '.join(COMMANDS)}"
 
 
-class _Command(Protocol):
-    """What each command's module offers."""
+class CommandModule(Protocol):
+    """What the module of a command offers."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-def _command(name: str) -> _Command:
-    return cast(_Command, importlib.import_module(f"pumice.cli.{MODULES[name]}"))
+def load_command(name: str) -> CommandModule:
+    return cast(CommandModule, importlib.import_module(f"pumice.cli.{COMMANDS[name].module}"))
 
 
 class _Version(argparse.Action):

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.admission.admit import Admitted
-from pumice.cli.jobfile import JobDocument
-from pumice.cli.offline.render import NO_UID, load_good, placed
+from pumice.cli.jobfile import JobDocument, as_stored, load_valid
 from pumice.cli.output import Style, style_for, table
 from pumice.model.findings import Path
 from pumice.model.job import Job, TaskSpec
@@ -45,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded = load_good(args.file)
+    loaded = load_valid(args.file)
     if loaded is None:
         return 2
     chosen = [
         (entry, position, slot)
         for entry in loaded.jobs
-        for position, slot in _slots(placed(entry.admitted, "", NO_UID), args.pod)
+        for position, slot in _slots(as_stored(entry.admitted), args.pod)
     ]
     if not chosen:
         print(f"{args.file}: {_no_such_pod(args.pod, loaded.jobs)}", file=sys.stderr)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pumice.admission.admit import Admitted
 from pumice.cli.findings import Report, counted, in_order, write_reports
-from pumice.cli.offline.render import load_good
+from pumice.cli.jobfile import load_valid
 from pumice.cli.output import style_for, table
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_job(file: str) -> Admitted | None:
-    loaded = load_good(file)
+    loaded = load_valid(file)
     if loaded is None:
         return None
     if len(loaded.jobs) != 1:

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any
 
 from pumice.cli.findings import counted, write_reports
-from pumice.cli.jobfile import JobDocument, JobFile, load
-from pumice.cli.offline.render import load_good
+from pumice.cli.jobfile import JobDocument, JobFile, load, load_valid
 from pumice.cli.output import style_for
 from pumice.cli.run import options as run_options
 from pumice.cli.run.screen import Screen
@@ -39,7 +38,7 @@ add_arguments = run_options.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded = load_good(args.file)
+    loaded = load_valid(args.file)
     if loaded is None:
         return BAD_INPUT
     if len(loaded.jobs) != 1:

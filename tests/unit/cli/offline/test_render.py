@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pumice.admission.context import Context
-from pumice.cli.offline import render
+from pumice.cli import jobfile
 from pumice.model.job import Manifest
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
@@ -257,7 +257,7 @@ def test_a_plugin_that_fails_late(words: list[str], terminal: Terminal, monkeypa
     def context(**_: Any) -> Context:
         return Context(Registry({"fickle": Fickle}), offline_context().kubernetes)
 
-    monkeypatch.setattr(render, "offline_context", context)
+    monkeypatch.setattr(jobfile, "offline_context", context)
     file = terminal.write(JOB.replace("spec:\n  tasks", "spec:\n  plugins: {fickle: []}\n  tasks", 1))
     result = terminal.run(*words, file)
     assert result.code == 2
