@@ -28,7 +28,7 @@ MODULE = Path("tests", "cluster", "programs")
 SOURCES = ("go.mod", "go.sum", "main.go")
 EXPECTED = "9 to 15 minutes on two cores, 1.4 GB of modules and 3 GB of Go's build cache"
 DISK = 6_000_000_000
-PACKAGES = 2_000
+PACKAGES = 2_700
 _PROGRESS_EVERY = 20.0
 _VERSIONS = "k8s.io/component-base/version"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ from tests.progress import Progress
 from tests.together import CLUSTER, Together
 
 IN_CI = os.environ.get("CI") == "true"
+
+# nohup and shells without job control start programs with some signals ignored, and children inherit that. Tests start
+# from the defaults, and say so where they want something else.
+for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 # A loaded machine must not fail a property, so no example has a deadline. CI draws the same examples every time: a new
 # counterexample is for whoever works on the code, not for whoever pushed last.

@@ -14,6 +14,7 @@ import pytest
 from scripts.duration_text import duration
 
 EVERY = 15.0
+LONG = 20.0
 KEY = "pumice/durations"
 
 
@@ -26,6 +27,7 @@ class Progress:
         self._known: dict[str, float] = found if isinstance(found, dict) else {}
         self._took: dict[str, float] = {}
         self._total: Sequence[str] = ()
+        self._started: dict[str, float] = {}
         self._ended = self._failed = 0
         self._began = self._said = time.monotonic()
 
@@ -43,6 +45,12 @@ class Progress:
         if isinstance(report, pytest.TestReport) and report.passed:
             return ("passed", "", "") if report.when == "call" else ("", "", "")
         return None
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._started[nodeid] = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._started.pop(nodeid, None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._took[report.nodeid] = self._took.get(report.nodeid, 0.0) + report.duration
@@ -62,7 +70,9 @@ class Progress:
         done = self._weight(self._took) / max(self._weight(self._total), 0.001)
         left = f", about {duration(elapsed / done - elapsed)} left" if 0 < done < 1 else ""
         failed = f", {self._failed} FAILED" if self._failed else ""
-        return f"  {self._ended} of {len(self._total)} tests{failed}, {duration(elapsed)}{left}"
+        slow = [name for name, began in self._started.items() if now - began >= LONG]
+        running = f"; running for long: {', '.join(slow)}" if slow else ""
+        return f"  {self._ended} of {len(self._total)} tests{failed}, {duration(elapsed)}{left}{running}"
 
     def _start(self, ids: Sequence[str]) -> None:
         self._total = ids
