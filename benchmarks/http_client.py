@@ -29,7 +29,7 @@ import uvloop
 from pumice.engines.kubernetes.api.transport import Transport
 from pumice.engines.kubernetes.api.watch import Watch
 from pumice.engines.kubernetes.auth.access import Access
-from pumice.engines.kubernetes.auth.credentials import Fixed, bearer
+from pumice.engines.kubernetes.auth.credentials import StaticCredentials, bearer
 from pumice.engines.kubernetes.auth.tls import tls_context
 from tests.cluster.pki import make_pki
 
@@ -123,10 +123,10 @@ class Own:
         self.transport = Transport(access, timeout=TIMEOUT)
 
     async def get(self) -> None:
-        await in_parallel(lambda: self.transport.exchange("GET", "/leases/l"), SMALL)
+        await in_parallel(lambda: self.transport.request("GET", "/leases/l"), SMALL)
 
     async def post(self) -> None:
-        await in_parallel(lambda: self.transport.exchange("POST", "/pods", POD), POD)
+        await in_parallel(lambda: self.transport.request("POST", "/pods", POD), POD)
 
     async def watch(self) -> None:
         watch, count = Watch(self.transport, "/pods?watch=1", JSON), 0
@@ -201,8 +201,8 @@ def main() -> int:
         server.start()
         tls_port, plain_port = ports.recv()
         tls = tls_context(Path(pki.path("ca.crt")).read_bytes())
-        secured = Access(f"https://127.0.0.1:{tls_port}", "default", tls, Fixed(HEADERS), "benchmark")
-        plain = Access(f"http://127.0.0.1:{plain_port}", "default", None, Fixed(HEADERS), "benchmark")
+        secured = Access(f"https://127.0.0.1:{tls_port}", "default", tls, StaticCredentials(HEADERS), "benchmark")
+        plain = Access(f"http://127.0.0.1:{plain_port}", "default", None, StaticCredentials(HEADERS), "benchmark")
         print("ms of processor time per 1,000     pumice   aiohttp   ratio")
         for name, access in (("TLS", secured), ("plain TCP", plain)):
             for case, (own, peer) in uvloop.run(measure(access)).items():

@@ -41,6 +41,7 @@ from tests.cluster.cluster import Cluster, make_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = 64
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROUNDS = 3
 POLL = 0.2
 QUIET = 3.0  # so many seconds without work: idle
@@ -256,7 +257,7 @@ async def fresh(client: Client, name: str) -> str:
     await client.create(resources.NAMESPACES, None, json.dumps({"metadata": {"name": name}}).encode())
     account = json.dumps({"metadata": {"name": "default"}}).encode()
     with contextlib.suppress(ApiError):
-        await client.create(resources.SERVICE_ACCOUNTS, name, account)
+        await client.create(SERVICE_ACCOUNTS, name, account)
     return name
 
 

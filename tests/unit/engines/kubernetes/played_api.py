@@ -1,4 +1,4 @@
-"""An API server that says what a test wants it to say: real HTTP on loopback, answers from the test."""
+"""A fake API server: real HTTP on loopback, responses scripted by the test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp import web
 from pumice.engines.kubernetes.api.backoff import Backoff
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.auth.access import Access
-from pumice.engines.kubernetes.auth.credentials import Credentials, Fixed
+from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials
 
 # A test that takes longer hangs.
 PATIENCE = 60.0
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def play(story: Coroutine[Any, Any, R]) -> R:
-    """Run the story of a test to its end."""
+    """Run a coroutine with a time limit."""
 
     async def bounded() -> R:
         async with asyncio.timeout(PATIENCE):
@@ -34,7 +34,7 @@ def play(story: Coroutine[Any, Any, R]) -> R:
 
 @contextlib.asynccontextmanager
 async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """The port at which the handler answers whatever is asked."""
+    """Yield the port at which the handler answers every request."""
     server = web.Server(handler, access_log=None)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
@@ -48,7 +48,7 @@ async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncI
 
 def access_to(port: int, credentials: Credentials | None = None, tls: ssl.SSLContext | None = None) -> Access:
     scheme = "http" if tls is None else "https"
-    return Access(f"{scheme}://127.0.0.1:{port}", "default", tls, credentials or Fixed(), "played")
+    return Access(f"{scheme}://127.0.0.1:{port}", "default", tls, credentials or StaticCredentials(), "played")
 
 
 @contextlib.asynccontextmanager
@@ -59,13 +59,23 @@ async def client_of(
     parallel_writes: int = 64,
     timeout: float = 30.0,  # noqa: ASYNC109 - of each request
 ) -> AsyncIterator[Client]:
-    """A client that does not wait long between two tries."""
+    """Yield a client of this server that hardly waits between attempts."""
     async with (
         serving(handler) as port,
         Client(access_to(port, credentials), parallel_writes=parallel_writes, timeout=timeout) as client,
     ):
-        client._new_backoff = hasty  # type: ignore[assignment]  # a function is a maker of back-offs, too
+        client._new_backoff = hasty  # type: ignore[assignment]  # a function serves as a factory
         yield client
+
+
+def call(handler: Handler, request: Callable[[Client], Awaitable[R]], *, timeout: float = 30.0) -> R:
+    """Make one call to a server with this handler."""
+
+    async def story() -> R:
+        async with client_of(handler, timeout=timeout) as client:
+            return await request(client)
+
+    return play(story())
 
 
 def hasty() -> Backoff:
@@ -86,7 +96,7 @@ def refusing(code: int, reason: str = "", retry_after: str | None = None) -> Han
 
 
 class Script:
-    """Answers, one for each request in turn; the last one again and again. What was asked is kept."""
+    """Responses for each request in turn, the last one repeated. Records requests and bodies."""
 
     def __init__(self, *answers: Handler) -> None:
         self.asked: list[web.BaseRequest] = []
@@ -110,7 +120,7 @@ def event(kind: str, content: Any) -> bytes:
 
 
 def streaming(pieces: Iterable[bytes], *, hold: bool = False) -> Handler:
-    """A watch that brings these pieces, each on its own, and ends; or stays open without a word."""
+    """A watch that sends these pieces one by one, then ends or stays open and silent."""
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -126,7 +136,7 @@ def streaming(pieces: Iterable[bytes], *, hold: bool = False) -> Handler:
 
 
 async def cut(request: web.BaseRequest) -> web.StreamResponse:
-    """No answer: the connection goes."""
+    """Close the connection without a response."""
     assert request.transport is not None
     request.transport.abort()
     raise asyncio.CancelledError

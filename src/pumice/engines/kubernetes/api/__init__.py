@@ -1,1 +1,1 @@
-"""The client of the API server: connections, requests, watches, lists in pages, errors."""
+"""The client of the API server: connections, requests, paged lists, watches, errors."""

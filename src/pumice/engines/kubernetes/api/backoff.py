@@ -1,7 +1,6 @@
-"""How long to wait before the next try: longer each time, never longer than a cap, and never in step with others.
+"""Exponential backoff with jitter.
 
-Half of every delay is drawn at random. Clients that all lost the same server at the same moment would otherwise all
-come back at the same moment, too.
+Half of every delay is random, so that clients which lost the same server at the same time do not all return at once.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-# A server may ask for patience, but a nonsensical number must not put the controller to sleep for a day.
-LONGEST_REQUESTED = 300.0
+# The longest Retry-After that is obeyed: a nonsensical number must not stop the controller for a day.
+MAX_RETRY_AFTER = 300.0
 
 
 @dataclass(slots=True)
@@ -20,16 +19,16 @@ class Backoff:
     rng: random.Random = field(default_factory=random.Random)
     _failures: int = 0
 
-    def after_failure(self, requested: float | None = None) -> float:
-        """The seconds to wait now; never less than the server requested."""
+    def after_failure(self, retry_after: float | None = None) -> float:
+        """Return the seconds to wait before the next attempt; never less than the server requested."""
         # The exponent is bounded, or the power of two overflows after a night of failures.
         ceiling = min(self.longest, self.first * 2.0 ** min(self._failures, 30))
         self._failures += 1
         delay = self.rng.uniform(ceiling / 2, ceiling)
-        if requested is None:
+        if retry_after is None:
             return delay
-        # On top of what was requested, so that everybody who was sent away does not come back in one moment.
-        return min(requested, LONGEST_REQUESTED) + delay / 2
+        # The jitter comes on top, so that clients with the same Retry-After do not return at once.
+        return min(retry_after, MAX_RETRY_AFTER) + delay / 2
 
     def reset(self) -> None:
         self._failures = 0

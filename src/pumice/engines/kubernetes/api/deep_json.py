@@ -1,7 +1,7 @@
-"""JSON that is nested deeper than the decoder follows: taken apart one level at a time, without recursion.
+"""Splits JSON that is nested deeper than the decoder allows, one level at a time and without recursion.
 
-Where a definition lets anything in, one user can store an object of thousands of levels. Nobody need read it, but the
-list or the watch that brings it brings everybody else's objects, too.
+Where a CRD has no schema, a user can store an object of thousands of levels. Pumice does not read it, but it arrives in
+the same list or watch as everybody else's objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 
 
 def members(text: bytes) -> dict[str, msgspec.Raw]:
-    """The members of an object, undecoded; none if it is no object."""
+    """Return the members of an object, undecoded; empty if the text is no object."""
     found: dict[str, msgspec.Raw] = {}
     for part in _parts(text, b"{"):
         name = _TOKEN.match(part)
@@ -27,24 +27,24 @@ def members(text: bytes) -> dict[str, msgspec.Raw]:
 
 
 def elements(text: bytes) -> list[msgspec.Raw]:
-    """The elements of an array, undecoded; none if it is no array."""
+    """Return the elements of an array, undecoded; empty if the text is no array."""
     return [msgspec.Raw(part) for part in _parts(text, b"[")]
 
 
 def _parts(text: bytes, opening: bytes) -> Iterator[bytes]:
-    """What stands between the commas of the outermost level."""
+    """Yield the text between the commas of the outermost level."""
     if text.lstrip()[:1] != opening:
         return
     depth, begin = 0, 0
     for token in _TOKEN.finditer(text):
-        word = token[0]
-        if word in _OPENING:
+        symbol = token[0]
+        if symbol in _OPENING:
             depth += 1
             if depth == 1:
                 begin = token.end()
-        elif word in _CLOSING:
+        elif symbol in _CLOSING:
             depth -= 1
-        if (word in _CLOSING and depth == 0) or (word == b"," and depth == 1):
+        if (symbol in _CLOSING and depth == 0) or (symbol == b"," and depth == 1):
             if part := text[begin : token.start()].strip():
                 yield part
             begin = token.end()

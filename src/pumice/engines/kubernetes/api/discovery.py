@@ -1,4 +1,4 @@
-"""What an API server offers: groups, versions and resources, in two requests where the server is not very old."""
+"""API discovery: the groups, versions and resources of a server, in two requests where the server is recent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
 
-# Everything in one answer; a server that does not know this form (before 1.30) takes the next one of the list.
+# Everything in one response; a server before 1.30 does not know this form and takes the last of the list.
 _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
@@ -18,7 +18,7 @@ _AGGREGATED = (
 )
 
 
-class _Ask(Protocol):
+class _Request(Protocol):
     async def __call__(self, method: str, path: str, *, accept: str = ..., attempts: int | None = ...) -> bytes: ...
 
 
@@ -26,20 +26,19 @@ class _Named(msgspec.Struct):
     name: str = ""
 
 
-class _Sub(msgspec.Struct):
+class _Subresource(msgspec.Struct):
     subresource: str = ""
 
 
-class _Listed(msgspec.Struct):
+class _Resource(msgspec.Struct):
     resource: str = ""
-    subresources: list[_Sub] | None = None
+    subresources: list[_Subresource] | None = None
 
 
 class _Version(msgspec.Struct, rename="camel"):
     version: str = ""
-    # Only in the old form.
-    group_version: str = ""
-    resources: list[_Listed] | None = None
+    group_version: str = ""  # only in the old form
+    resources: list[_Resource] | None = None
 
 
 class _Group(msgspec.Struct):
@@ -51,8 +50,7 @@ class _Groups(msgspec.Struct):
     kind: str = ""
     items: list[_Group] | None = None
     groups: list[_Group] | None = None
-    # In the old form of the core group, its versions are plain words.
-    versions: list[str] | None = None
+    versions: list[str] | None = None  # of the core group in the old form
 
 
 class _Resources(msgspec.Struct):
@@ -63,15 +61,18 @@ def has_resource(offered: frozenset[str], resource: Resource) -> bool:
     return resource.identity in offered
 
 
-async def discover(ask: _Ask) -> frozenset[str]:
+async def discover(request: _Request) -> frozenset[str]:
+    """Return group versions and resources, such as `v1`, `batch.volcano.sh/v1alpha1/jobs` and `v1/pods/status`."""
     found: set[str] = set()
     for root in ("/api", "/apis"):
-        answer = msgspec.json.decode(await ask("GET", root, accept=_AGGREGATED, attempts=3), type=_Groups)
-        if answer.kind == "APIGroupDiscoveryList":
-            found.update(_aggregated(answer.items or ()))
-        else:
-            old = [version.group_version for group in answer.groups or () for version in group.versions or ()]
-            found.update(await _one_by_one(ask, root, [*old, *(answer.versions or ())]))
+        response = msgspec.json.decode(await request("GET", root, accept=_AGGREGATED, attempts=3), type=_Groups)
+        if response.kind == "APIGroupDiscoveryList":
+            found.update(_aggregated(response.items or ()))
+            continue
+        old = [version.group_version for group in response.groups or () for version in group.versions or ()]
+        for group_version in [*old, *(response.versions or ())]:
+            found.add(group_version)
+            found.update(await _resources_of(request, root, group_version))
     return frozenset(found)
 
 
@@ -86,17 +87,13 @@ def _aggregated(groups: Iterable[_Group]) -> Iterable[str]:
                     yield f"{name}/{resource.resource}/{sub.subresource}"
 
 
-async def _one_by_one(ask: _Ask, root: str, versions: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for version in versions:
-        found.add(version)
-        try:
-            answer = await ask("GET", f"{root}/{version}", attempts=3)
-        except ApiError as error:
-            # A group whose own server is away is there, but nobody can say what is in it.
-            if error.status in {404, 503}:
-                continue
-            raise
-        resources = msgspec.json.decode(answer, type=_Resources).resources or ()
-        found.update(f"{version}/{resource.name}" for resource in resources)
-    return found
+async def _resources_of(request: _Request, root: str, group_version: str) -> list[str]:
+    try:
+        response = await request("GET", f"{root}/{group_version}", attempts=3)
+    except ApiError as error:
+        # The group is registered, but its aggregated API server is down.
+        if error.status in {404, 503}:
+            return []
+        raise
+    resources = msgspec.json.decode(response, type=_Resources).resources or ()
+    return [f"{group_version}/{resource.name}" for resource in resources]

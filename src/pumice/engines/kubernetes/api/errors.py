@@ -1,7 +1,7 @@
-"""What a call to the API server can end with, when it does not end well.
+"""The errors of calls to the API server.
 
-Callers ask what an error means (`already_exists`, `is_conflict`, `is_transient`), never which number it has. No answer
-at all is an error of the same family, with status 0: whoever retries a refusal that will pass also retries a silence.
+Callers ask what an error means (`already_exists`, `is_conflict`, `is_transient`), not for its number. A missing
+response is an ApiError too, with status 0: code that retries a passing refusal also retries a lost connection.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import Any
 
 import msgspec
 
-# Answers that say "not now" of a server that is overloaded, starting, or cut off from its store.
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-# How much of an answer that is no Status object is shown: a proxy's page of HTML says enough in its first words.
+from pumice.model.problem import PumiceError
+
+# The statuses of a server that is overloaded, starting, or cut off from etcd.
+_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+# How much of a body that is no Status object is shown: the first words of a proxy's HTML page are enough.
 _SHOWN = 200
 
 
-class AccessError(Exception):
-    """Where and as whom to ask could not be found out: names the file, what is wrong there, and what to do."""
+class AccessError(PumiceError):
+    """The server or the credentials could not be determined: names the file, what is wrong there, and what to do."""
 
 
 class _Status(msgspec.Struct):
@@ -27,8 +29,8 @@ class _Status(msgspec.Struct):
     details: dict[str, Any] | None = None
 
 
-class ApiError(Exception):
-    """The server refused: `status` as in HTTP, `reason` and `message` as in the Status object that it sent."""
+class ApiError(PumiceError):
+    """The server refused: `status` as in HTTP, `reason` and `message` as in its Status object."""
 
     def __init__(
         self,
@@ -47,17 +49,17 @@ class ApiError(Exception):
         self.details: dict[str, Any] = details or {}
 
     @classmethod
-    def from_answer(cls, status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-        """The error that an answer stands for; the body is a Status object, or whatever a proxy in between wrote."""
+    def from_response(cls, status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+        """Build the error from a response, whose body is a Status object or what a proxy in between wrote."""
         try:
-            told = msgspec.json.decode(body, type=_Status)
+            sent = msgspec.json.decode(body, type=_Status)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            told = _Status(message=body[:_SHOWN].decode(errors="replace").strip())
-        details = told.details or {}
+            sent = _Status(message=body[:_SHOWN].decode(errors="replace").strip())
+        details = sent.details or {}
         return cls(
             status,
-            told.reason or "",
-            told.message or "",
+            sent.reason or "",
+            sent.message or "",
             retry_after=_seconds(retry_after, details.get("retryAfterSeconds")),
             details=details,
         )
@@ -68,7 +70,7 @@ class ApiError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else wrote first; what was read must be read again."""
+        """The object has changed since it was read."""
         return self.status == HTTPStatus.CONFLICT and self.reason != "AlreadyExists"
 
     @property
@@ -77,7 +79,7 @@ class ApiError(Exception):
 
     @property
     def gone(self) -> bool:
-        """The version to list or to watch from is older than what the server remembers."""
+        """The resource version to list or watch from has expired."""
         return self.status == HTTPStatus.GONE
 
     @property
@@ -94,12 +96,12 @@ class ApiError(Exception):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same call may well succeed later. A write may have been carried out all the same."""
-        return self.status in _PASSING
+        """Whether the same call may succeed later. The server may have carried out a write all the same."""
+        return self.status in _TRANSIENT
 
     @property
     def causes(self) -> frozenset[str]:
-        """The reasons within the reason, such as `NamespaceTerminating` of a Forbidden."""
+        """The reasons in the details, such as `NamespaceTerminating` of a Forbidden."""
         causes = self.details.get("causes")
         if not isinstance(causes, list):
             return frozenset()
@@ -107,7 +109,7 @@ class ApiError(Exception):
 
 
 class UnreachableError(ApiError):
-    """No answer at all: not connected, cut off, or too late. A write may have been carried out."""
+    """No response: not connected, cut off, or too late. The server may have carried out a write."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "Unreachable", message)
@@ -117,11 +119,11 @@ class UnreachableError(ApiError):
         return True
 
 
-def _seconds(header: str | None, told: object) -> float | None:
-    """How long the server asks to be left alone, by its header, else by its Status object."""
-    for value in (header, told):
+def _seconds(*values: object) -> float | None:
+    """Return the first usable Retry-After, of the header and of the Status object."""
+    for value in values:
         try:
-            seconds = float(value)  # type: ignore[arg-type]  # whatever is no number is told by the exception
+            seconds = float(value)  # type: ignore[arg-type]  # anything but a number raises
         except (TypeError, ValueError):
             continue
         if 0 < seconds < float("inf"):

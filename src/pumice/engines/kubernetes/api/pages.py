@@ -1,4 +1,4 @@
-"""One page of a list, cut into its items without decoding them: who wants which fields of which item, decodes those."""
+"""One page of a list, split into its items without decoding them: each caller decodes the fields that it reads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from pumice.engines.kubernetes.api.errors import UnreachableError
 @dataclass(frozen=True, slots=True)
 class Page:
     items: list[msgspec.Raw]
-    version: str
-    # Where the next page begins; empty on the last one.
-    more: str
+    resource_version: str
+    continue_token: str  # empty on the last page
 
 
 class _Metadata(msgspec.Struct):
-    version: str = msgspec.field(default="", name="resourceVersion")
-    more: str = msgspec.field(default="", name="continue")
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    continue_token: str = msgspec.field(default="", name="continue")
 
 
 class _List(msgspec.Struct):
@@ -32,17 +31,17 @@ _DECODER = msgspec.json.Decoder(_List)
 _METADATA = msgspec.json.Decoder(_Metadata)
 
 
-def read_page(answer: bytes) -> Page:
+def read_page(body: bytes) -> Page:
     try:
-        page = _decoded(answer)
+        page = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreachableError(f"the answer is no list of objects: {error}") from error
-    return Page(page.items or [], page.metadata.version, page.metadata.more)
+        raise UnreachableError(f"the response is not a list of objects: {error}") from error
+    return Page(page.items or [], page.metadata.resource_version, page.metadata.continue_token)
 
 
-def _decoded(answer: bytes) -> _List:
+def _decode(body: bytes) -> _List:
     try:
-        return _DECODER.decode(answer)
+        return _DECODER.decode(body)
     except RecursionError:
-        parts = members(answer)
+        parts = members(body)
         return _List(_METADATA.decode(parts.get("metadata", b"{}")), elements(bytes(parts.get("items", b""))))

@@ -1,4 +1,4 @@
-"""The kinds of objects that Pumice reads and writes on a cluster, and the paths where the API server keeps them."""
+"""The resources that Pumice reads and writes on a cluster, and their paths on the API server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Resource:
 
     @cached_property
     def api_version(self) -> str:
-        """As it stands in an object: `v1`, `batch.volcano.sh/v1alpha1`."""
+        """As written in an object: `v1`, `batch.volcano.sh/v1alpha1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @cached_property
@@ -36,7 +36,7 @@ class Resource:
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
-        """The path of one object, or, without a name, of all of them: in the namespace, or everywhere."""
+        """Return the path of one object or, without a name, of the collection in the namespace or the cluster."""
         path = self.root
         if self.namespaced and namespace:
             path += "/namespaces/" + quote(namespace, safe="")
@@ -54,7 +54,6 @@ SERVICES: Final = Resource("", "v1", "services", "Service")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CORE_EVENTS: Final = Resource("", "v1", "events", "Event")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
@@ -64,7 +63,7 @@ PRIORITY_CLASSES: Final = Resource("scheduling.k8s.io", "v1", "priorityclasses",
 VOLCANO_POD_GROUPS: Final = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 VOLCANO_QUEUES: Final = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 COSCHEDULING_POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
-# Kubernetes' own, the newest first: which of them a cluster serves is for discovery to say.
+# Kubernetes' own, the newest first; discovery says which of them a cluster serves.
 NATIVE_POD_GROUPS: Final = tuple(
     Resource("scheduling.k8s.io", version, "podgroups", "PodGroup") for version in ("v1beta1", "v1alpha3", "v1alpha2")
 )

@@ -1,7 +1,7 @@
-"""Requests to the API server over connections that are kept open, as whoever the credentials say.
+"""Authenticated requests to the API server over a pool of kept-alive connections.
 
-What is the same for every request is made once: the head, but for its first line and its length. The body of every
-answer is read to its end, or the connection could not be used again.
+The headers are encoded once for each combination of token and content types. Every response is read to its end, or the
+connection could not be reused.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlsplit
 
-from pumice.engines.kubernetes.api.connection import Connection
-from pumice.engines.kubernetes.api.dialer import dial
+from pumice.engines.kubernetes.api.connection import Connection, connect
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
-from pumice.engines.kubernetes.api.http1 import AnswerReader, ProtocolError, encoded_fields, encoded_request
+from pumice.engines.kubernetes.api.http1 import ProtocolError, ResponseReader, encode_headers, encode_request
 from pumice.engines.kubernetes.auth.access import Access
 
 JSON: Final = "application/json"
-# Servers and what stands before them close connections that are idle for longer; ours must go first, or a request may
-# meet a closing door.
-_IDLE: Final = 45.0
-_FAREWELL: Final = 5.0
+# Servers and proxies close connections that are idle for longer. The client closes them first, or a request might be
+# sent on a connection that is being closed.
+_MAX_IDLE: Final = 45.0
+_CLOSE_TIMEOUT: Final = 5.0
+
+_Send = Callable[[bytes], Awaitable[tuple[Connection, ResponseReader]]]  # takes the encoded headers
 
 
 class Transport:
@@ -35,12 +36,12 @@ class Transport:
         self._timeout = timeout
         self._connections: set[Connection] = set()
         self._idle: deque[Connection] = deque()
-        place = urlsplit(access.server)
-        self._prefix = place.path
-        self._common = {"Host": place.netloc, "User-Agent": f"pumice/{version('pumice')}"}
-        # The heads for the present token, by the type of what is sent and of what is wanted.
-        self._sent: Mapping[str, str] | None = None
-        self._heads: dict[tuple[str, str], bytes] = {}
+        url = urlsplit(access.server)
+        self._prefix = url.path
+        self._common = {"Host": url.netloc, "User-Agent": f"pumice/{version('pumice')}"}
+        # The encoded headers for the current token, by content type and accepted type.
+        self._auth: Mapping[str, str] | None = None
+        self._headers: dict[tuple[str, str], bytes] = {}
 
     async def close(self) -> None:
         connections = list(self._connections)
@@ -48,47 +49,42 @@ class Transport:
         for connection in connections:
             connection.close()
         if connections:
-            await asyncio.wait([connection.closed for connection in connections], timeout=_FAREWELL)
+            await asyncio.wait([connection.closed for connection in connections], timeout=_CLOSE_TIMEOUT)
 
-    async def exchange(
+    async def request(
         self, method: str, target: str, body: bytes | None = None, content_type: str = JSON, accept: str = JSON
     ) -> bytes:
-        """Send, and return the body of a good answer. Raises ApiError. A refused token is replaced once."""
-        sent = await self._who()
-        answer = await self._exchange(method, target, body, self._head(sent, content_type, accept))
-        if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refused(sent):
-            sent = await self._who()
-            answer = await self._exchange(method, target, body, self._head(sent, content_type, accept))
-        content = answer.take()
-        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise ApiError.from_answer(answer.status, content, answer.field("retry-after"))
+        """Return the body of a successful response. Raises ApiError. A rejected token is renewed once."""
+        connection, response = await self._authenticated(
+            content_type, accept, lambda headers: self._send(method, target, body, headers)
+        )
+        self._release(connection, response)
+        content = response.take()
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise ApiError.from_response(response.status, content, response.header("retry-after"))
         if content.startswith(b"<"):
-            # Whoever reads the answer as an object would fail at it.
             raise UnreachableError(
-                f"{self._access.server} answered with a page for people, as no API server does; "
-                "check the address, and what stands in between"
+                f"{self._access.server} answered with an HTML page, as no API server does; "
+                "check the address and the proxies in between"
             )
         return content
 
-    async def stream(self, target: str, accept: str = JSON) -> Connection:
-        """The connection on which a good answer has begun, to be read by `more` and closed by the caller."""
-        sent = await self._who()
-        connection, answer = await self._begin(target, self._head(sent, JSON, accept))
-        if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refused(sent):
-            connection.close()
-            sent = await self._who()
-            connection, answer = await self._begin(target, self._head(sent, JSON, accept))
-        if answer.status == HTTPStatus.OK:
+    async def open_stream(self, target: str, accept: str = JSON) -> Connection:
+        """Return the connection of a successful response, for the caller to read and to close. Raises ApiError."""
+        connection, response = await self._authenticated(
+            JSON, accept, lambda headers: self._send("GET", target, None, headers, stream=True)
+        )
+        if response.status == HTTPStatus.OK:
             return connection
         try:
             content = b""
-            while piece := await connection.more(self._timeout):
+            while piece := await connection.read(self._timeout):
                 content += piece
         except (OSError, ProtocolError) as error:
             raise self.unreachable(error) from error
         finally:
             connection.close()
-        raise ApiError.from_answer(answer.status, content, answer.field("retry-after"))
+        raise ApiError.from_response(response.status, content, response.header("retry-after"))
 
     def unreachable(self, error: Exception) -> UnreachableError:
         server = self._access.server
@@ -101,57 +97,57 @@ class Transport:
             return UnreachableError(f"{server} did not answer in time")
         return UnreachableError(f"{server} cannot be reached: {str(error) or type(error).__name__}")
 
-    async def _who(self) -> Mapping[str, str]:
-        sent = self._credentials.current()
-        return await self._credentials.renew() if sent is None else sent
+    async def _authenticated(self, content_type: str, accept: str, send: _Send) -> tuple[Connection, ResponseReader]:
+        auth = await self._current_auth()
+        connection, response = await send(self._encoded_headers(auth, content_type, accept))
+        if response.status == HTTPStatus.UNAUTHORIZED and self._credentials.refused(auth):
+            self._release(connection, response)
+            connection, response = await send(self._encoded_headers(await self._current_auth(), content_type, accept))
+        return connection, response
 
-    def _head(self, sent: Mapping[str, str], content_type: str, accept: str) -> bytes:
-        if sent is not self._sent:
-            self._heads.clear()
-            self._sent = sent
-        head = self._heads.get((content_type, accept))
-        if head is None:
+    async def _current_auth(self) -> Mapping[str, str]:
+        auth = self._credentials.current()
+        return await self._credentials.renew() if auth is None else auth
+
+    def _encoded_headers(self, auth: Mapping[str, str], content_type: str, accept: str) -> bytes:
+        if auth is not self._auth:
+            self._headers.clear()
+            self._auth = auth
+        headers = self._headers.get((content_type, accept))
+        if headers is None:
             try:
-                head = encoded_fields({**self._common, **sent, "Accept": accept, "Content-Type": content_type})
+                headers = encode_headers({**self._common, **auth, "Accept": accept, "Content-Type": content_type})
             except ProtocolError as error:
                 raise UnreachableError(f"the credentials cannot be sent: {error}") from error
-            self._heads[content_type, accept] = head
-        return head
+            self._headers[content_type, accept] = headers
+        return headers
 
-    async def _exchange(self, method: str, target: str, body: bytes | None, head: bytes) -> AnswerReader:
-        request = encoded_request(method, self._prefix + target, head, body)
+    async def _send(
+        self, method: str, target: str, body: bytes | None, headers: bytes, *, stream: bool = False
+    ) -> tuple[Connection, ResponseReader]:
+        request = encode_request(method, self._prefix + target, headers, body)
         while True:
             connection, is_new = await self._acquire()
             try:
-                answer = await connection.ask(request, self._timeout)
+                send = connection.open_stream if stream else connection.request
+                return connection, await send(request, self._timeout)
             except (OSError, ProtocolError) as error:
-                if not _met_a_closing_door(method, connection, error, is_new=is_new):
-                    raise self.unreachable(error) from error
-                continue
-            self._release(connection, answer)
-            return answer
-
-    async def _begin(self, target: str, head: bytes) -> tuple[Connection, AnswerReader]:
-        request = encoded_request("GET", self._prefix + target, head, None)
-        while True:
-            connection, is_new = await self._acquire()
-            try:
-                return connection, await connection.ask_stream(request, self._timeout)
-            except (OSError, ProtocolError) as error:
-                if not _met_a_closing_door("GET", connection, error, is_new=is_new):
+                # The server may close an idle connection in the moment it is used. Only reads are sent again.
+                was_closing = not is_new and not connection.responded and not isinstance(error, TimeoutError)
+                if method != "GET" or not was_closing:
                     raise self.unreachable(error) from error
 
     async def _acquire(self) -> tuple[Connection, bool]:
-        """A connection, and whether it is new. The one used last is taken first, so that the others can be given up."""
+        """Return a connection and whether it is new. The one used last comes first, so that the others expire."""
         generation = self._credentials.generation
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            if connection.alive and connection.generation == generation and now - connection.idle_since < _IDLE:
+            if connection.alive and connection.generation == generation and now - connection.idle_since < _MAX_IDLE:
                 return connection, False
             connection.close()
         try:
-            connection = await dial(self._access)
+            connection = await connect(self._access)
         except (OSError, ProtocolError) as error:
             raise self.unreachable(error) from error
         connection.generation = generation
@@ -159,16 +155,11 @@ class Transport:
         connection.closed.add_done_callback(lambda _: self._connections.discard(connection))
         return connection, True
 
-    def _release(self, connection: Connection, answer: AnswerReader) -> None:
-        if not answer.keeps_connection:
+    def _release(self, connection: Connection, response: ResponseReader) -> None:
+        if not response.keeps_connection:
             connection.close()
             return
         connection.idle_since = now = asyncio.get_running_loop().time()
         self._idle.append(connection)
-        while now - self._idle[0].idle_since > _IDLE:
+        while now - self._idle[0].idle_since > _MAX_IDLE:
             self._idle.popleft().close()
-
-
-def _met_a_closing_door(method: str, connection: Connection, error: Exception, *, is_new: bool) -> bool:
-    """Whether the server closed an idle connection in the moment it was used. What only reads can be asked again."""
-    return method == "GET" and not is_new and not connection.answered and not isinstance(error, TimeoutError)

@@ -1,7 +1,7 @@
-"""A watch: one long answer, a line for each change, read in whatever pieces the network brings.
+"""A watch: one long response with a line for each change.
 
-An object may be several megabytes long, so lines are put together here rather than by a reader with a limit. A server
-that is gone without a word is noticed, because a living one sends a bookmark every minute.
+Objects may be several megabytes long, so lines are assembled here instead of by a reader with a limit. A dead server is
+noticed because a live one sends a bookmark about every minute.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.http1 import ProtocolError
 from pumice.engines.kubernetes.api.transport import Transport
 
-# How long a watch lives before it is asked for anew, in seconds: never the same, so that they do not all end at once.
+# How long a watch lasts in seconds; random, so that watches do not all end at once.
 _LIFETIME = (300.0, 600.0)
-# Without a word for this long, the connection is dead. Bookmarks come about each minute.
-_SILENCE = 150.0
-_RANDOM = random.Random()  # noqa: S311 - nobody's secret hangs on how long a watch lives
+_MAX_SILENCE = 150.0
+_RANDOM = random.Random()  # noqa: S311 - not a secret
 
 
 class Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
+
+
+class _Code(msgspec.Struct):
+    code: int = 500
 
 
 _DECODER = msgspec.json.Decoder(Event)
@@ -41,65 +44,52 @@ class Watch:
         self._target = target
         self._accept = accept
         self._connection: Connection | None = None
-        # The beginning of a line whose end has not arrived. A large object comes in hundreds of pieces, which are
-        # joined once, when the last one is there.
+        # The pieces of a line whose end has not arrived, joined once when it has: there may be hundreds.
         self._begun: list[bytes] = []
 
     async def read(self) -> list[bytes]:
-        """Lines, as many as have arrived, at least one; none when the server has ended the watch."""
+        """Return the lines that have arrived, at least one; empty when the server has ended the watch."""
         if self._connection is None:
-            self._connection = await self._transport.stream(self._target, self._accept)
+            self._connection = await self._transport.open_stream(self._target, self._accept)
         try:
-            while piece := await self._connection.more(_SILENCE):
-                if lines := self._complete(piece):
-                    return lines
+            while piece := await self._connection.read(_MAX_SILENCE):
+                first, *others = piece.split(b"\n")
+                self._begun.append(first)
+                if others:
+                    lines = [b"".join(self._begun), *others]
+                    self._begun = [lines.pop()]
+                    if lines := [line for line in lines if line]:
+                        return lines
         except (OSError, ProtocolError) as error:
             raise self._transport.unreachable(error) from error
-        # What stands after the last line break was cut off, and is no event.
+        # Text after the last line break was cut off, and is no event.
         return []
 
     def close(self) -> None:
-        """Cut it off: there is no other way to tell the server that nobody listens any more."""
+        """Close the connection: HTTP/1.1 has no other way to cancel a watch."""
         if self._connection is not None:
             self._connection.close()
 
-    def _complete(self, piece: bytes) -> list[bytes]:
-        first, *others = piece.split(b"\n")
-        self._begun.append(first)
-        if not others:
-            return []
-        lines = [b"".join(self._begun), *others]
-        self._begun = [lines.pop()]
-        return [line for line in lines if line]
-
 
 def read_event(line: bytes) -> Event:
-    """What a line says; raises the error that it tells of."""
+    """Decode a line; raise ApiError for an event of type ERROR."""
     try:
-        event = _decoded(line)
+        event = _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnreachableError(f"the watch brought a line that is no event: {error}") from error
-    if event.type == "ERROR":
-        raise _error(event.object)
-    return event
+        raise UnreachableError(f"the watch sent a line that is not an event: {error}") from error
+    if event.type != "ERROR":
+        return event
+    status = bytes(event.object)
+    try:
+        code = msgspec.json.decode(status, type=_Code).code
+    except msgspec.MsgspecError:
+        code = 500
+    raise ApiError.from_response(code, status)
 
 
-def _decoded(line: bytes) -> Event:
+def _decode(line: bytes) -> Event:
     try:
         return _DECODER.decode(line)
     except RecursionError:
         parts = members(line)
         return Event(msgspec.json.decode(parts.get("type", b'""'), type=str), parts.get("object", msgspec.Raw(b"{}")))
-
-
-class _Code(msgspec.Struct):
-    code: int = 500
-
-
-def _error(status: msgspec.Raw) -> ApiError:
-    body = bytes(status)
-    try:
-        code = msgspec.json.decode(body, type=_Code).code
-    except msgspec.MsgspecError:
-        code = 500
-    return ApiError.from_answer(code, body)

@@ -1,1 +1,1 @@
-"""Where the API server is and which credentials to present."""
+"""How to reach the API server: kubeconfig, service account, credentials, TLS."""

@@ -1,7 +1,7 @@
-"""Where the API server is and as whom to ask it: from a kubeconfig, or from what a pod is given by its cluster.
+"""Finds the API server and the credentials: in a kubeconfig, or in the service account of the pod this runs in.
 
-Looked for in this order: the file that was named, `$KUBECONFIG` (several files, merged), `~/.kube/config`, the service
-account of the pod that this runs in. Whatever is wrong there is told before anything is contacted.
+The search order is the file named by the user, `$KUBECONFIG` (several files, merged), `~/.kube/config`, the service
+account. Mistakes are reported before anything is contacted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from pumice.engines.kubernetes.api.errors import AccessError
-from pumice.engines.kubernetes.api.proxies import proxy_for
 from pumice.engines.kubernetes.auth.credentials import Credentials, TokenFile
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Context, Kubeconfig, User, read_kubeconfig
+from pumice.engines.kubernetes.auth.proxies import proxy_for
 from pumice.engines.kubernetes.auth.tls import CertificateError, tls_context
-from pumice.engines.kubernetes.auth.user_credentials import Owner, credentials_of, material, told_to_plugins
+from pumice.engines.kubernetes.auth.user_credentials import Entry, credentials_of, exec_cluster_info, read_pem
 from pumice.model.suggestions import did_you_mean
 
 __all__ = ["Access", "AccessError", "find_access"]
@@ -36,58 +36,55 @@ class Access:
     namespace: str
     tls: ssl.SSLContext | None
     credentials: Credentials
-    # The name of the context, or "in-cluster", for messages.
-    description: str
-    # The name that the server's certificate must bear, where it is not the one in the address.
-    server_name: str | None = None
+    description: str  # the name of the context, or "in-cluster", for messages
+    server_name: str | None = None  # the name in the server's certificate, where it differs from the address
     proxy: str | None = None
 
 
 def find_access(kubeconfig: str | None, context: str | None = None) -> Access:
-    return _find(kubeconfig, context, os.environ, SERVICE_ACCOUNT)
-
-
-def _find(kubeconfig: str | None, context: str | None, environment: Mapping[str, str], account: Path) -> Access:
-    paths = _paths(kubeconfig, environment)
+    environment = os.environ
+    paths = _kubeconfig_paths(kubeconfig, environment)
     if paths:
-        return _by_context(read_kubeconfig(paths), context, environment)
+        return _from_kubeconfig(read_kubeconfig(paths), context, environment)
     if context is None and environment.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster(environment, account)
+        return _in_cluster(environment, SERVICE_ACCOUNT)
     raise AccessError(
-        "no cluster to talk to: neither --kubeconfig nor KUBECONFIG names a file, there is no ~/.kube/config, and this "
-        "is not a pod of a cluster; name a file with --kubeconfig"
+        "no cluster to connect to: neither --kubeconfig nor KUBECONFIG names a file, there is no ~/.kube/config, and "
+        "this is not a pod of a cluster; name a file with --kubeconfig"
     )
 
 
-def _paths(kubeconfig: str | None, environment: Mapping[str, str]) -> list[Path]:
+def _kubeconfig_paths(kubeconfig: str | None, environment: Mapping[str, str]) -> list[Path]:
     if kubeconfig:
         return [Path(kubeconfig).expanduser()]
     named = [Path(name) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
     if named:
         return list(dict.fromkeys(named))
     home = environment.get("HOME")
-    usual = Path(home) / ".kube" / "config" if home else None
-    # os.access, because a home that is closed to us has none for us: in a pod it is often somebody else's.
-    return [usual] if usual is not None and os.access(usual, os.F_OK) else []
+    default = Path(home) / ".kube" / "config" if home else None
+    # os.access is False in a home without permission: in a pod it often belongs to another user.
+    return [default] if default is not None and os.access(default, os.F_OK) else []
 
 
-def _by_context(config: Kubeconfig, name: str | None, environment: Mapping[str, str]) -> Access:
+def _from_kubeconfig(config: Kubeconfig, name: str | None, environment: Mapping[str, str]) -> Access:
     name, context = _context(config, name)
-    where = f"the context {name!r} of the kubeconfig {config.described}"
+    where = f"the context {name!r} of the kubeconfig {config.description}"
     cluster, cluster_file = _entry(config.clusters, "cluster", context.cluster, where)
     user, user_file = _entry(config.users, "user", context.user, where) if context.user else (User(), cluster_file)
     subject = f"the cluster {context.cluster!r} of {cluster_file}"
     server = _server(cluster, subject)
     tls = _tls(cluster, subject, cluster_file.parent) if server.startswith("https:") else None
-    owner = Owner(f"the user {context.user!r} of {user_file}", user_file.parent)
+    if cluster.proxy_url and not _is_http_proxy(cluster.proxy_url):
+        raise AccessError(f"{subject}: proxy-url {_NO_PROXY}")
+    entry = Entry(f"the user {context.user!r} of {user_file}", user_file.parent)
     return Access(
         server=server,
         namespace=context.namespace or "default",
         tls=tls,
-        credentials=credentials_of(user, owner, tls, lambda: told_to_plugins(cluster, cluster_file.parent)),
+        credentials=credentials_of(user, entry, tls, lambda: exec_cluster_info(cluster, cluster_file.parent)),
         description=name,
         server_name=cluster.tls_server_name or None,
-        proxy=_proxy(cluster, subject, server, environment),
+        proxy=cluster.proxy_url or _environment_proxy(server, environment),
     )
 
 
@@ -96,12 +93,12 @@ def _context(config: Kubeconfig, name: str | None) -> tuple[str, Context]:
     known = ", ".join(sorted(config.contexts)) or "none"
     if not wanted:
         raise AccessError(
-            f"the kubeconfig {config.described} has no current-context; choose one with --context, of: {known}"
+            f"the kubeconfig {config.description} has no current-context; choose one with --context, of: {known}"
         )
     if wanted not in config.contexts:
         hint = did_you_mean(wanted, config.contexts)
         raise AccessError(
-            f"the kubeconfig {config.described} has no context {wanted!r}; there are: {known}"
+            f"the kubeconfig {config.description} has no context {wanted!r}; there are: {known}"
             + (f"; {hint}" if hint else "")
         )
     return wanted, config.contexts[wanted]
@@ -110,25 +107,24 @@ def _context(config: Kubeconfig, name: str | None) -> tuple[str, Context]:
 def _entry(entries: dict[str, tuple[_T, Path]], kind: str, name: str, where: str) -> tuple[_T, Path]:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
-        raise AccessError(f"{where} names the {kind} {name!r}, which is not there; there are: {known}")
+        raise AccessError(f"{where} names the {kind} {name!r}, which does not exist; there are: {known}")
     return entries[name]
 
 
 def _server(cluster: Cluster, subject: str) -> str:
-    parts = _address(cluster.server)
-    if parts is None or parts.scheme not in {"http", "https"}:
-        # Where an address cannot be taken apart, what may be a password cannot be told from the rest.
+    url = _parse_url(cluster.server)
+    if url is None or url.scheme not in {"http", "https"}:
+        # An address that cannot be parsed may contain a password.
         shown = "" if "@" in cluster.server else f" is {cluster.server!r}; it"
         raise AccessError(f"{subject}: server{shown} must be an address such as https://10.0.0.1:6443")
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if url.username or url.password or url.query or url.fragment:
         raise AccessError(f"{subject}: server must be an address without user, query and fragment")
     return cluster.server.rstrip("/")
 
 
-def _tls(cluster: Cluster, subject: str, folder: Path) -> ssl.SSLContext:
-    authority = material(
-        cluster.certificate_authority_data, cluster.certificate_authority, f"{subject}: certificate-authority", folder
-    )
+def _tls(cluster: Cluster, subject: str, directory: Path) -> ssl.SSLContext:
+    data, file = cluster.certificate_authority_data, cluster.certificate_authority
+    authority = read_pem(data, file, f"{subject}: certificate-authority", directory)
     if authority is not None and cluster.insecure_skip_tls_verify:
         raise AccessError(
             f"{subject}: certificate-authority and insecure-skip-tls-verify contradict each other; keep the authority"
@@ -139,34 +135,26 @@ def _tls(cluster: Cluster, subject: str, folder: Path) -> ssl.SSLContext:
         raise AccessError(f"{subject}: certificate-authority {error}") from error
 
 
-def _proxy(cluster: Cluster, subject: str, server: str, environment: Mapping[str, str]) -> str | None:
-    if not cluster.proxy_url:
-        return _proxy_of(server, environment)
-    if not _is_proxy(cluster.proxy_url):
-        raise AccessError(f"{subject}: proxy-url {_NO_PROXY}")
-    return cluster.proxy_url
-
-
-def _proxy_of(server: str, environment: Mapping[str, str]) -> str | None:
+def _environment_proxy(server: str, environment: Mapping[str, str]) -> str | None:
     proxy = proxy_for(server, environment)
-    if proxy is not None and not _is_proxy(proxy):
-        raise AccessError(f"HTTPS_PROXY {_NO_PROXY}; the server {server} can be excepted with NO_PROXY")
+    if proxy is not None and not _is_http_proxy(proxy):
+        raise AccessError(f"HTTPS_PROXY {_NO_PROXY}; exclude the server {server} with NO_PROXY")
     return proxy
 
 
-def _is_proxy(url: str) -> bool:
-    parts = _address(url)
+def _is_http_proxy(url: str) -> bool:
+    parts = _parse_url(url)
     return parts is not None and parts.scheme == "http"
 
 
-def _address(url: str) -> SplitResult | None:
-    """Taken apart; None if it leads nowhere: without a host, with no port that there could be, with a space in it."""
+def _parse_url(url: str) -> SplitResult | None:
+    """Parse an address; None without a host, with an impossible port, or with characters that no URL has."""
     try:
         parts = urlsplit(url)
-        leads_there = bool(parts.hostname) and parts.port != 0
+        is_usable = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return None
-    return parts if leads_there and url.isascii() and url.isprintable() and " " not in url else None
+    return parts if is_usable and url.isascii() and url.isprintable() and " " not in url else None
 
 
 def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:
@@ -174,27 +162,24 @@ def _in_cluster(environment: Mapping[str, str], account: Path) -> Access:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     try:
         authority = (account / "ca.crt").read_bytes()
-        token_there = (account / "token").is_file()
+        has_token = (account / "token").is_file()
     except OSError as error:
         raise AccessError(f"cannot read {account / 'ca.crt'}: {error.strerror}; {_NO_ACCOUNT}") from error
-    if not token_there:
-        raise AccessError(f"{account / 'token'} is not there; {_NO_ACCOUNT}")
+    if not has_token:
+        raise AccessError(f"{account / 'token'} does not exist; {_NO_ACCOUNT}")
     try:
         tls = tls_context(authority)
     except CertificateError as error:
         raise AccessError(f"{account / 'ca.crt'} {error}") from error
+    try:
+        namespace = (account / "namespace").read_text().strip()
+    except OSError:
+        namespace = ""
     return Access(
         server=server,
-        namespace=_own_namespace(account),
+        namespace=namespace or "default",
         tls=tls,
         credentials=TokenFile(account / "token"),
         description="in-cluster",
-        proxy=_proxy_of(server, environment),
+        proxy=_environment_proxy(server, environment),
     )
-
-
-def _own_namespace(account: Path) -> str:
-    try:
-        return (account / "namespace").read_text().strip() or "default"
-    except OSError:
-        return "default"

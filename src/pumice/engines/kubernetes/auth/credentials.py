@@ -1,7 +1,7 @@
-"""As whom the API server is asked: the headers that go with every request, and how they are renewed.
+"""Credentials: the authentication headers of every request, and how they are renewed.
 
-A token is never kept for good. Tokens in files are written anew by the kubelet, those of plugins expire, so both are
-fetched again when they are due, and once more when the server refuses them.
+The kubelet rewrites token files, and the tokens of plugins expire. Both are renewed when due, and once more when the
+server rejects them.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Protocol
 
 from pumice.engines.kubernetes.api.errors import UnreachableError
 
-# The kubelet writes a new token long before the old one expires; a minute is what Kubernetes' own clients take.
+# Seconds after which a token file is read again, as in client-go. The kubelet renews it long before it expires.
 _FILE_LIFE = 60.0
 
 
 class Credentials(Protocol):
     @property
     def generation(self) -> int:
-        """Grows when the client certificate has changed: connections made before then still show the old one."""
+        """Grows with every change of the client certificate: older connections still present the old one."""
 
     def current(self) -> Mapping[str, str] | None:
-        """The headers to send, or None if they must be renewed first. The same object as long as nothing changed."""
+        """Return the headers, or None if they must be renewed first. The same object while nothing changes."""
 
     async def renew(self) -> Mapping[str, str]:
-        """Fetch them, and return them. Raises UnreachableError."""
+        """Renew and return the headers. Raises UnreachableError."""
 
     def refused(self, sent: Mapping[str, str]) -> bool:
-        """The server did not accept these; whether others can be had."""
+        """Note that the server rejected these headers; return whether others are available."""
 
 
-class Fixed:
-    """Headers that never change: a token written in a kubeconfig, or none where a certificate says it all."""
+class StaticCredentials:
+    """Headers that never change: a token in a kubeconfig, or none with a client certificate."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.generation = 0
@@ -51,12 +51,12 @@ class Fixed:
 
 
 class TokenFile:
-    """A token that somebody else keeps fresh in a file."""
+    """A token in a file that another program renews."""
 
-    def __init__(self, path: Path, more: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, extra: Mapping[str, str] | None = None) -> None:
         self.generation = 0
         self._path = path
-        self._more = more or {}
+        self._extra = extra or {}
         self._headers: Mapping[str, str] | None = None
         self._read_at = 0.0
 
@@ -70,13 +70,13 @@ class TokenFile:
         return self._headers
 
     def refused(self, sent: Mapping[str, str]) -> bool:
-        """Read again at once: another token, another chance."""
+        """Read the file again; it may contain a new token."""
         if sent is self._headers:
             self._read()
         return sent is not self._headers
 
     def _read(self) -> str:
-        """What is wrong with the file, if anything. Then what was read before is still the best that there is."""
+        """Read the file and return what is wrong with it. After an error the old token stays in use."""
         self._read_at = time.monotonic()
         try:
             token = self._path.read_text().strip()
@@ -84,11 +84,11 @@ class TokenFile:
             return f"cannot read the token file {self._path}: {error}"
         if not token:
             return f"the token file {self._path} is empty"
-        headers = bearer(token, self._more)
+        headers = bearer(token, self._extra)
         if headers != self._headers:
             self._headers = headers
         return ""
 
 
-def bearer(token: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}", **(more or {})}
+def bearer(token: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}", **(extra or {})}

@@ -1,7 +1,7 @@
-"""Credentials from a program, as clouds hand them out: `aws eks get-token`, `gke-gcloud-auth-plugin`, `kubelogin`.
+"""Credentials from an exec plugin, such as `aws eks get-token`, `gke-gcloud-auth-plugin` or `kubelogin`.
 
-The contract is `client.authentication.k8s.io`: the program is told about the cluster in an environment variable, writes
-an ExecCredential to stdout, and is asked again when that has expired or the server refuses it.
+The contract is `client.authentication.k8s.io`: the program reads about the cluster in an environment variable, writes
+an ExecCredential to stdout, and runs again when that has expired or the server rejects it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
-# A token is replaced a little before it expires, so that none expires on its way.
+# Seconds before its expiry that a token is renewed, so that none expires in transit.
 _LEEWAY = 10.0
-# Time for a program that asks a cloud, and for one that asks a person.
-_PATIENCE, _PATIENCE_WITH_PERSON = 60.0, 300.0
+# For a program that calls a cloud, and for one that asks the user.
+_TIMEOUT, _INTERACTIVE_TIMEOUT = 60.0, 300.0
 _SHOWN = 500
 
 
@@ -46,8 +46,8 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
-    """What a kubeconfig says about the program."""
+class ExecPlugin:
+    """The `exec` of a kubeconfig user."""
 
     command: str
     api_version: str
@@ -55,20 +55,19 @@ class Plugin:
     environment: Mapping[str, str] = field(default_factory=dict)
     install_hint: str = ""
     interactive: str = "IfAvailable"
-    # What the program is told about the cluster, if it wants to be told.
-    cluster: Mapping[str, Any] | None = None
+    cluster: Mapping[str, Any] | None = None  # with provideClusterInfo
 
 
 class ExecCredentials:
-    def __init__(self, plugin: Plugin, tls: ssl.SSLContext | None, more: Mapping[str, str] | None = None) -> None:
+    def __init__(self, plugin: ExecPlugin, tls: ssl.SSLContext | None, extra: Mapping[str, str] | None = None) -> None:
         self.generation = 0
         self._plugin = plugin
         self._tls = tls
-        self._more = more or {}
+        self._extra = extra or {}
         self._headers: Mapping[str, str] | None = None
         self._expires: float | None = None
         self._certificate: tuple[str, str] | None = None
-        # Many requests find at once that the token has expired; the program runs once for all of them.
+        # Many requests notice at once that the token has expired; the program runs once for all of them.
         self._running: asyncio.Task[Mapping[str, str]] | None = None
 
     def current(self) -> Mapping[str, str] | None:
@@ -80,13 +79,13 @@ class ExecCredentials:
         if self._running is None:
             self._running = asyncio.create_task(self._fetch())
             self._running.add_done_callback(self._ended)
-        # Shielded: a caller who gives up must not take the program away from the others.
+        # Shielded: a cancelled caller must not stop the program for the others.
         return await asyncio.shield(self._running)
 
     def _ended(self, task: asyncio.Task[Mapping[str, str]]) -> None:
         self._running = None
         if not task.cancelled():
-            # If all who waited have given up, nobody else looks at the outcome, and asyncio would complain.
+            # Retrieve the exception, or asyncio logs it when every caller was cancelled.
             task.exception()
 
     def refused(self, sent: Mapping[str, str]) -> bool:
@@ -95,11 +94,11 @@ class ExecCredentials:
         return True
 
     async def _fetch(self) -> Mapping[str, str]:
-        answer = _read_answer(self._plugin, await _run(self._plugin))
-        if answer.client_certificate_data and answer.client_key_data:
-            self._take_certificate(answer.client_certificate_data, answer.client_key_data)
-        self._expires = answer.expiration_timestamp.timestamp() if answer.expiration_timestamp else None
-        self._headers = bearer(answer.token, self._more) if answer.token else dict(self._more)
+        status = _read_output(self._plugin, await _run(self._plugin))
+        if status.client_certificate_data and status.client_key_data:
+            self._take_certificate(status.client_certificate_data, status.client_key_data)
+        self._expires = status.expiration_timestamp.timestamp() if status.expiration_timestamp else None
+        self._headers = bearer(status.token, self._extra) if status.token else dict(self._extra)
         return self._headers
 
     def _take_certificate(self, certificate: str, key: str) -> None:
@@ -109,21 +108,21 @@ class ExecCredentials:
             load_key_pair(self._tls, certificate.encode(), key.encode())
         except CertificateError as error:
             raise UnreachableError(
-                f"the credential plugin {self._plugin.command!r} gave a certificate that cannot be used: {error}"
+                f"the credential plugin {self._plugin.command!r} returned an unusable certificate: {error}"
             ) from error
         self._certificate = (certificate, key)
         self.generation += 1
 
 
-async def _run(plugin: Plugin) -> bytes:
+async def _run(plugin: ExecPlugin) -> bytes:
     program = shutil.which(plugin.command)
     if program is None:
         hint = f"; {plugin.install_hint.strip()}" if plugin.install_hint.strip() else ""
         raise UnreachableError(f"the credential plugin {plugin.command!r} of the kubeconfig was not found{hint}")
-    with_person = _with_person(plugin)
-    process = await _started(plugin, program, with_person=with_person)
+    interactive = _is_interactive(plugin)
+    process = await _start(plugin, program, interactive=interactive)
     try:
-        async with asyncio.timeout(_PATIENCE_WITH_PERSON if with_person else _PATIENCE):
+        async with asyncio.timeout(_INTERACTIVE_TIMEOUT if interactive else _TIMEOUT):
             out, err = await process.communicate()
     except TimeoutError as error:
         raise UnreachableError(f"the credential plugin {plugin.command!r} did not answer in time") from error
@@ -132,63 +131,60 @@ async def _run(plugin: Plugin) -> bytes:
             process.kill()
             await process.wait()
     if process.returncode != 0:
-        said = (err or b"")[-_SHOWN:].decode(errors="replace").strip()
+        output = (err or b"")[-_SHOWN:].decode(errors="replace").strip()
         raise UnreachableError(
             f"the credential plugin {plugin.command!r} failed with code {process.returncode}"
-            + (f": {said}" if said else "")
+            + (f": {output}" if output else "")
         )
     return out
 
 
-async def _started(plugin: Plugin, program: str, *, with_person: bool) -> asyncio.subprocess.Process:
+async def _start(plugin: ExecPlugin, program: str, *, interactive: bool) -> asyncio.subprocess.Process:
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.cluster is not None:
+        spec["cluster"] = plugin.cluster
+    info = msgspec.json.encode({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}).decode()
     try:
         return await asyncio.create_subprocess_exec(
             program,
             *plugin.arguments,
-            stdin=None if with_person else asyncio.subprocess.DEVNULL,
+            stdin=None if interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-            # A program that talks to a person must be heard by him; from others, stderr is what explains a failure.
-            stderr=None if with_person else asyncio.subprocess.PIPE,
-            env={**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": _told(plugin, with_person=with_person)},
+            # An interactive program writes its prompts to stderr; of others, stderr explains a failure.
+            stderr=None if interactive else asyncio.subprocess.PIPE,
+            env={**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": info},
         )
     except (OSError, ValueError) as error:
-        # Made for another machine, without the line that names its interpreter, or with a NUL in its arguments.
+        # Built for another machine, without a #! line, or with a NUL in its arguments.
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UnreachableError(f"the credential plugin {plugin.command!r} cannot be run: {why.lower()}") from error
 
 
-def _with_person(plugin: Plugin) -> bool:
+def _is_interactive(plugin: ExecPlugin) -> bool:
     if plugin.interactive == "Never":
         return False
-    there = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-    if plugin.interactive == "Always" and not there:
+    has_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if plugin.interactive == "Always" and not has_terminal:
         raise UnreachableError(
-            f"the credential plugin {plugin.command!r} wants a terminal (interactiveMode: Always), and there is none; "
-            "use a token or a client certificate for what runs unattended"
+            f"the credential plugin {plugin.command!r} needs a terminal (interactiveMode: Always), and there is none; "
+            "use a token or a client certificate for unattended programs"
         )
-    return there
+    return has_terminal
 
 
-def _told(plugin: Plugin, *, with_person: bool) -> str:
-    spec: dict[str, Any] = {"interactive": with_person}
-    if plugin.cluster is not None:
-        spec["cluster"] = plugin.cluster
-    return msgspec.json.encode({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}).decode()
-
-
-def _read_answer(plugin: Plugin, out: bytes) -> _Status:
-    # What it wrote is never shown: it is a secret.
+def _read_output(plugin: ExecPlugin, out: bytes) -> _Status:
+    # The output is secret, and never shown.
     subject = f"the credential plugin {plugin.command!r} wrote"
     try:
-        answer = msgspec.json.decode(out, type=_ExecCredential)
+        credential = msgspec.json.decode(out, type=_ExecCredential)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnreachableError(f"{subject} no ExecCredential to stdout: {error}") from error
-    if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
+    if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:
         raise UnreachableError(
-            f"{subject} {answer.kind} of {answer.api_version}; "
+            f"{subject} {credential.kind} of {credential.api_version}; "
             f"the kubeconfig announces ExecCredential of {plugin.api_version}"
         )
-    status = answer.status or _Status()
+    status = credential.status or _Status()
     if bool(status.client_certificate_data) != bool(status.client_key_data):
         raise UnreachableError(f"{subject} only one of clientCertificateData and clientKeyData")
     if not status.token and not status.client_certificate_data:
@@ -197,4 +193,4 @@ def _read_answer(plugin: Plugin, out: bytes) -> _Status:
 
 
 def _wall_clock() -> float:
-    return time.time()  # noqa: TID251 - when a token expires is said in the world's time, and by others
+    return time.time()  # noqa: TID251 - the expiry of a token is wall-clock time

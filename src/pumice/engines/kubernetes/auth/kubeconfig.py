@@ -1,7 +1,7 @@
-"""Kubeconfig files, read and merged as kubectl does it: of several files, the first to say something wins.
+"""Kubeconfig files, read and merged as kubectl does it: the first file that defines a name wins.
 
-Files that do not exist are passed over where several are named, and relative paths count from the file that holds them.
-What a file holds is secret: a message names places, never values.
+Missing files are skipped where several are named, and relative paths are resolved against the directory of their file.
+The content is secret: messages name positions, never values.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from pumice.engines.kubernetes.api.errors import AccessError
+from pumice.model.problem import Problem
+from pumice.yaml.reader import parse
+from pumice.yaml.source import read_text
 
-# Far above what people have there: a cluster takes some five kilobytes, and six levels.
-_MOST_BYTES: Final = 4 * 1024 * 1024
-_MOST_LEVELS: Final = 50
-_WORDS: Final = {
+_TYPE_NAMES: Final = {
     "str": "a string",
     "int": "a number",
     "float": "a number",
@@ -27,7 +26,6 @@ _WORDS: Final = {
     "array": "a list",
     "object": "a mapping",
 }
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Cluster(msgspec.Struct, rename="kebab"):
@@ -107,7 +105,7 @@ class _File(msgspec.Struct, rename="kebab"):
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """All files together. Each cluster and user comes with the file that it stands in."""
+    """The merged files. Each cluster and user comes with the file that defines it."""
 
     files: list[Path] = field(default_factory=list)
     current: str = ""
@@ -116,16 +114,24 @@ class Kubeconfig:
     contexts: dict[str, Context] = field(default_factory=dict)
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         return ", ".join(map(str, self.files))
 
 
 def read_kubeconfig(paths: list[Path]) -> Kubeconfig:
-    """One file must exist, of several those that do."""
+    """Read and merge these files. A single file must exist; of several, missing ones are skipped."""
     merged = Kubeconfig()
     for path in paths:
-        if len(paths) == 1 or _is_there(path):
-            _add(merged, path)
+        if len(paths) == 1 or _exists(path):
+            file = _read(path)
+            merged.files.append(path)
+            merged.current = merged.current or file.current_context or ""
+            for cluster in file.clusters or ():
+                merged.clusters.setdefault(cluster.name, (cluster.cluster or Cluster(), path))
+            for user in file.users or ():
+                merged.users.setdefault(user.name, (user.user or User(), path))
+            for context in file.contexts or ():
+                merged.contexts.setdefault(context.name, context.context or Context())
     if not merged.files:
         raise AccessError(
             f"none of the files of KUBECONFIG exists: {', '.join(map(str, paths))}; correct the variable or unset it"
@@ -133,70 +139,42 @@ def read_kubeconfig(paths: list[Path]) -> Kubeconfig:
     return merged
 
 
-def _is_there(path: Path) -> bool:
-    """One in a folder that is closed to us counts: then reading it says what is wrong."""
+def _exists(path: Path) -> bool:
+    """Whether the file exists, also in a directory without permission: reading it then says what is wrong."""
     try:
         return path.exists()
     except OSError:
         return True
 
 
-def _add(merged: Kubeconfig, path: Path) -> None:
-    file = _read(path)
-    merged.files.append(path)
-    merged.current = merged.current or file.current_context or ""
-    for cluster in file.clusters or ():
-        merged.clusters.setdefault(cluster.name, (cluster.cluster or Cluster(), path))
-    for user in file.users or ():
-        merged.users.setdefault(user.name, (user.user or User(), path))
-    for context in file.contexts or ():
-        merged.contexts.setdefault(context.name, context.context or Context())
-
-
 def _read(path: Path) -> _File:
-    try:
-        document = yaml.load(_content(path), Loader=_Loader)  # noqa: S506 - a safe loader, the fast one if it is there
-    except OSError as error:
-        raise AccessError(f"cannot read the kubeconfig {path}: {error.strerror or error}") from error
-    except yaml.MarkedYAMLError as error:
-        place = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise AccessError(f"the kubeconfig {path} is not YAML: {error.problem}{place}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, TypeError, AttributeError, KeyError) as error:
-        # The last three are how PyYAML takes a tag at something that it cannot be for.
-        raise AccessError(f"the kubeconfig {path} is not YAML") from error
-    if document is None:
+    text = read_text(str(path.absolute()))
+    if isinstance(text, Problem):
+        raise AccessError(f"cannot read the kubeconfig {path}: {text.message}")
+    documents, problems = parse(text, str(path))
+    if problems:
+        # The message may quote a value, which may be secret.
+        where = problems[0].where
+        raise AccessError(f"the kubeconfig {path} is not valid YAML at line {where.line}, column {where.column}")
+    if not documents:
         return _File()
+    document, _ = documents[0]
     if not isinstance(document, dict):
         raise AccessError(f"the kubeconfig {path} is not a mapping with clusters, users and contexts")
     try:
         return msgspec.convert(document, type=_File)
     except msgspec.ValidationError as error:
-        raise AccessError(f"the kubeconfig {path} cannot be used: {_told(error)}") from error
+        raise AccessError(f"the kubeconfig {path} cannot be used: {_explain(error)}") from error
 
 
-def _content(path: Path) -> bytes:
-    """What the file holds, if it can be loaded: PyYAML's fast loader calls itself for each level, until it crashes."""
-    with path.open("rb") as stream:
-        content = stream.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise AccessError(f"the kubeconfig {path} is larger than {_MOST_BYTES // 1024 // 1024} MiB")
-    depth = 0
-    for event in yaml.parse(content, Loader=_Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MOST_LEVELS:
-            line = event.start_mark.line + 1
-            raise AccessError(f"the kubeconfig {path} is nested more than {_MOST_LEVELS} levels deep in line {line}")
-    return content
-
-
-def _told(error: msgspec.ValidationError) -> str:
+def _explain(error: msgspec.ValidationError) -> str:
     """`users[0].user.token: expected a string, got a number`, from msgspec's `Expected ... - at `$.users[0]...``."""
-    problem, _, place = str(error).partition(" - at ")
-    place = place.strip("`").removeprefix("$").lstrip(".")
-    problem = re.sub(r"`([^`]*)`", lambda found: _in_words(found[1]), problem[:1].lower() + problem[1:])
-    return f"{place}: {problem}" if place else problem
+    message, _, path = str(error).partition(" - at ")
+    path = path.strip("`").removeprefix("$").lstrip(".")
+    message = re.sub(r"`([^`]*)`", lambda found: _type_names(found[1]), message[:1].lower() + message[1:])
+    return f"{path}: {message}" if path else message
 
 
-def _in_words(types: str) -> str:
-    """`str | null` as people call it; what may be null may just as well be left out."""
-    return " or ".join(_WORDS.get(type_, type_) for type_ in types.split(" | ") if type_ != "null") or "nothing"
+def _type_names(types: str) -> str:
+    """Name the types of `str | null`; null is left out, because the field may be left out too."""
+    return " or ".join(_TYPE_NAMES.get(type_, type_) for type_ in types.split(" | ") if type_ != "null") or "nothing"

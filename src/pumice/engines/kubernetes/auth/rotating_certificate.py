@@ -1,4 +1,4 @@
-"""A client certificate in files that somebody else renews, as kubelets and certificate managers do."""
+"""A client certificate in files that another program renews, such as the kubelet or cert-manager."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from pumice.engines.kubernetes.auth.credentials import Credentials
 from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
-# How often to look, in seconds. Certificates are renewed long before they expire.
+# Seconds between checks. Certificates are renewed long before they expire.
 _INTERVAL = 60.0
 
 
 class RotatingCertificate:
-    """The credentials of `inner`, and beside them the certificate, shown from the next connection on."""
+    """Adds the certificate to the credentials of `inner`; a new one is presented from the next connection on."""
 
     def __init__(self, inner: Credentials, tls: ssl.SSLContext, certificate: Path, key: Path) -> None:
         self._inner = inner
         self._tls = tls
         self._files = (certificate, key)
         self._renewals = 0
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         self._stamps = self._stamp()
 
     @property
@@ -30,26 +30,26 @@ class RotatingCertificate:
         return self._inner.generation + self._renewals
 
     def current(self) -> Mapping[str, str] | None:
-        if time.monotonic() - self._looked >= _INTERVAL:
-            self._looked = time.monotonic()
-            self._look()
+        if time.monotonic() - self._checked >= _INTERVAL:
+            self._checked = time.monotonic()
+            self._reload()
         return self._inner.current()
 
     async def renew(self) -> Mapping[str, str]:
         return await self._inner.renew()
 
     def refused(self, sent: Mapping[str, str]) -> bool:
-        return self._look() or self._inner.refused(sent)
+        return self._reload() or self._inner.refused(sent)
 
-    def _look(self) -> bool:
-        """Take the files if they are new; whether they were."""
+    def _reload(self) -> bool:
+        """Load the files if they have changed; return whether they were loaded."""
         stamps = self._stamp()
         if stamps == self._stamps:
             return False
         try:
             load_key_pair(self._tls, *(file.read_bytes() for file in self._files))
         except (OSError, CertificateError):
-            # Only one of the two has been replaced so far. What was loaded last serves until both fit.
+            # Only one of the two files has been replaced so far; keep the loaded pair until they match.
             return False
         self._stamps = stamps
         self._renewals += 1

@@ -1,4 +1,4 @@
-"""TLS towards the API server: whose certificate to trust, and which certificate to show."""
+"""TLS for the API server: the trusted authorities and the client certificate."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from pumice.model.problem import PumiceError
 
-class CertificateError(Exception):
-    """A certificate or a key that cannot be used, and why."""
+
+class CertificateError(PumiceError):
+    """A certificate or key is unusable."""
 
 
 def tls_context(authority: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
-    """A context that trusts this authority (PEM), or, without one, those that the system trusts."""
+    """Return a context that trusts this authority (PEM) or, without one, those of the system."""
     try:
         context = ssl.create_default_context(cadata=_text(authority) if authority is not None else None)
     except ssl.SSLError as error:
-        raise CertificateError(f"is no certificate authority in PEM form ({_reason(error)})") from error
-    # Python 3.13 demands extensions that the authorities of many clusters lack, and refuses an intermediate authority
+        raise CertificateError(f"is not a certificate authority in PEM form ({_reason(error)})") from error
+    # Python 3.13 requires extensions that the authorities of many clusters lack, and refuses an intermediate authority
     # as the root of trust. Kubernetes' own clients do neither.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -30,9 +32,9 @@ def tls_context(authority: bytes | None, *, verify: bool = True) -> ssl.SSLConte
 
 
 def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show this certificate from the next connection on. OpenSSL's binding in Python reads files only."""
-    with tempfile.TemporaryDirectory(prefix="pumice-") as folder:
-        names = (Path(folder) / "certificate", Path(folder) / "key")
+    """Present this certificate from the next connection on. Python's ssl module reads only files."""
+    with tempfile.TemporaryDirectory(prefix="pumice-") as directory:
+        names = (Path(directory) / "certificate", Path(directory) / "key")
         for name, content in zip(names, (certificate, key), strict=True):
             with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
@@ -45,7 +47,7 @@ def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> No
 
 
 def _no_passphrase() -> str:
-    # Without this, OpenSSL would ask whoever sits at the terminal.
+    # Without this callback OpenSSL prompts on the terminal.
     raise CertificateError("the key is protected by a passphrase; store it without one")
 
 
@@ -53,7 +55,7 @@ def _text(pem: bytes) -> str:
     try:
         return pem.decode("ascii")
     except UnicodeDecodeError as error:
-        raise CertificateError("is no certificate authority in PEM form") from error
+        raise CertificateError("is not a certificate authority in PEM form") from error
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -1,4 +1,4 @@
-"""The `user` of a kubeconfig, turned into credentials; what no server accepts any more is refused with what to do."""
+"""Turns the `user` of a kubeconfig into credentials; refuses the kinds that Kubernetes has removed."""
 
 from __future__ import annotations
 
@@ -11,57 +11,66 @@ from pathlib import Path
 from typing import Any
 
 from pumice.engines.kubernetes.api.errors import AccessError
-from pumice.engines.kubernetes.auth.credentials import Credentials, Fixed, TokenFile, bearer
-from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials, Plugin
+from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
+from pumice.engines.kubernetes.auth.exec_plugin import VERSIONS, ExecCredentials, ExecPlugin
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Exec, User
 from pumice.engines.kubernetes.auth.rotating_certificate import RotatingCertificate
 from pumice.engines.kubernetes.auth.tls import CertificateError, load_key_pair
 
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
-# Under this name a cluster's entry may hold what only the plugin understands.
-_PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
+# The name of the extension of a cluster that holds the configuration of its exec plugin.
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose entry it is, for messages, and the folder from which relative paths count."""
+class Entry:
+    """The entry of a kubeconfig: its description for messages, and the directory for relative paths."""
 
-    described: str
-    folder: Path
+    description: str
+    directory: Path
 
 
 def credentials_of(
-    user: User, owner: Owner, tls: ssl.SSLContext | None, cluster: Callable[[], dict[str, Any]]
+    user: User, entry: Entry, tls: ssl.SSLContext | None, cluster_info: Callable[[], dict[str, Any]]
 ) -> Credentials:
-    _refuse_the_removed(user, owner)
-    _show_certificate(user, owner, tls)
-    credentials = _headers(user, owner, tls, cluster)
+    if user.username or user.password:
+        raise AccessError(
+            f"{entry.description}: username and password are not accepted by any supported Kubernetes; "
+            "use a token, a client certificate or an exec plugin"
+        )
+    if user.auth_provider is not None:
+        raise AccessError(
+            f"{entry.description}: auth-provider {user.auth_provider.name!r} was removed from Kubernetes; "
+            "recreate the kubeconfig with your cloud's own program, which adds an exec plugin"
+        )
+    _load_certificate(user, entry, tls)
+    credentials = _token_credentials(user, entry, tls, cluster_info)
     data = user.client_certificate_data or user.client_key_data
     if tls is not None and user.client_certificate and user.client_key and not data:
-        certificate, key = owner.folder / user.client_certificate, owner.folder / user.client_key
+        certificate, key = entry.directory / user.client_certificate, entry.directory / user.client_key
         return RotatingCertificate(credentials, tls, certificate, key)
     return credentials
 
 
-def _headers(
-    user: User, owner: Owner, tls: ssl.SSLContext | None, cluster: Callable[[], dict[str, Any]]
+def _token_credentials(
+    user: User, entry: Entry, tls: ssl.SSLContext | None, cluster_info: Callable[[], dict[str, Any]]
 ) -> Credentials:
-    more = _impersonation(user, owner)
-    # The order is kubectl's: a token beats everything that would have to be asked for one.
+    extra = _impersonation(user, entry)
+    # The order is kubectl's.
     if user.token_file:
-        path = owner.folder / user.token_file
+        path = entry.directory / user.token_file
         if not path.is_file():
-            raise AccessError(f"{owner.described}: tokenFile {path} is not there")
-        return TokenFile(path, more)
+            raise AccessError(f"{entry.description}: tokenFile {path} does not exist")
+        return TokenFile(path, extra)
     if user.token:
-        return Fixed(bearer(user.token, more))
+        return StaticCredentials(bearer(user.token, extra))
     if user.exec is not None:
-        return ExecCredentials(_plugin(user.exec, owner, cluster), tls, more)
-    return Fixed(more)
+        return ExecCredentials(_exec_plugin(user.exec, entry, cluster_info), tls, extra)
+    return StaticCredentials(extra)
 
 
-def material(data: str | None, file: str | None, subject: str, folder: Path) -> bytes | None:
-    """The bytes that stand in the kubeconfig in base64, or in the file that it names; the former win."""
+def read_pem(data: str | None, file: str | None, subject: str, directory: Path) -> bytes | None:
+    """Return the base64 data of the kubeconfig, or else the content of the file that it names."""
     if data:
         try:
             return base64.b64decode(data, validate=True)
@@ -70,20 +79,20 @@ def material(data: str | None, file: str | None, subject: str, folder: Path) -> 
     if not file:
         return None
     try:
-        return (folder / file).read_bytes()
+        return (directory / file).read_bytes()
     except OSError as error:
-        raise AccessError(f"{subject}: cannot read {folder / file}: {error.strerror or error}") from error
+        raise AccessError(f"{subject}: cannot read {directory / file}: {error.strerror or error}") from error
 
 
-def told_to_plugins(cluster: Cluster, folder: Path) -> dict[str, Any]:
-    """What a plugin is told about the cluster when `provideClusterInfo` is set."""
-    authority = material(
-        cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority", folder
+def exec_cluster_info(cluster: Cluster, directory: Path) -> dict[str, Any]:
+    """Return what an exec plugin receives about the cluster when `provideClusterInfo` is set."""
+    authority = read_pem(
+        cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority", directory
     )
     config = next(
-        (item.get("extension") for item in cluster.extensions or () if item.get("name") == _PLUGIN_EXTENSION), None
+        (item.get("extension") for item in cluster.extensions or () if item.get("name") == _EXEC_EXTENSION), None
     )
-    told = {
+    info = {
         "server": cluster.server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
@@ -92,38 +101,28 @@ def told_to_plugins(cluster: Cluster, folder: Path) -> dict[str, Any]:
         "disable-compression": cluster.disable_compression,
         "config": config,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in info.items() if value}
 
 
-def _refuse_the_removed(user: User, owner: Owner) -> None:
-    if user.username or user.password:
-        raise AccessError(
-            f"{owner.described}: username and password are not accepted by any supported Kubernetes; "
-            "use a token, a client certificate or an exec plugin"
-        )
-    if user.auth_provider is not None:
-        raise AccessError(
-            f"{owner.described}: auth-provider {user.auth_provider.name!r} was removed from Kubernetes; "
-            "write the kubeconfig anew with your cloud's own program, which puts an exec plugin there"
-        )
-
-
-def _show_certificate(user: User, owner: Owner, tls: ssl.SSLContext | None) -> None:
-    certificate = material(
-        user.client_certificate_data, user.client_certificate, f"{owner.described}: client-certificate", owner.folder
+def _load_certificate(user: User, entry: Entry, tls: ssl.SSLContext | None) -> None:
+    certificate = read_pem(
+        user.client_certificate_data,
+        user.client_certificate,
+        f"{entry.description}: client-certificate",
+        entry.directory,
     )
-    key = material(user.client_key_data, user.client_key, f"{owner.described}: client-key", owner.folder)
+    key = read_pem(user.client_key_data, user.client_key, f"{entry.description}: client-key", entry.directory)
     if (certificate is None) != (key is None):
-        raise AccessError(f"{owner.described}: client-certificate and client-key must be given together")
+        raise AccessError(f"{entry.description}: client-certificate and client-key must be given together")
     if certificate is None or key is None or tls is None:
         return
     try:
         load_key_pair(tls, certificate, key)
     except CertificateError as error:
-        raise AccessError(f"{owner.described}: {error}") from error
+        raise AccessError(f"{entry.description}: {error}") from error
 
 
-def _impersonation(user: User, owner: Owner) -> Mapping[str, str]:
+def _impersonation(user: User, entry: Entry) -> Mapping[str, str]:
     headers: dict[str, str] = {}
     if user.impersonate:
         headers["Impersonate-User"] = user.impersonate
@@ -131,36 +130,32 @@ def _impersonation(user: User, owner: Owner) -> Mapping[str, str]:
         headers["Impersonate-Uid"] = user.impersonate_uid
     if user.impersonate_groups or user.impersonate_extra:
         raise AccessError(
-            f"{owner.described}: as-groups and as-user-extra are not supported; "
-            "use an account that has the rights itself"
+            f"{entry.description}: as-groups and as-user-extra are not supported; "
+            "use an account that has the permissions itself"
         )
     return headers
 
 
-def _plugin(told: Exec, owner: Owner, cluster: Callable[[], dict[str, Any]]) -> Plugin:
-    if not told.command:
-        raise AccessError(f"{owner.described}: exec has no command")
-    if told.api_version not in VERSIONS:
+def _exec_plugin(exec_: Exec, entry: Entry, cluster_info: Callable[[], dict[str, Any]]) -> ExecPlugin:
+    if not exec_.command:
+        raise AccessError(f"{entry.description}: exec has no command")
+    if exec_.api_version not in VERSIONS:
         raise AccessError(
-            f"{owner.described}: exec.apiVersion is {told.api_version!r}, accepted are {' and '.join(VERSIONS)}; "
-            "write the kubeconfig anew with a current version of your cloud's program"
+            f"{entry.description}: exec.apiVersion is {exec_.api_version!r}, accepted are {' and '.join(VERSIONS)}; "
+            "recreate the kubeconfig with a current version of your cloud's program"
         )
-    interactive = told.interactive_mode or "IfAvailable"
+    interactive = exec_.interactive_mode or "IfAvailable"
     if interactive not in _INTERACTIVE:
         raise AccessError(
-            f"{owner.described}: exec.interactiveMode is {interactive!r}, accepted are {', '.join(_INTERACTIVE)}"
+            f"{entry.description}: exec.interactiveMode is {interactive!r}, accepted are {', '.join(_INTERACTIVE)}"
         )
-    return Plugin(
-        command=_command(told.command, owner.folder),
-        api_version=told.api_version,
-        arguments=tuple(told.args or ()),
-        environment={variable.name: variable.value for variable in told.env or ()},
-        install_hint=told.install_hint or "",
+    return ExecPlugin(
+        # A bare name is looked up in PATH when it is run; a relative path starts from the kubeconfig's directory.
+        command=str(entry.directory / exec_.command) if "/" in exec_.command else exec_.command,
+        api_version=exec_.api_version,
+        arguments=tuple(exec_.args or ()),
+        environment={variable.name: variable.value for variable in exec_.env or ()},
+        install_hint=exec_.install_hint or "",
         interactive=interactive,
-        cluster=cluster() if told.provide_cluster_info else None,
+        cluster=cluster_info() if exec_.provide_cluster_info else None,
     )
-
-
-def _command(command: str, folder: Path) -> str:
-    """A bare name is looked up in PATH when it is run; a relative path counts from the kubeconfig's folder."""
-    return str(folder / command) if "/" in command else command

@@ -15,7 +15,7 @@ def test_delays_double_up_to_the_longest_and_half_of_each_is_random() -> None:
     assert len(set(delays)) == len(delays)
 
 
-def test_a_success_starts_over() -> None:
+def test_reset_starts_with_the_first_delay() -> None:
     backoff = Backoff(first=1.0, longest=100.0)
     for _ in range(6):
         backoff.after_failure()
@@ -24,17 +24,17 @@ def test_a_success_starts_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requested", "least", "most"),
+    ("retry_after", "least", "most"),
     [
-        pytest.param(10.0, 10.0, 10.5, id="what was requested and a little"),
-        pytest.param(1e9, 300.0, 300.5, id="nonsense is bounded"),
+        pytest.param(10.0, 10.0, 10.5, id="requested plus jitter"),
+        pytest.param(1e9, 300.0, 300.5, id="bounded"),
     ],
 )
-def test_the_server_may_request_patience(requested: float, least: float, most: float) -> None:
-    delay = Backoff(first=1.0).after_failure(requested)
+def test_retry_after_is_obeyed(retry_after: float, least: float, most: float) -> None:
+    delay = Backoff(first=1.0).after_failure(retry_after)
     assert least < delay <= most
 
 
-def test_a_night_of_failures() -> None:
+def test_many_failures_do_not_overflow() -> None:
     backoff = Backoff()
     assert all(backoff.after_failure() <= 30.0 for _ in range(5000))

@@ -12,120 +12,76 @@ from aiohttp import web
 from pumice.engines.kubernetes.api.client import PARALLEL_READS, Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import CRDS, JOBS, LEASES, PODS
-from pumice.engines.kubernetes.auth.credentials import Fixed, bearer
-from tests.unit.engines.kubernetes.played_api import Handler, Script, access_to, client_of, cut, good, play, refusing
+from tests.unit.engines.kubernetes.played_api import (
+    Handler,
+    Script,
+    access_to,
+    call,
+    client_of,
+    cut,
+    good,
+    play,
+    refusing,
+)
 
 Call = Callable[[Client], Awaitable[bytes]]
-PLACE = "/api/v1/namespaces/a/pods"
+PATH = "/api/v1/namespaces/a/pods"
+CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions"}
+REQUESTS: dict[str, tuple[Call, str, object]] = {
+    "get": (lambda client: client.get(PODS, "a", "p"), f"GET {PATH}/p", None),
+    "create": (lambda client: client.create(PODS, "a", b"{}"), f"POST {PATH}?fieldManager=pumice", {}),
+    "dry run": (
+        lambda client: client.create(PODS, "a", b"{}", dry_run=True),
+        f"POST {PATH}?fieldManager=pumice&dryRun=All",
+        {},
+    ),
+    "cluster-scoped": (
+        lambda client: client.create(CRDS, None, b"{}"),
+        f"POST {CRDS_PATH}?fieldManager=pumice",
+        {},
+    ),
+    "replace": (lambda client: client.replace(PODS, "a", "p", b"{}"), f"PUT {PATH}/p?fieldManager=pumice", {}),
+    "merge patch": (
+        lambda client: client.merge_patch(PODS, "a", "p", b"{}", subresource="status"),
+        f"PATCH {PATH}/p/status?fieldManager=pumice",
+        {},
+    ),
+    "apply": (
+        lambda client: client.apply(PODS, "a", "p", b"{}"),
+        f"PATCH {PATH}/p?fieldManager=pumice&force=true",
+        {},
+    ),
+    "delete": (lambda client: client.delete(PODS, "a", "p"), f"DELETE {PATH}/p", None),
+    "delete with options": (
+        lambda client: client.delete(PODS, "a", "p", uid="u", propagation="Background"),
+        f"DELETE {PATH}/p",
+        OPTIONS | {"preconditions": {"uid": "u"}, "propagationPolicy": "Background"},
+    ),
+    "delete one version": (
+        lambda client: client.delete(PODS, "a", "p", uid="u", resource_version="7"),
+        f"DELETE {PATH}/p",
+        OPTIONS | {"preconditions": {"uid": "u", "resourceVersion": "7"}},
+    ),
+}
+CONTENT_TYPES = {"merge patch": "application/merge-patch+json", "apply": "application/apply-patch+yaml"}
 
 
-@pytest.mark.parametrize(
-    ("call", "asked", "content_type", "body"),
-    [
-        pytest.param(lambda client: client.get(PODS, "a", "p"), f"GET {PLACE}/p", "application/json", None, id="get"),
-        pytest.param(
-            lambda client: client.get(PODS, "a", "p", subresource="log"),
-            f"GET {PLACE}/p/log",
-            "application/json",
-            None,
-            id="get a subresource",
-        ),
-        pytest.param(
-            lambda client: client.create(PODS, "a", b"{}"),
-            f"POST {PLACE}?fieldManager=pumice",
-            "application/json",
-            {},
-            id="create",
-        ),
-        pytest.param(
-            lambda client: client.create(PODS, "a", b"{}", dry_run=True),
-            f"POST {PLACE}?fieldManager=pumice&dryRun=All",
-            "application/json",
-            {},
-            id="create for trial",
-        ),
-        pytest.param(
-            lambda client: client.create(PODS, "a", b"{}", name="p", subresource="binding"),
-            f"POST {PLACE}/p/binding?fieldManager=pumice",
-            "application/json",
-            {},
-            id="create of an object",
-        ),
-        pytest.param(
-            lambda client: client.create(CRDS, None, b"{}"),
-            "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldManager=pumice",
-            "application/json",
-            {},
-            id="create without namespace",
-        ),
-        pytest.param(
-            lambda client: client.replace(PODS, "a", "p", b"{}", subresource="status"),
-            f"PUT {PLACE}/p/status?fieldManager=pumice",
-            "application/json",
-            {},
-            id="replace",
-        ),
-        pytest.param(
-            lambda client: client.merge_patch(PODS, "a", "p", b"{}", subresource="status"),
-            f"PATCH {PLACE}/p/status?fieldManager=pumice",
-            "application/merge-patch+json",
-            {},
-            id="merge patch",
-        ),
-        pytest.param(
-            lambda client: client.apply(PODS, "a", "p", b"{}"),
-            f"PATCH {PLACE}/p?fieldManager=pumice&force=true",
-            "application/apply-patch+yaml",
-            {},
-            id="apply",
-        ),
-        pytest.param(
-            lambda client: client.delete(PODS, "a", "p"), f"DELETE {PLACE}/p", "application/json", None, id="delete"
-        ),
-        pytest.param(
-            lambda client: client.delete(PODS, "a", "p", uid="u", grace=0, propagation="Background"),
-            f"DELETE {PLACE}/p",
-            "application/json",
-            {
-                "apiVersion": "v1",
-                "kind": "DeleteOptions",
-                "preconditions": {"uid": "u"},
-                "gracePeriodSeconds": 0,
-                "propagationPolicy": "Background",
-            },
-            id="delete with options",
-        ),
-        pytest.param(
-            lambda client: client.delete(PODS, "a", "p", uid="u", resource_version="7"),
-            f"DELETE {PLACE}/p",
-            "application/json",
-            {
-                "apiVersion": "v1",
-                "kind": "DeleteOptions",
-                "preconditions": {"uid": "u", "resourceVersion": "7"},
-            },
-            id="delete one version",
-        ),
-    ],
-)
-def test_what_is_asked(call: Call, asked: str, content_type: str, body: object) -> None:
+@pytest.mark.parametrize("name", REQUESTS)
+def test_requests(name: str) -> None:
+    make, expected, body = REQUESTS[name]
     script = Script(good)
-
-    async def story() -> bytes:
-        async with client_of(script) as client:
-            return await call(client)
-
-    assert json.loads(play(story()))["kind"] == "Pod"
+    assert json.loads(call(script, make))["kind"] == "Pod"
     [request] = script.asked
-    assert f"{request.method} {request.raw_path}" == asked
-    assert request.headers["Content-Type"] == content_type
+    assert f"{request.method} {request.raw_path}" == expected
+    assert request.headers["Content-Type"] == CONTENT_TYPES.get(name, "application/json")
     assert request.headers["User-Agent"] == f"pumice/{version('pumice')}"
     assert "Accept-Encoding" not in request.headers
     assert (json.loads(script.bodies[0]) if script.bodies[0] else None) == body
 
 
 @pytest.mark.parametrize(
-    "call",
+    "make",
     [
         pytest.param(lambda client: client.delete(PODS, "a", ""), id="delete without name"),
         pytest.param(lambda client: client.delete(PODS, "", "p"), id="delete without namespace"),
@@ -135,20 +91,15 @@ def test_what_is_asked(call: Call, asked: str, content_type: str, body: object) 
         pytest.param(lambda client: client.merge_patch(PODS, "a", "", b"{}"), id="patch without name"),
     ],
 )
-def test_what_would_reach_the_whole_collection_is_not_asked(call: Call) -> None:
+def test_a_request_without_name_or_namespace_is_not_sent(make: Call) -> None:
     script = Script(good)
-
-    async def story() -> None:
-        async with client_of(script) as client:
-            with pytest.raises(ValueError, match="without a name"):
-                await call(client)
-
-    play(story())
+    with pytest.raises(ValueError, match="without a name"):
+        call(script, make)
     assert script.asked == []
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "failure",
     [
         pytest.param(refusing(429, "TooManyRequests"), id="429"),
         pytest.param(refusing(500, "InternalError"), id="500"),
@@ -157,28 +108,18 @@ def test_what_would_reach_the_whole_collection_is_not_asked(call: Call) -> None:
         pytest.param(cut, id="cut"),
     ],
 )
-def test_what_will_pass_is_never_given_up(trouble: Handler) -> None:
-    script = Script(*[trouble] * 12, good)
-
-    async def story() -> bytes:
-        async with client_of(script) as client:
-            return await client.create(PODS, "a", b'{"a": 1}', attempts=None)
-
-    assert json.loads(play(story()))["kind"] == "Pod"
+def test_transient_errors_are_retried(failure: Handler) -> None:
+    script = Script(*[failure] * 12, good)
+    assert b"Pod" in call(script, lambda client: client.create(PODS, "a", b'{"a": 1}', attempts=None))
     assert script.bodies == [b'{"a": 1}'] * 13
 
 
-@pytest.mark.parametrize(("attempts", "asked"), [pytest.param(1, 1, id="once"), pytest.param(3, 3, id="thrice")])
-def test_as_many_attempts_as_wanted(attempts: int, asked: int) -> None:
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_attempts_are_bounded(attempts: int) -> None:
     script = Script(refusing(503, "ServiceUnavailable"))
-
-    async def story() -> None:
-        async with client_of(script) as client:
-            await client.create(PODS, "a", b"{}", attempts=attempts)
-
     with pytest.raises(ApiError, match="said ServiceUnavailable") as caught:
-        play(story())
-    assert (caught.value.status, len(script.asked)) == (503, asked)
+        call(script, lambda client: client.create(PODS, "a", b"{}", attempts=attempts))
+    assert (caught.value.status, len(script.asked)) == (503, attempts)
 
 
 @pytest.mark.parametrize(
@@ -192,50 +133,29 @@ def test_as_many_attempts_as_wanted(attempts: int, asked: int) -> None:
         (422, "Invalid"),
     ],
 )
-def test_a_refusal_for_good_is_told_at_once(code: int, reason: str) -> None:
+def test_permanent_errors_are_not_retried(code: int, reason: str) -> None:
     script = Script(refusing(code, reason))
-
-    async def story() -> None:
-        async with client_of(script) as client:
-            await client.create(PODS, "a", b"{}", attempts=None)
-
     with pytest.raises(ApiError) as caught:
-        play(story())
+        call(script, lambda client: client.create(PODS, "a", b"{}", attempts=None))
     assert (caught.value.status, caught.value.reason, len(script.asked)) == (code, reason, 1)
 
 
-def test_the_server_says_how_long_to_wait() -> None:
-    script = Script(refusing(429, "TooManyRequests", retry_after="1"), good)
-
-    async def story() -> float:
-        async with client_of(script) as client:
-            began = time.monotonic()
-            await client.get(PODS, "a", "p", attempts=None)
-            return time.monotonic() - began
-
-    assert play(story()) >= 1.0
+def test_retry_after_is_obeyed() -> None:
+    script, began = Script(refusing(429, "TooManyRequests", retry_after="1"), good), time.monotonic()
+    call(script, lambda client: client.get(PODS, "a", "p", attempts=None))
+    assert time.monotonic() - began >= 1.0
 
 
-def test_a_repeated_create_that_had_been_carried_out_already_exists() -> None:
-    made = False
-
-    async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        nonlocal made
-        if made:
-            return await refusing(409, "AlreadyExists")(request)
-        made = True
-        return await cut(request)
-
-    async def story() -> None:
-        async with client_of(handler) as client:
-            await client.create(PODS, "a", b"{}", attempts=None)
-
+def test_a_repeated_create_that_was_carried_out_already_exists() -> None:
     with pytest.raises(ApiError) as caught:
-        play(story())
+        call(
+            Script(cut, refusing(409, "AlreadyExists")),
+            lambda client: client.create(PODS, "a", b"{}", attempts=None),
+        )
     assert caught.value.already_exists
 
 
-def test_nobody_there() -> None:
+def test_a_closed_port() -> None:
     async def story() -> None:
         async with Client(access_to(1)) as client:
             await client.get(PODS, "a", "p")
@@ -244,46 +164,33 @@ def test_nobody_there() -> None:
         play(story())
 
 
-def test_no_answer_in_time() -> None:
+def test_a_response_that_takes_too_long() -> None:
     async def sleeping(request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(30)
         raise AssertionError
 
-    async def story() -> None:
-        async with client_of(sleeping, timeout=0.2) as client:
-            await client.get(PODS, "a", "p")
-
     with pytest.raises(UnreachableError, match="did not answer in time"):
-        play(story())
+        call(sleeping, lambda client: client.get(PODS, "a", "p"), timeout=0.2)
 
 
-def test_an_answer_cut_off_in_the_middle_is_no_answer() -> None:
+def test_a_truncated_response() -> None:
     async def half(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)
         await response.write(b'{"kind": "P')
         return await cut(request)
 
-    async def story() -> None:
-        async with client_of(half) as client:
-            await client.create(PODS, "a", b"{}")
-
     with pytest.raises(UnreachableError):
-        play(story())
+        call(half, lambda client: client.create(PODS, "a", b"{}"))
 
 
-def test_a_redirect_is_not_followed_with_our_token() -> None:
+def test_a_redirect_is_not_followed() -> None:
     async def elsewhere(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=302, headers={"Location": "/elsewhere"})
 
     script = Script(elsewhere)
-
-    async def story() -> None:
-        async with client_of(script, credentials=Fixed(bearer("t"))) as client:
-            await client.get(PODS, "a", "p")
-
     with pytest.raises(ApiError) as caught:
-        play(story())
+        call(script, lambda client: client.get(PODS, "a", "p"))
     assert (caught.value.status, len(script.asked)) == (302, 1)
 
 
@@ -294,15 +201,11 @@ def test_large_bodies_are_sent_whole() -> None:
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         return await script(request.clone(client_max_size=2**24))
 
-    async def story() -> None:
-        async with client_of(handler) as client:
-            await client.create(PODS, "a", body)
-
-    play(story())
+    call(handler, lambda client: client.create(PODS, "a", body))
     assert script.bodies == [body]
 
 
-def test_connections_are_used_again_after_good_and_bad_answers() -> None:
+def test_connections_are_reused_after_successes_and_errors() -> None:
     connections = set()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -322,7 +225,7 @@ def test_connections_are_used_again_after_good_and_bad_answers() -> None:
     assert 1 <= len(connections) <= 4
 
 
-def test_writes_are_bounded_and_hold_up_neither_reads_nor_what_is_urgent() -> None:
+def test_writes_are_bounded_and_delay_neither_reads_nor_urgent_requests() -> None:
     release, full = asyncio.Event(), asyncio.Event()
     writing = most = 0
 
@@ -342,7 +245,7 @@ def test_writes_are_bounded_and_hold_up_neither_reads_nor_what_is_urgent() -> No
             writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(12)]
             await full.wait()
             await client.get(PODS, "a", "p")
-            await client.merge_patch(LEASES, "a", "leader", b"{}", urgent=True)
+            await client.replace(LEASES, "a", "leader", b"{}", urgent=True)
             assert client.writes.running == 3
             release.set()
             await asyncio.gather(*writes)
@@ -351,7 +254,7 @@ def test_writes_are_bounded_and_hold_up_neither_reads_nor_what_is_urgent() -> No
     assert most == 3
 
 
-def test_reads_are_bounded_and_hold_up_neither_writes_nor_what_is_urgent() -> None:
+def test_reads_are_bounded_and_delay_neither_writes_nor_urgent_requests() -> None:
     release, full = asyncio.Event(), asyncio.Event()
     reading = most = 0
 
@@ -379,32 +282,27 @@ def test_reads_are_bounded_and_hold_up_neither_writes_nor_what_is_urgent() -> No
     assert most == PARALLEL_READS
 
 
-def test_too_many_requests_narrow_the_way_for_reads_alone() -> None:
-    script = Script(refusing(429, "TooManyRequests"), good)
+def test_a_throttled_read_lowers_the_limit_of_reads_alone() -> None:
+    async def limits(client: Client) -> tuple[int, int]:
+        await client.get(PODS, "a", "p", attempts=None)
+        return client.reads.allowed, client.writes.allowed
 
+    assert call(Script(refusing(429, "TooManyRequests"), good), limits) == (PARALLEL_READS // 2, 64)
+
+
+def test_a_throttled_write_lowers_the_limit_of_writes() -> None:
     async def story() -> tuple[int, int]:
-        async with client_of(script, parallel_writes=8) as client:
-            await client.get(PODS, "a", "p", attempts=None)
-            return client.reads.allowed, client.writes.allowed
-
-    assert play(story()) == (PARALLEL_READS // 2, 8)
-
-
-def test_too_many_requests_narrow_the_way_for_writes() -> None:
-    script = Script(refusing(429, "TooManyRequests"), good)
-
-    async def story() -> tuple[int, int]:
-        async with client_of(script, parallel_writes=8) as client:
+        async with client_of(Script(refusing(429, "TooManyRequests"), good), parallel_writes=8) as client:
             await client.create(PODS, "a", b"{}", attempts=None)
-            narrow = client.writes.allowed
+            lowered = client.writes.allowed
             for _ in range(60):
                 await client.create(PODS, "a", b"{}")
-            return narrow, client.writes.allowed
+            return lowered, client.writes.allowed
 
     assert play(story()) == (4, 8)
 
 
-def test_who_gives_up_leaves_the_way_free() -> None:
+def test_a_cancelled_write_frees_its_slot() -> None:
     async def slow(request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
             await asyncio.sleep(30)
@@ -419,22 +317,20 @@ def test_who_gives_up_leaves_the_way_free() -> None:
                 write.cancel()
             await asyncio.gather(*writes, return_exceptions=True)
             assert client.writes.running == 0
-            # Their answers may yet come, so nobody else can use their connections.
+            # Their responses may still arrive, so their connections cannot be reused.
             await asyncio.wait([connection.closed for connection in connections])
             await client.merge_patch(PODS, "a", "p", b"{}")
 
     play(story())
 
 
-def test_closing_twice_and_asking_again_afterwards() -> None:
+def test_a_client_can_be_closed_twice_and_used_again() -> None:
+    async def story(client: Client) -> None:
+        await client.get(PODS, "a", "p")
+        await client.close()
+        await client.close()
+        await client.get(PODS, "a", "p")
+
     script = Script(good)
-
-    async def story() -> None:
-        async with client_of(script) as client:
-            await client.get(PODS, "a", "p")
-            await client.close()
-            await client.close()
-            await client.get(PODS, "a", "p")
-
-    play(story())
+    call(script, story)
     assert len(script.asked) == 2

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import asyncio
 
-from pumice.engines.kubernetes.api.concurrency_limit import Limit
+from pumice.engines.kubernetes.api.concurrency_limit import ConcurrencyLimit
 from tests.unit.engines.kubernetes.played_api import play
 
 
-def test_never_more_at_once_than_allowed_and_in_order() -> None:
+def test_calls_are_bounded_and_run_in_order() -> None:
     async def story() -> tuple[int, list[int]]:
-        limit, most, order = Limit(3), 0, []
+        limit, most, order = ConcurrencyLimit(3), 0, []
 
         async def write(number: int) -> None:
             nonlocal most
-            await limit.enter()
+            await limit.acquire()
             order.append(number)
             most = max(most, limit.running)
             await asyncio.sleep(0)
-            limit.leave()
+            limit.release()
 
         await asyncio.gather(*(write(number) for number in range(20)))
         assert limit.running == 0
@@ -25,33 +25,33 @@ def test_never_more_at_once_than_allowed_and_in_order() -> None:
     assert play(story()) == (3, list(range(20)))
 
 
-def test_a_refused_burst_halves_once() -> None:
+def test_a_throttled_burst_halves_the_limit_once() -> None:
     async def story() -> list[int]:
-        limit = Limit(64)
-        burst = [await limit.enter() for _ in range(64)]
+        limit = ConcurrencyLimit(64)
+        burst = [await limit.acquire() for _ in range(64)]
         for epoch in burst:
-            limit.refused(epoch)
-            limit.leave()
+            limit.throttled(epoch)
+            limit.release()
         seen = [limit.allowed]
-        again = await limit.enter()
-        limit.refused(again)
-        limit.leave()
+        again = await limit.acquire()
+        limit.throttled(again)
+        limit.release()
         return [*seen, limit.allowed]
 
     assert play(story()) == [32, 16]
 
 
-def test_it_never_falls_below_one_and_grows_back_slowly() -> None:
+def test_the_limit_stays_at_least_one_and_grows_back_slowly() -> None:
     async def story() -> None:
-        limit = Limit(8)
+        limit = ConcurrencyLimit(8)
         for _ in range(10):
-            limit.refused(await limit.enter())
-            limit.leave()
+            limit.throttled(await limit.acquire())
+            limit.release()
         assert limit.allowed == 1
         grown = []
         for _ in range(100):
-            await limit.enter()
-            limit.leave()
+            await limit.acquire()
+            limit.release()
             limit.succeeded()
             grown.append(limit.allowed)
         assert grown[0] == 2
@@ -63,43 +63,43 @@ def test_it_never_falls_below_one_and_grows_back_slowly() -> None:
     play(story())
 
 
-def test_fewer_are_let_in_after_a_halving() -> None:
+def test_fewer_calls_are_admitted_after_a_halving() -> None:
     async def story() -> None:
-        limit = Limit(4)
-        epochs = [await limit.enter() for _ in range(4)]
-        waiting = [asyncio.ensure_future(limit.enter()) for _ in range(4)]
+        limit = ConcurrencyLimit(4)
+        epochs = [await limit.acquire() for _ in range(4)]
+        waiting = [asyncio.ensure_future(limit.acquire()) for _ in range(4)]
         await asyncio.sleep(0)
-        limit.refused(epochs[0])
+        limit.throttled(epochs[0])
         for _ in range(2):
-            limit.leave()
+            limit.release()
         await asyncio.sleep(0)
         assert [future.done() for future in waiting] == [False] * 4
-        limit.leave()
+        limit.release()
         await asyncio.sleep(0)
         assert [future.done() for future in waiting] == [True, False, False, False]
         for _ in range(5):
-            limit.leave()
+            limit.release()
             await asyncio.sleep(0)
         assert limit.running == 0
 
     play(story())
 
 
-def test_who_gives_up_waiting_takes_no_place() -> None:
+def test_a_cancelled_call_takes_no_slot() -> None:
     async def story() -> None:
-        limit = Limit(1)
-        await limit.enter()
-        waiting = [asyncio.ensure_future(limit.enter()) for _ in range(3)]
+        limit = ConcurrencyLimit(1)
+        await limit.acquire()
+        waiting = [asyncio.ensure_future(limit.acquire()) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         await asyncio.sleep(0)
-        limit.leave()  # The place is granted to the second, who gives up before it notices.
+        limit.release()  # The slot goes to the second call, which is cancelled before it runs.
         waiting[1].cancel()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert waiting[2].done()
         assert limit.running == 1
-        limit.leave()
+        limit.release()
         assert limit.running == 0
 
     play(story())

@@ -70,8 +70,8 @@ async def _discovered(handler: Handler) -> frozenset[str]:
         return await client.discover()
 
 
-@pytest.mark.parametrize("answers", [pytest.param(AGGREGATED, id="at once"), pytest.param(OLD, id="one by one")])
-def test_what_a_server_offers(answers: dict[str, object]) -> None:
+@pytest.mark.parametrize("answers", [pytest.param(AGGREGATED, id="aggregated"), pytest.param(OLD, id="old form")])
+def test_discover(answers: dict[str, object]) -> None:
     offered = play(_discovered(_answering(answers)))
     assert offered == OFFERED
     assert has_resource(offered, PODS)
@@ -79,12 +79,12 @@ def test_what_a_server_offers(answers: dict[str, object]) -> None:
     assert not has_resource(offered, COMMANDS)
 
 
-def test_who_may_not_ask_is_told_so() -> None:
+def test_a_forbidden_discovery_raises() -> None:
     with pytest.raises(ApiError) as caught:
         play(_discovered(refusing(403, "Forbidden")))
     assert caught.value.is_forbidden
 
 
-def test_a_group_that_may_not_be_asked_is_an_error_and_not_an_absence() -> None:
+def test_a_forbidden_group_raises() -> None:
     with pytest.raises(ApiError):
         play(_discovered(_answering(OLD, otherwise=403)))

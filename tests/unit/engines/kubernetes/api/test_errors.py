@@ -31,8 +31,8 @@ MEANINGS = ("already_exists", "is_conflict", "not_found", "gone", "is_forbidden"
         pytest.param(400, "BadRequest", "", False, id="bad request"),
     ],
 )
-def test_what_a_status_means(code: int, reason: str, meaning: str, transient: bool) -> None:
-    error = ApiError.from_answer(code, _status(reason=reason, message="said so", code=code))
+def test_meaning_of_a_status(code: int, reason: str, meaning: str, transient: bool) -> None:
+    error = ApiError.from_response(code, _status(reason=reason, message="said so", code=code))
     assert [name for name in MEANINGS if getattr(error, name)] == ([meaning] if meaning else [])
     assert error.is_transient == transient
     assert (error.status, error.reason, error.message, str(error)) == (code, reason, "said so", "said so")
@@ -44,21 +44,21 @@ def test_what_a_status_means(code: int, reason: str, meaning: str, transient: bo
         pytest.param("3", {}, 3.0, id="header"),
         pytest.param(None, {"retryAfterSeconds": 2}, 2.0, id="details"),
         pytest.param("1", {"retryAfterSeconds": 9}, 1.0, id="the header wins"),
-        pytest.param("Wed, 21 Oct 2026 07:28:00 GMT", {"retryAfterSeconds": 4}, 4.0, id="a date is passed over"),
+        pytest.param("Wed, 21 Oct 2026 07:28:00 GMT", {"retryAfterSeconds": 4}, 4.0, id="a date is ignored"),
         pytest.param("-1", {}, None, id="negative"),
         pytest.param("inf", {}, None, id="infinite"),
         pytest.param("nan", {}, None, id="no number"),
         pytest.param(None, {}, None, id="none"),
     ],
 )
-def test_how_long_to_wait(header: str | None, details: dict[str, object], expected: float | None) -> None:
-    assert ApiError.from_answer(429, _status(details=details), header).retry_after == expected
+def test_retry_after(header: str | None, details: dict[str, object], expected: float | None) -> None:
+    assert ApiError.from_response(429, _status(details=details), header).retry_after == expected
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        pytest.param(b"<html>bad gateway</html>", "<html>bad gateway</html>", id="page of a proxy"),
+        pytest.param(b"<html>bad gateway</html>", "<html>bad gateway</html>", id="HTML page"),
         pytest.param(b"x" * 5000, "x" * 200, id="long page"),
         pytest.param(b"", "", id="nothing"),
         pytest.param(b"\xff\xfe", "\ufffd\ufffd", id="no text"),
@@ -66,24 +66,24 @@ def test_how_long_to_wait(header: str | None, details: dict[str, object], expect
         pytest.param(b'{"message": 5}', '{"message": 5}', id="wrong types"),
     ],
 )
-def test_an_answer_that_is_no_status_is_shown(body: bytes, message: str) -> None:
-    error = ApiError.from_answer(502, body)
+def test_a_body_that_is_no_status_object_is_shown(body: bytes, message: str) -> None:
+    error = ApiError.from_response(502, body)
     assert (error.status, error.reason, error.message) == (502, "", message)
     assert str(error) == message or message == ""
 
 
-def test_an_answer_without_words_says_its_number() -> None:
-    assert str(ApiError.from_answer(502, b"")) == "the API server answered 502"
+def test_an_empty_body_shows_the_status_code() -> None:
+    assert str(ApiError.from_response(502, b"")) == "the API server answered 502"
 
 
-def test_the_causes_of_a_refusal() -> None:
+def test_causes() -> None:
     details = {"causes": [{"reason": "NamespaceTerminating", "message": "x"}, "nonsense"]}
-    assert ApiError.from_answer(403, _status(details=details)).causes == {"NamespaceTerminating"}
-    assert ApiError.from_answer(403, _status(details={"causes": 5})).causes == frozenset()
-    assert ApiError.from_answer(403, _status()).causes == frozenset()
+    assert ApiError.from_response(403, _status(details=details)).causes == {"NamespaceTerminating"}
+    assert ApiError.from_response(403, _status(details={"causes": 5})).causes == frozenset()
+    assert ApiError.from_response(403, _status()).causes == frozenset()
 
 
-def test_silence_is_an_error_of_the_same_family() -> None:
-    error: ApiError = UnreachableError("nobody there")
-    assert (error.status, error.is_transient, str(error)) == (0, True, "nobody there")
+def test_an_unreachable_server_is_an_api_error() -> None:
+    error: ApiError = UnreachableError("refused")
+    assert (error.status, error.is_transient, str(error)) == (0, True, "refused")
     assert not any(getattr(error, name) for name in MEANINGS)

@@ -6,18 +6,18 @@ from pumice.engines.kubernetes.api.resources import COMMANDS, CRDS, JOBS, NATIVE
 
 
 @pytest.mark.parametrize(
-    ("resource", "place", "path"),
+    ("resource", "arguments", "path"),
     [
         pytest.param(PODS, ("a", "p", ""), "/api/v1/namespaces/a/pods/p", id="pod"),
         pytest.param(PODS, ("a", "p", "status"), "/api/v1/namespaces/a/pods/p/status", id="subresource"),
         pytest.param(PODS, ("a", None, ""), "/api/v1/namespaces/a/pods", id="namespace"),
-        pytest.param(PODS, (None, None, ""), "/api/v1/pods", id="everywhere"),
+        pytest.param(PODS, (None, None, ""), "/api/v1/pods", id="all namespaces"),
         pytest.param(JOBS, ("a", "j", ""), "/apis/batch.volcano.sh/v1alpha1/namespaces/a/jobs/j", id="group"),
         pytest.param(
             CRDS,
             ("a", "x.y", ""),
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/x.y",
-            id="of the whole cluster",
+            id="cluster-scoped",
         ),
         pytest.param(PODS, ("a", "../x?y#z", ""), "/api/v1/namespaces/a/pods/..%2Fx%3Fy%23z", id="hostile name"),
         pytest.param(PODS, ("a/b", "p", ""), "/api/v1/namespaces/a%2Fb/pods/p", id="hostile namespace"),
@@ -29,11 +29,11 @@ from pumice.engines.kubernetes.api.resources import COMMANDS, CRDS, JOBS, NATIVE
         ),
     ],
 )
-def test_where_objects_are(resource: Resource, place: tuple[str | None, str | None, str], path: str) -> None:
-    assert resource.path(*place) == path
+def test_path(resource: Resource, arguments: tuple[str | None, str | None, str], path: str) -> None:
+    assert resource.path(*arguments) == path
 
 
-def test_names_of_resources() -> None:
+def test_names() -> None:
     assert (PODS.api_version, PODS.identity, PODS.full_name) == ("v1", "v1/pods", "pods")
     assert COMMANDS.api_version == "bus.volcano.sh/v1alpha1"
     assert COMMANDS.identity == "bus.volcano.sh/v1alpha1/commands"

@@ -1,4 +1,4 @@
-"""Connections: kept, given up, closed by the other side, and made through a proxy."""
+"""Connections: reused, expired, closed by the server, and opened through a proxy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pumice.engines.kubernetes.api import transport as transport_module
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
-from pumice.engines.kubernetes.auth.credentials import Fixed, bearer
+from pumice.engines.kubernetes.auth.credentials import StaticCredentials, bearer
 from pumice.engines.kubernetes.auth.tls import tls_context
 from tests.cluster.pki import make_pki
 from tests.unit.engines.kubernetes.auth.test_tls import server_side
-from tests.unit.engines.kubernetes.played_api import access_to, client_of, good, line, play, serving, streaming
+from tests.unit.engines.kubernetes.played_api import access_to, call, client_of, good, line, play, serving, streaming
 
 NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS knows no other time
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -31,7 +31,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def talking(talk: Talk) -> AsyncIterator[Client]:
-    """A client of a server that says exactly these bytes."""
+    """Yield a client of a server that sends exactly these bytes."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -50,7 +50,7 @@ async def _asked(reader: asyncio.StreamReader) -> bytes:
     return await reader.readuntil(b"\r\n\r\n")
 
 
-def test_a_read_that_met_a_closing_door_is_asked_again() -> None:
+def test_a_read_on_a_closing_connection_is_repeated() -> None:
     connections = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ def test_a_read_that_met_a_closing_door_is_asked_again() -> None:
         connections += 1
         await _asked(reader)
         writer.write(ANSWER)
-        # The second request is taken, and the connection goes without a word.
+        # The second request is read, and the connection closed without a response.
         with contextlib.suppress(asyncio.IncompleteReadError):
             await _asked(reader)
 
@@ -71,7 +71,7 @@ def test_a_read_that_met_a_closing_door_is_asked_again() -> None:
     assert connections == 3
 
 
-def test_a_write_that_met_a_closing_door_may_have_been_carried_out() -> None:
+def test_a_write_on_a_closing_connection_is_not_repeated() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(ANSWER)
@@ -91,11 +91,11 @@ def test_a_write_that_met_a_closing_door_may_have_been_carried_out() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", id="said so"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}", id="connection: close"),
         pytest.param(b"HTTP/1.1 200 OK\r\n\r\n{}", id="no length"),
     ],
 )
-def test_the_server_ends_the_connection_with_its_answer(answer: bytes) -> None:
+def test_the_server_closes_the_connection_after_its_response(answer: bytes) -> None:
     connections = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,7 +117,7 @@ def test_the_server_ends_the_connection_with_its_answer(answer: bytes) -> None:
     "said",
     [pytest.param(b"SSH-2.0-x\r\n\r\n\r\n", id="another protocol"), pytest.param(b"", id="nothing")],
 )
-def test_who_does_not_speak_http(said: bytes) -> None:
+def test_a_server_that_does_not_speak_http(said: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(said)
@@ -130,19 +130,15 @@ def test_who_does_not_speak_http(said: bytes) -> None:
         play(story())
 
 
-def test_a_gateway_that_wants_people_to_log_in() -> None:
+def test_an_html_page_is_no_response() -> None:
     async def page(_request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text="<!doctype html><title>Log in</title>", content_type="text/html")
 
-    async def story() -> None:
-        async with client_of(page) as client:
-            with pytest.raises(UnreachableError, match="answered with a page for people"):
-                await client.discover()
-
-    play(story())
+    with pytest.raises(UnreachableError, match="answered with an HTML page"):
+        call(page, lambda client: client.discover())
 
 
-def test_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_connection_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     connections = set()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -155,7 +151,7 @@ def test_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch
             await client.get(PODS, "n", "p")
             await client.get(PODS, "n", "p")
             assert len(connections) == 1
-            monkeypatch.setattr(transport_module, "_IDLE", 0.0)
+            monkeypatch.setattr(transport_module, "_MAX_IDLE", 0.0)
             await client.get(PODS, "n", "p")
             assert len(connections) == 2
             assert len(client._transport._connections) <= 1
@@ -163,7 +159,7 @@ def test_an_idle_connection_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch
     play(story())
 
 
-def test_connections_of_a_burst_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_connections_of_a_burst_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     async def slow(request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(0.05)
         return await good(request)
@@ -183,7 +179,7 @@ def test_connections_of_a_burst_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     play(story())
 
 
-def test_a_connection_that_broke_while_nobody_was_reading() -> None:
+def test_a_connection_that_breaks_between_reads() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + line("ADDED", "a", 1))
@@ -195,13 +191,13 @@ def test_a_connection_that_broke_while_nobody_was_reading() -> None:
             await anext(changes)
             [connection] = client._transport._connections
             await connection.closed
-            with pytest.raises(UnreachableError, match="in the middle of the answer"):
+            with pytest.raises(UnreachableError, match="in the middle of the response"):
                 await anext(changes)
 
     play(story())
 
 
-def test_a_refusal_of_a_watch_that_is_cut_off() -> None:
+def test_a_truncated_error_response_of_a_watch() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{")
@@ -215,7 +211,7 @@ def test_a_refusal_of_a_watch_that_is_cut_off() -> None:
         play(story())
 
 
-def test_closing_ends_what_is_on_its_way() -> None:
+def test_closing_the_client_ends_a_watch() -> None:
     async def story() -> None:
         async with client_of(streaming([line("ADDED", "a", 1)], hold=True)) as client:
             seen = asyncio.Event()
@@ -234,7 +230,7 @@ def test_closing_ends_what_is_on_its_way() -> None:
     play(story())
 
 
-def test_a_stream_that_is_not_read_makes_the_server_wait() -> None:
+def test_an_unread_stream_pauses_the_server() -> None:
     written = 0
 
     async def flooding(request: web.BaseRequest) -> web.StreamResponse:
@@ -254,7 +250,7 @@ def test_a_stream_that_is_not_read_makes_the_server_wait() -> None:
             while written != before:
                 before = written
                 await asyncio.sleep(0.2)
-            # Far from all of the 40 megabytes: what the two sides' buffers hold.
+            # Only what the buffers of both sides hold, not all 40 megabytes.
             assert written < 350
             rest = 1
             async for _ in changes:
@@ -266,7 +262,7 @@ def test_a_stream_that_is_not_read_makes_the_server_wait() -> None:
 
 def test_a_token_with_a_line_break_is_not_sent() -> None:
     async def story() -> None:
-        async with client_of(good, credentials=Fixed(bearer("a\r\nX-Evil: 1"))) as client:
+        async with client_of(good, credentials=StaticCredentials(bearer("a\r\nX-Evil: 1"))) as client:
             await client.get(PODS, "n", "p")
 
     with pytest.raises(UnreachableError, match="the credentials cannot be sent: the value of Authorization"):
@@ -275,7 +271,7 @@ def test_a_token_with_a_line_break_is_not_sent() -> None:
 
 @contextlib.asynccontextmanager
 async def proxy(said: list[bytes], answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> AsyncIterator[int]:
-    """A proxy that tunnels to whatever port is asked for, and keeps what it was asked."""
+    """A proxy that tunnels to any port and records the requests."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -318,7 +314,7 @@ def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_
     ]
 
 
-def test_a_proxy_that_refuses(tmp_path: Path) -> None:
+def test_a_proxy_that_refuses_to_connect(tmp_path: Path) -> None:
     async def story() -> None:
         async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as port:
             access = dataclasses.replace(access_to(1, tls=tls_context(None)), proxy=f"http://127.0.0.1:{port}")
@@ -330,7 +326,7 @@ def test_a_proxy_that_refuses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
-def test_on_the_loop_of_the_controller(secure: bool, tmp_path: Path) -> None:
+def test_requests_and_watches_on_uvloop(secure: bool, tmp_path: Path) -> None:
     pki = make_pki(tmp_path, NOW)
     tls = tls_context(Path(pki.path("ca.crt")).read_bytes()) if secure else None
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import aclosing
 
 import msgspec
@@ -15,6 +14,7 @@ from pumice.engines.kubernetes.api.resources import PODS
 from tests.unit.engines.kubernetes.played_api import (
     Handler,
     Script,
+    call,
     client_of,
     cut,
     event,
@@ -25,7 +25,7 @@ from tests.unit.engines.kubernetes.played_api import (
 )
 
 LINES = [line("ADDED", "a", 1), line("MODIFIED", "b", 2), line("BOOKMARK", "", 3), line("DELETED", "c", 4)]
-SEEN = [("ADDED", "a"), ("MODIFIED", "b"), ("BOOKMARK", ""), ("DELETED", "c")]
+EVENTS = [("ADDED", "a"), ("MODIFIED", "b"), ("BOOKMARK", ""), ("DELETED", "c")]
 
 
 async def _watched(client: Client, seen: list[tuple[str, str]]) -> None:
@@ -35,7 +35,7 @@ async def _watched(client: Client, seen: list[tuple[str, str]]) -> None:
 
 
 def _watch(handler: Handler) -> tuple[list[tuple[str, str]], ApiError | None]:
-    """What was seen, and the error with which it ended, if it did."""
+    """Return the events and the error that ended the watch, if any."""
     seen: list[tuple[str, str]] = []
 
     async def story() -> ApiError | None:
@@ -50,21 +50,20 @@ def _watch(handler: Handler) -> tuple[list[tuple[str, str]], ApiError | None]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-def test_lines_are_put_together_whatever_pieces_they_come_in(size: int) -> None:
+def test_lines_are_assembled_from_pieces(size: int) -> None:
     stream = b"".join(LINES)
     pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
-    assert _watch(streaming(pieces)) == (SEEN, None)
+    assert _watch(streaming(pieces)) == (EVENTS, None)
 
 
-def test_what_is_asked() -> None:
+def test_query_of_a_watch() -> None:
     script = Script(streaming([]))
 
-    async def story() -> None:
-        async with client_of(script) as client:
-            watch = client.watch(PODS, "n", resource_version="42", label_selector="k=v", metadata_only=True)
-            assert [seen async for seen in watch] == []
+    async def watched(client: Client) -> list[str]:
+        events = client.watch(PODS, "n", resource_version="42", label_selector="k=v", metadata_only=True)
+        return [kind async for kind, _ in events]
 
-    play(story())
+    assert call(script, watched) == []
     [request] = script.asked
     lifetime = int(request.query["timeoutSeconds"])
     assert 300 <= lifetime <= 600
@@ -78,20 +77,20 @@ def test_what_is_asked() -> None:
     assert request.headers["Accept"] == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
-def test_watches_do_not_all_end_at_once() -> None:
+def test_lifetimes_differ() -> None:
     assert len({round(watch.watch_lifetime()) for _ in range(100)}) > 30
 
 
-def test_an_object_of_megabytes() -> None:
+def test_a_large_object() -> None:
     large = line("ADDED", "large", 1, data="x" * 5_000_000)
-    assert _watch(streaming([large, *LINES])) == ([("ADDED", "large"), *SEEN], None)
+    assert _watch(streaming([large, *LINES])) == ([("ADDED", "large"), *EVENTS], None)
 
 
-def test_a_line_that_was_cut_off_is_no_event() -> None:
-    assert _watch(streaming([LINES[0], LINES[1][:-20]])) == ([SEEN[0]], None)
+def test_a_truncated_line_is_ignored() -> None:
+    assert _watch(streaming([LINES[0], LINES[1][:-20]])) == ([EVENTS[0]], None)
 
 
-def test_a_connection_that_breaks() -> None:
+def test_a_broken_connection_raises() -> None:
     async def breaking(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -100,14 +99,14 @@ def test_a_connection_that_breaks() -> None:
         return await cut(request)
 
     seen, error = _watch(breaking)
-    assert seen == [SEEN[0]]
+    assert seen == [EVENTS[0]]
     assert isinstance(error, UnreachableError)
 
 
-def test_a_server_gone_without_a_word_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_SILENCE", 0.3)
+def test_a_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_MAX_SILENCE", 0.3)
     seen, error = _watch(streaming(LINES, hold=True))
-    assert seen == SEEN
+    assert seen == EVENTS
     assert isinstance(error, UnreachableError)
     assert "in time" in str(error)
 
@@ -121,15 +120,15 @@ def test_a_server_gone_without_a_word_is_noticed(monkeypatch: pytest.MonkeyPatch
         pytest.param("nonsense", 500, id="no status"),
     ],
 )
-def test_an_error_within_the_stream(content: object, status: int) -> None:
+def test_an_error_event_raises(content: object, status: int) -> None:
     seen, error = _watch(streaming([LINES[0], event("ERROR", content), LINES[1]]))
-    assert seen == [SEEN[0]]
+    assert seen == [EVENTS[0]]
     assert error is not None
     assert error.status == status
 
 
 @pytest.mark.parametrize(("code", "reason"), [(410, "Expired"), (403, "Forbidden"), (429, "TooManyRequests")])
-def test_a_watch_that_is_refused(code: int, reason: str) -> None:
+def test_a_refused_watch_raises(code: int, reason: str) -> None:
     seen, error = _watch(refusing(code, reason, retry_after="2"))
     assert seen == []
     assert error is not None
@@ -137,13 +136,13 @@ def test_a_watch_that_is_refused(code: int, reason: str) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"<html>\n", b"{}\n", b'{"type": 5}\n', b"\xff\n"])
-def test_a_line_that_is_no_event(junk: bytes) -> None:
+def test_an_invalid_line_raises(junk: bytes) -> None:
     seen, error = _watch(streaming([LINES[0], junk]))
-    assert seen == [SEEN[0]]
+    assert seen == [EVENTS[0]]
     assert isinstance(error, UnreachableError)
 
 
-def test_leaving_a_watch_closes_its_connection() -> None:
+def test_closing_a_watch_closes_its_connection() -> None:
     left = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -167,7 +166,6 @@ def test_leaving_a_watch_closes_its_connection() -> None:
     play(story())
 
 
-def test_what_comes_at_once_is_told_at_once() -> None:
-    assert json.loads(LINES[0])["type"] == "ADDED"
+def test_many_lines_in_one_piece() -> None:
     seen, _ = _watch(streaming([b"".join(LINES) * 500]))
-    assert seen == SEEN * 500
+    assert seen == EVENTS * 500

@@ -9,12 +9,12 @@ from aiohttp import web
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.auth import credentials as credentials_module
-from pumice.engines.kubernetes.auth.credentials import Credentials, Fixed, TokenFile, bearer
+from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
 from tests.unit.engines.kubernetes.played_api import Handler, client_of, good, play, refusing
 
 
 class Guard:
-    """Lets in who has the right token; keeps what was shown to it."""
+    """Accepts one token; records the Authorization headers."""
 
     def __init__(self, right: str) -> None:
         self.right = right
@@ -26,11 +26,11 @@ class Guard:
         return await letting(request)
 
 
-def test_a_fixed_token_is_sent_and_a_refusal_is_final() -> None:
+def test_a_static_token_is_sent_and_401_is_final() -> None:
     guard = Guard("a")
 
     async def story() -> None:
-        async with client_of(guard, credentials=Fixed(bearer("a", {"Impersonate-User": "jane"}))) as client:
+        async with client_of(guard, credentials=StaticCredentials(bearer("a", {"Impersonate-User": "jane"}))) as client:
             await client.get(PODS, "n", "p")
             guard.right = "b"
             with pytest.raises(ApiError) as caught:
@@ -41,7 +41,7 @@ def test_a_fixed_token_is_sent_and_a_refusal_is_final() -> None:
     assert guard.shown == ["Bearer a"] * 2
 
 
-def test_without_a_token_nothing_is_shown() -> None:
+def test_anonymous_requests_have_no_authorization_header() -> None:
     guard = Guard("a")
 
     async def story() -> None:
@@ -53,7 +53,7 @@ def test_without_a_token_nothing_is_shown() -> None:
     assert guard.shown == [None]
 
 
-def test_a_token_file_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
+def test_a_token_file_is_read_again_after_401(tmp_path: Path) -> None:
     guard, file = Guard("a"), tmp_path / "token"
     file.write_text("a\n")
 
@@ -69,7 +69,7 @@ def test_a_token_file_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
     assert guard.shown == ["Bearer a", "Bearer a", "Bearer b", "Bearer b"]
 
 
-def test_a_watch_shows_the_new_token_too(tmp_path: Path) -> None:
+def test_a_watch_sends_the_new_token_too(tmp_path: Path) -> None:
     guard, file = Guard("b"), tmp_path / "token"
     file.write_text("a")
 
@@ -79,7 +79,7 @@ def test_a_watch_shows_the_new_token_too(tmp_path: Path) -> None:
                 await anext(client.watch(PODS, "n", resource_version="0"))
             assert caught.value.status == 401
             file.write_text("b")
-            # What the guard lets in is answered by a pod without a line break, which is no event.
+            # The accepted request returns a pod without a line break, which is no event.
             assert [change async for change in client.watch(PODS, "n", resource_version="0")] == []
 
     play(story())
@@ -94,7 +94,7 @@ def test_a_token_file_is_read_again_when_it_is_old(tmp_path: Path, monkeypatch: 
         async with client_of(guard, credentials=TokenFile(file)) as client:
             await client.get(PODS, "n", "p")
             guard.right = "b"
-            # As the kubelet does it: another file takes the name.
+            # As the kubelet does it: rename a new file over the old one.
             (tmp_path / "new").write_text("b")
             (tmp_path / "new").replace(file)
             monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
@@ -104,7 +104,7 @@ def test_a_token_file_is_read_again_when_it_is_old(tmp_path: Path, monkeypatch: 
     assert guard.shown == ["Bearer a", "Bearer b"]
 
 
-def test_a_refused_token_that_has_not_changed_is_not_sent_again(tmp_path: Path) -> None:
+def test_an_unchanged_token_is_not_sent_again_after_401(tmp_path: Path) -> None:
     guard, file = Guard("b"), tmp_path / "token"
     file.write_text("a")
 
@@ -125,7 +125,7 @@ def test_a_refused_token_that_has_not_changed_is_not_sent_again(tmp_path: Path) 
         pytest.param(b"\xff", "cannot read the token file", id="no text"),
     ],
 )
-def test_a_token_file_that_cannot_be_used(content: bytes | None, message: str, tmp_path: Path) -> None:
+def test_an_unusable_token_file(content: bytes | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
@@ -138,7 +138,7 @@ def test_a_token_file_that_cannot_be_used(content: bytes | None, message: str, t
         play(story())
 
 
-def test_what_was_read_before_serves_while_the_file_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_token_stays_in_use_while_the_file_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guard, file = Guard("a"), tmp_path / "token"
     file.write_text("a")
     monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
@@ -156,7 +156,7 @@ def test_what_was_read_before_serves_while_the_file_is_away(tmp_path: Path, monk
 
 
 def test_headers_keep_their_identity_while_nothing_changes(tmp_path: Path) -> None:
-    """The transport prepares headers once for each object that it is given."""
+    """The transport encodes headers once per object."""
     file = tmp_path / "token"
     file.write_text("a")
     known: Credentials = TokenFile(file)

@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.auth import exec_plugin
 from pumice.engines.kubernetes.auth.access import Access, find_access
 from tests.cluster.pki import make_pki
 from tests.unit.engines.kubernetes.auth.test_credentials import Guard
-from tests.unit.engines.kubernetes.auth.test_tls import Door, server_side
+from tests.unit.engines.kubernetes.auth.test_tls import NameRecorder, server_side
 from tests.unit.engines.kubernetes.kubeconfigs import config, plugin, write
 from tests.unit.engines.kubernetes.played_api import good, play, serving
 
@@ -26,7 +26,7 @@ NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - when a token expires is said in 
 
 
 class Program:
-    """A plugin that counts its runs and answers what is written beside it."""
+    """A plugin that counts its runs and prints the file next to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ def _access(program: Program, port: int, cluster: dict[str, Any] | None = None, 
     return find_access(write(program.folder / "config", content))
 
 
-def test_the_program_runs_once_for_many_requests_and_again_when_refused(program: Program) -> None:
+def test_the_program_runs_once_for_many_requests_and_again_after_401(program: Program) -> None:
     guard = Guard("a")
     program.answers("a", expires=NOW + dt.timedelta(hours=1))
 
@@ -93,7 +93,7 @@ def test_the_program_runs_once_for_many_requests_and_again_when_refused(program:
     assert guard.shown[-1] == "Bearer b"
 
 
-def test_a_late_refusal_of_an_old_token_does_not_touch_the_new_one(program: Program) -> None:
+def test_a_late_401_for_an_old_token_keeps_the_new_one(program: Program) -> None:
     async def story() -> None:
         credentials = _access(program, 1).credentials
         program.answers("a")
@@ -123,7 +123,7 @@ def test_it_runs_again_shortly_before_the_token_expires(program: Program, monkey
     play(story())
 
 
-def test_what_the_program_is_told(program: Program, tmp_path: Path) -> None:
+def test_environment_of_the_program(program: Program, tmp_path: Path) -> None:
     program.answers("a")
     pki = make_pki(tmp_path / "pki", NOW)
     authority = Path(pki.path("ca.crt")).read_bytes()
@@ -164,7 +164,7 @@ def test_what_the_program_is_told(program: Program, tmp_path: Path) -> None:
     assert (tmp_path / "called").read_text() == "get token w"
 
 
-def test_a_relative_command_counts_from_the_kubeconfig(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_command_starts_at_the_kubeconfig(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     program.answers("a")
     monkeypatch.chdir("/")
 
@@ -194,7 +194,7 @@ def test_a_relative_command_counts_from_the_kubeconfig(program: Program, monkeyp
         pytest.param(
             {"apiVersion": VERSION, "kind": "ExecCredential", "status": {"clientKeyData": "s3cr3t"}},
             "wrote only one of clientCertificateData and clientKeyData",
-            id="half a pair",
+            id="certificate without key",
         ),
         pytest.param(
             {
@@ -203,11 +203,11 @@ def test_a_relative_command_counts_from_the_kubeconfig(program: Program, monkeyp
                 "status": {"token": "s3cr3t", "expirationTimestamp": "tomorrow"},
             },
             "wrote no ExecCredential to stdout",
-            id="no time",
+            id="invalid timestamp",
         ),
     ],
 )
-def test_an_answer_that_cannot_be_used(answer: Any, message: str, program: Program) -> None:
+def test_unusable_output(answer: Any, message: str, program: Program) -> None:
     program.says(answer if isinstance(answer, str) else json.dumps(answer))
 
     async def story() -> None:
@@ -233,11 +233,11 @@ def test_an_answer_that_cannot_be_used(answer: Any, message: str, program: Progr
             "the credential plugin '/bin/sh' failed with code 3: log in first$",
             id="failed",
         ),
-        pytest.param({"command": "/bin/sh", "args": ["-c", "exit 4"]}, "failed with code 4$", id="failed in silence"),
-        pytest.param({"interactiveMode": "Always"}, "wants a terminal .* and there is none", id="no terminal"),
+        pytest.param({"command": "/bin/sh", "args": ["-c", "exit 4"]}, "failed with code 4$", id="failed silently"),
+        pytest.param({"interactiveMode": "Always"}, "needs a terminal .* and there is none", id="no terminal"),
     ],
 )
-def test_a_program_that_cannot_be_run(more: dict[str, Any], message: str, program: Program) -> None:
+def test_a_program_that_fails(more: dict[str, Any], message: str, program: Program) -> None:
     async def story() -> None:
         async with Client(_access(program, 1, **more)) as client:
             await client.get(PODS, "n", "p")
@@ -257,8 +257,8 @@ def test_a_program_without_an_interpreter(program: Program) -> None:
         play(story())
 
 
-def test_a_program_that_hangs_is_ended(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exec_plugin, "_PATIENCE", 0.3)
+def test_a_program_that_hangs_is_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exec_plugin, "_TIMEOUT", 0.3)
 
     async def story() -> None:
         # `exec`, so that there is no child left to hold the pipe.
@@ -269,7 +269,7 @@ def test_a_program_that_hangs_is_ended(program: Program, monkeypatch: pytest.Mon
         play(story())
 
 
-def test_who_gives_up_waiting_does_not_take_the_program_away(program: Program) -> None:
+def test_a_cancelled_caller_does_not_stop_the_program(program: Program) -> None:
     program.answers("a")
 
     async def story() -> None:
@@ -285,7 +285,7 @@ def test_who_gives_up_waiting_does_not_take_the_program_away(program: Program) -
     play(story())
 
 
-def test_a_failed_program_is_tried_again(program: Program) -> None:
+def test_a_failed_program_runs_again(program: Program) -> None:
     program.says("")
 
     async def story() -> None:
@@ -299,8 +299,8 @@ def test_a_failed_program_is_tried_again(program: Program) -> None:
     play(story())
 
 
-def test_a_certificate_from_the_program_and_its_successor(program: Program, tmp_path: Path) -> None:
-    pki, door = make_pki(tmp_path / "pki", NOW), Door()
+def test_the_program_returns_a_certificate_and_later_another(program: Program, tmp_path: Path) -> None:
+    pki, recorder = make_pki(tmp_path / "pki", NOW), NameRecorder()
 
     def answer(name: str) -> None:
         certificate, key = pki.client_certificate(name, "people", NOW)
@@ -309,7 +309,7 @@ def test_a_certificate_from_the_program_and_its_successor(program: Program, tmp_
         )
 
     async def story() -> None:
-        async with serving(door, server_side(pki, wants_certificate=True)) as port:
+        async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
             cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": "pki/ca.crt"}
             async with Client(_access(program, port, cluster)) as client:
                 for name in ("first", "second"):
@@ -317,15 +317,15 @@ def test_a_certificate_from_the_program_and_its_successor(program: Program, tmp_
                     await client.get(PODS, "n", "p")
 
     play(story())
-    assert door.names == ["first", "second"]
+    assert recorder.names == ["first", "second"]
 
 
-def test_a_certificate_that_cannot_be_used(program: Program) -> None:
+def test_an_unusable_certificate(program: Program) -> None:
     program.answers(clientCertificateData="no", clientKeyData="no")
 
     async def story() -> None:
         async with Client(_access(program, 1, {"server": "https://127.0.0.1:1"})) as client:
             await client.get(PODS, "n", "p")
 
-    with pytest.raises(UnreachableError, match="gave a certificate that cannot be used"):
+    with pytest.raises(UnreachableError, match="returned an unusable certificate"):
         play(story())

@@ -1,4 +1,4 @@
-"""Real TLS on loopback: whom the client trusts, whom it shows itself to be, and how a certificate is replaced."""
+"""Real TLS on loopback: trusted servers, client certificates and their renewal."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def access_by(tmp_path: Path, port: int, cluster: dict[str, Any], user: dict[str
     return find_access(write(tmp_path / "config", config({"server": f"https://{host}:{port}"} | cluster, user)))
 
 
-class Door:
-    """Keeps the common name of whoever comes in."""
+class NameRecorder:
+    """Records the common names of client certificates."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -68,7 +68,7 @@ class Door:
         pytest.param({"certificate-authority": "CA", "host": "localhost"}, id="by name"),
     ],
 )
-def test_a_server_that_is_trusted(cluster: dict[str, Any], tmp_path: Path, pki: Pki) -> None:
+def test_a_trusted_server(cluster: dict[str, Any], tmp_path: Path, pki: Pki) -> None:
     cluster = {name: pki.path("ca.crt") if value == "CA" else value for name, value in cluster.items()}
 
     async def story() -> bytes:
@@ -81,13 +81,11 @@ def test_a_server_that_is_trusted(cluster: dict[str, Any], tmp_path: Path, pki: 
 @pytest.mark.parametrize(
     ("cluster", "authority"),
     [
-        pytest.param({}, "stranger", id="signed by another"),
+        pytest.param({}, "stranger", id="other authority"),
         pytest.param({"tls-server-name": "elsewhere.example"}, "own", id="other name"),
     ],
 )
-def test_a_server_that_is_not_trusted(
-    cluster: dict[str, Any], authority: str, tmp_path: Path, pki: Pki, stranger: Pki
-) -> None:
+def test_an_untrusted_server(cluster: dict[str, Any], authority: str, tmp_path: Path, pki: Pki, stranger: Pki) -> None:
     trusted = {"own": pki, "stranger": stranger}[authority]
 
     async def story() -> None:
@@ -101,8 +99,8 @@ def test_a_server_that_is_not_trusted(
         play(story())
 
 
-def test_the_client_shows_its_certificate(tmp_path: Path, pki: Pki) -> None:
-    door = Door()
+def test_the_client_presents_its_certificate(tmp_path: Path, pki: Pki) -> None:
+    recorder = NameRecorder()
     certificate, key = pki.client_certificate("jane", "people", NOW)
     user = {
         "client-certificate": write(tmp_path / "c", certificate.decode()),
@@ -110,19 +108,19 @@ def test_the_client_shows_its_certificate(tmp_path: Path, pki: Pki) -> None:
     }
 
     async def story() -> None:
-        async with serving(door, server_side(pki, wants_certificate=True)) as port:
+        async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
             trust = {"certificate-authority": pki.path("ca.crt")}
             async with Client(access_by(tmp_path, port, trust, user)) as client:
                 await client.get(PODS, "n", "p")
 
     play(story())
-    assert door.names == ["jane"]
+    assert recorder.names == ["jane"]
 
 
-def test_a_renewed_certificate_is_shown_on_new_connections(
+def test_new_connections_present_a_renewed_certificate(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Door()
+    recorder = NameRecorder()
     monkeypatch.setattr(rotating_certificate, "_INTERVAL", 0.0)
     pairs = [pki.client_certificate(name, "people", NOW) for name in ("first", "second")]
     files = (tmp_path / "c", tmp_path / "k")
@@ -136,7 +134,7 @@ def test_a_renewed_certificate_is_shown_on_new_connections(
     user = {"client-certificate": str(files[0]), "client-key": str(files[1])}
 
     async def story() -> None:
-        async with serving(door, server_side(pki, wants_certificate=True)) as port:
+        async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
             trust = {"certificate-authority": pki.path("ca.crt")}
             async with Client(access_by(tmp_path, port, trust, user)) as client:
                 await client.get(PODS, "n", "p")
@@ -147,10 +145,10 @@ def test_a_renewed_certificate_is_shown_on_new_connections(
                 await client.get(PODS, "n", "p")
 
     play(story())
-    assert door.names == ["first", "first", "second", "second"]
+    assert recorder.names == ["first", "first", "second", "second"]
 
 
-def test_nothing_of_a_certificate_stays_behind(tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_file_of_a_certificate_remains(tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(empty))

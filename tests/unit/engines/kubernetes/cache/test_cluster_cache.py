@@ -1,4 +1,4 @@
-"""The indexes of the cache: what belongs to which job, and which jobs hear of a change. Nothing is asked of a server."""
+"""The indexes of the cache: which objects belong to which job, and which jobs a change enqueues. No server."""
 
 from __future__ import annotations
 

@@ -450,7 +450,7 @@ def test_a_server_that_is_away_for_a_while(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_server_gone_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_SILENCE", 0.2)
+    monkeypatch.setattr(watch, "_MAX_SILENCE", 0.2)
 
     async def story() -> None:
         store = _store("a")

@@ -1,7 +1,7 @@
-"""Which proxy leads to the API server, by the settings in the environment that other programs obey, too.
+"""The proxy for the API server, from the usual environment variables.
 
-It is settled once for the one server that a client talks to. `NO_PROXY` may hold networks (`10.0.0.0/8`), as it often
-does on the nodes of a cluster; loopback is never reached through a proxy, whatever the settings say.
+`NO_PROXY` may contain networks (`10.0.0.0/8`), as it often does on the nodes of a cluster. Loopback addresses are never
+reached through a proxy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
-    """The proxy, or None for the straight way. A server without TLS is near, and never reached through a proxy."""
+    """Return the proxy, or None for a direct connection. Only servers with TLS are reached through a proxy."""
     parts = urlsplit(server)
     host = parts.hostname or ""
     proxy = _setting(environment, "https_proxy")
@@ -20,7 +20,7 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> str | None:
         not proxy
         or parts.scheme != "https"
         or is_loopback(host)
-        or _excepted(host, parts.port, _setting(environment, "no_proxy"))
+        or _is_excluded(host, parts.port, _setting(environment, "no_proxy"))
     ):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
@@ -39,7 +39,7 @@ def _setting(environment: Mapping[str, str], name: str) -> str:
     return environment.get(name) or environment.get(name.upper()) or ""
 
 
-def _excepted(host: str, port: int | None, no_proxy: str) -> bool:
+def _is_excluded(host: str, port: int | None, no_proxy: str) -> bool:
     return any(_covers(entry.strip().lower(), host.lower(), port) for entry in no_proxy.split(",") if entry.strip())
 
 
@@ -49,7 +49,7 @@ def _covers(entry: str, host: str, port: int | None) -> bool:
     try:
         return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
     except (ValueError, TypeError):
-        pass  # The host or the entry is a name, or they are of different families.
+        pass  # The host or the entry is a name, or they differ in their address family.
     name, _, wanted = entry.rpartition(":")
     if name and wanted.isdigit() and int(wanted) != port:
         return False
