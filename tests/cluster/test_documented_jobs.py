@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -167,7 +168,9 @@ def test_the_pytorch_job_runs_with_real_torch(stage: Stage, api: Api, with_torch
 def test_the_tensorflow_job_finds_its_servers(stage: Stage, api: Api, tmp_path: Path) -> None:
     settings = _settings("tensorflow-dist-mnist.yaml", stage.state, {**os.environ})
     stand_in = tmp_path / "python"
-    stand_in.write_text(f"#!{settings.path}/python3\n{DIST_MNIST}")
+    # Shell and Python at once: the path of an interpreter with a space in it cannot stand in a `#!` line.
+    python = shlex.quote(f"{settings.path}/python3")
+    stand_in.write_text(f"#!/bin/sh\n'''exec' {python} \"$0\" \"$@\"\n' '''\n{DIST_MNIST}")
     # Without a path of its own it is the stand-in that is found.
     settings = replace(settings, path="", files={}, programs={TENSORFLOW: (stand_in,)})
     kubelet = stage.play("tensorflow-dist-mnist", settings, 2)

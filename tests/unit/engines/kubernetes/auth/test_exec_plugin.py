@@ -4,6 +4,7 @@ import asyncio
 import base64
 import datetime as dt
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ class Program:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.command = folder / "program"
-        self.command.write_text(
-            f"#!{sys.executable}\n"
+        script = folder / "program.py"
+        script.write_text(
             "import os, sys, pathlib\n"
             f"here = pathlib.Path({str(folder)!r})\n"
             "with open(here / 'runs', 'a') as runs: runs.write('x')\n"
@@ -40,6 +41,8 @@ class Program:
             "(here / 'called').write_text(' '.join(sys.argv[1:]) + ' ' + os.environ.get('PLUGIN_WORD', ''))\n"
             "sys.stdout.write((here / 'answer').read_text())\n"
         )
+        # The path of an interpreter with a space in it cannot stand in a `#!` line.
+        self.command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, str(script)])} "$@"\n')
         self.command.chmod(0o755)
 
     @property
