@@ -285,7 +285,7 @@ def test_state_that_cannot_be_kept(place: Place) -> None:
     place.environ["XDG_STATE_HOME"] = str(place.directory / "file")
     result = place.run(job(task("only", "echo started")))
     assert result.code == 2, result.err
-    assert "not a directory, so nothing can be kept in " in result.err
+    assert "not a directory, so nothing can be stored in " in result.err
     assert "set XDG_STATE_HOME" in result.err
     assert "Traceback" not in result.err
 
@@ -296,7 +296,7 @@ def test_something_in_the_way_of_state(place: Place, name: str) -> None:
     (place.state / name).write_text("")
     result = place.run(job(task("only", "echo started")))
     assert result.code == 2, result.err
-    assert f"{place.state / name}: not a directory, so nothing can be kept in {place.state}\n  hint: " in result.err
+    assert f"{place.state / name}: not a directory, so nothing can be stored in {place.state}\n  hint: " in result.err
     assert result.out == ""
 
 

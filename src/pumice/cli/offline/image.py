@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         store = ImageStore(images_directory())
     except NoStateError as error:
-        print(error, file=sys.stderr)
+        print(error.problem.text, file=sys.stderr)
         return 2
     if args.action == "list":
         _list(store.images(), as_json=args.json)

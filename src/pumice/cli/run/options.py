@@ -140,4 +140,4 @@ def _state() -> Path:
     try:
         return state_directory(os.environ)
     except NoStateError as error:
-        raise SettingsError(str(error)) from error
+        raise SettingsError(error.problem.text) from error

@@ -57,7 +57,7 @@ from pumice.engines.local.state.run_directory import (
     locked_run_directory,
     make_private,
     once_per_machine,
-    state_error_text,
+    state_problem,
 )
 from pumice.engines.local.verdict import policy_text
 from pumice.model.job import Job, Manifest
@@ -136,11 +136,11 @@ class LocalRun:
                 claim_directories(self._inputs.claims.values())
                 held.enter_context(locked_run_directory(self._directory))
             except OSError as error:
-                raise RefusedError(state_error_text(options.settings.state, error)) from error
+                raise RefusedError(state_problem(options.settings.state, error).text) from error
             self._record = RunDirectory(self._directory, self.tell.warn)
             held.callback(self._record.close)
-            self._record.job(self.job)
-            self.tell.listeners.append(JsonView(self._record.events, with_logs=False))
+            self._record.write_job(self.job)
+            self.tell.listeners.append(JsonView(self._record.append_events, with_logs=False))
             self.tell(Planned(self._admitted.job, self._images.text(self._manifests)))
             yield
 
@@ -153,7 +153,7 @@ class LocalRun:
         except OSError as error:
             if not str(error.filename).startswith(str(stage)):
                 raise
-            raise RefusedError(state_error_text(settings.state, error)) from error
+            raise RefusedError(state_problem(settings.state, error).text) from error
         raise_open_files_limit(*self._counts())
         try:
             return await self._surrounded()

@@ -78,7 +78,7 @@ class PodMaker:
             tell=lambda message: self.tell.warn(f"{pod.short_name}: {message}"),
             removed=lambda: self.spec_builder.files.remove_pod(uid),
         )
-        place = self.record.pod(pod.short_name, manifest)
+        place = self.record.add_pod(pod.short_name, manifest)
         self._changed(
             pod, {str(each["name"]): str(each.get("image") or "") for each in all_containers(manifest["spec"])}
         )
@@ -108,7 +108,7 @@ class PodMaker:
         return hint if hint and self._hints.first((task, hint)) else ""
 
     def _open_logs(self, pod: LocalPod, place: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
-        file = self.record.log(place, container, attempt)
+        file = self.record.open_log(place, container, attempt)
         return (
             LogPump(pod.short_name, container, "stdout", file, self._printed),
             LogPump(pod.short_name, container, "stderr", file, self._printed),

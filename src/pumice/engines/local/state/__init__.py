@@ -1,1 +1,1 @@
-"""Files below `$XDG_STATE_HOME/pumice`: run directories and settings."""
+"""Settings of a run, and its files below `$XDG_STATE_HOME/pumice`."""

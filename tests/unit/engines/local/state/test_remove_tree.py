@@ -6,7 +6,7 @@ from pathlib import Path
 from pumice.engines.local.state.remove_tree import remove_tree
 
 
-def test_modes_and_links(tmp_path: Path) -> None:
+def test_closed_directories_and_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "kept").mkdir(parents=True)
     top = tmp_path / "top"
@@ -23,7 +23,7 @@ def test_modes_and_links(tmp_path: Path) -> None:
     assert (outside / "kept").is_dir()
 
 
-def test_a_link_itself(tmp_path: Path) -> None:
+def test_links_files_and_missing_paths(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "link").symlink_to("d")
     remove_tree(tmp_path / "link")
@@ -35,7 +35,7 @@ def test_a_link_itself(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
 
 
-def test_deeper_than_any_path(tmp_path: Path) -> None:
+def test_trees_deeper_than_the_longest_path(tmp_path: Path) -> None:
     top = tmp_path / "top"
     top.mkdir()
     here = os.open(top, os.O_RDONLY)

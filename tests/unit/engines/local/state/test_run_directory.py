@@ -1,5 +1,3 @@
-"""The directories of runs."""
-
 from __future__ import annotations
 
 import json
@@ -15,25 +13,25 @@ from pumice.engines.local.state.run_directory import (
     RunDirectory,
     locked_run_directory,
     once_per_machine,
-    state_error_text,
+    state_problem,
 )
 from pumice.model.job import Job
 
 
-def test_scratch_of_the_dead_is_swept_and_that_of_the_living_is_not(tmp_path: Path) -> None:
-    for name in ("dead", "living"):
+def test_scratch_of_killed_runs_is_removed_and_that_of_live_runs_stays(tmp_path: Path) -> None:
+    for name in ("killed", "live"):
         (tmp_path / name / SCRATCH / "volumes").mkdir(parents=True)
         (tmp_path / name / KEPT).mkdir()
-    with locked_run_directory(tmp_path / "living"):
-        assert not (tmp_path / "dead" / SCRATCH).exists()
-        assert (tmp_path / "dead" / KEPT).exists()
+    with locked_run_directory(tmp_path / "live"):
+        assert not (tmp_path / "killed" / SCRATCH).exists()
+        assert (tmp_path / "killed" / KEPT).exists()
         with locked_run_directory(tmp_path / "new"):
-            assert (tmp_path / "living" / SCRATCH).exists()
+            assert (tmp_path / "live" / SCRATCH).exists()
     with locked_run_directory(tmp_path / "new"):
-        assert not (tmp_path / "living" / SCRATCH).exists()
+        assert not (tmp_path / "live" / SCRATCH).exists()
 
 
-def test_the_newest_runs_stay_and_so_do_those_that_live_or_keep_files(tmp_path: Path) -> None:
+def test_the_newest_runs_stay_and_live_ones_and_those_that_keep_files(tmp_path: Path) -> None:
     for number in range(MOST_RUNS + 5):
         directory = tmp_path / f"run-{number:02}"
         (directory / "pods").mkdir(parents=True)
@@ -42,7 +40,7 @@ def test_the_newest_runs_stay_and_so_do_those_that_live_or_keep_files(tmp_path: 
         os.utime(directory, (number, number))
     with locked_run_directory(tmp_path / "run-00"), locked_run_directory(tmp_path / "newest"):
         left = sorted(path.name for path in tmp_path.iterdir())
-    # Who claims a directory is the newest of all.
+    # A run that locks its directory is the newest.
     gone = {f"run-{number:02}" for number in (2, 3, 4, 5)}
     assert left == sorted({f"run-{number:02}" for number in range(MOST_RUNS + 5)} - gone | {"newest"})
 
@@ -53,17 +51,17 @@ def test_a_file_among_the_directories_is_left_alone(tmp_path: Path) -> None:
         assert (tmp_path / "note").read_text() == "mine"
 
 
-def test_what_is_kept_of_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
+def test_files_of_a_run_are_closed_to_other_users(tmp_path: Path) -> None:
     record = RunDirectory(tmp_path / "run", pytest.fail)
-    record.job(Job())
+    record.write_job(Job())
     for _ in range(2):
-        place = record.pod("w-0", {"kind": "Pod"})
+        directory = record.add_pod("w-0", {"kind": "Pod"})
         for restart in range(2):
-            log = record.log(place, "main", restart)
+            log = record.open_log(directory, "main", restart)
             log.write(b"words\n")
             log.close()
-    record.events('{"type":"phase"}\n')
-    record.events('{"type":"verdict"}\n')
+    record.append_events('{"type":"phase"}\n')
+    record.append_events('{"type":"verdict"}\n')
     record.close()
     pods = [f"pods/w-0/{number}/{name}" for number in (1, 2) for name in ("main.0.log", "main.1.log", "pod.json")]
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
@@ -73,32 +71,32 @@ def test_what_is_kept_of_a_run_is_nobody_elses_to_read(tmp_path: Path) -> None:
     assert [json.loads(line)["type"] for line in events] == ["phase", "verdict"]
 
 
-def test_where_nothing_can_be_kept_the_job_goes_on(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_a_run_whose_files_cannot_be_written_goes_on(tmp_path: Path) -> None:
+    warnings: list[str] = []
     (tmp_path / "run").write_text("in the way")
-    record = RunDirectory(tmp_path / "run", told.append)
-    record.job(Job())
-    record.events("{}\n")
-    record.log(record.pod("w-0", {}), "main", 0).write(b"words")
-    assert all(message.startswith("logs are shown but no longer kept: ") for message in told)
-    assert told
+    record = RunDirectory(tmp_path / "run", warnings.append)
+    record.write_job(Job())
+    record.append_events("{}\n")
+    record.open_log(record.add_pod("w-0", {}), "main", 0).write(b"words")
+    assert all(message.startswith("logs are shown but no longer kept: ") for message in warnings)
+    assert warnings
 
 
-def test_what_holds_for_every_run_is_told_in_the_first(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_once_per_machine(tmp_path: Path) -> None:
+    warnings: list[str] = []
     for message in ("a", "a", "b"):
-        once_per_machine(tmp_path, told.append)(message)
-    assert told == ["a", "b"]
-    once_per_machine(tmp_path / "missing" / "place", told.append)("a")
-    assert told == ["a", "b", "a"]
+        once_per_machine(tmp_path, warnings.append)(message)
+    assert warnings == ["a", "b"]
+    once_per_machine(tmp_path / "missing" / "directory", warnings.append)("a")
+    assert warnings == ["a", "b", "a"]
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["there", "not there yet"])
-def test_state_of_somebody_else(there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What root has left there can be taken over, but nobody should take over what is above it."""
-    state = tmp_path if there else tmp_path / "state"
+@pytest.mark.parametrize("exists", [True, False], ids=["exists", "does not exist"])
+def test_a_state_directory_of_another_user(exists: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint suggests to take over the state directory, but never its parents."""
+    state = tmp_path if exists else tmp_path / "state"
     mine = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: mine + 1)
-    told = state_error_text(state, PermissionError(13, "Permission denied", str(state / "runs" / "a")))
-    assert told.startswith(f"{state}/runs/a: permission denied, so nothing can be kept in {state}\n  hint: ")
-    assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in told) == there
+    text = state_problem(state, PermissionError(13, "Permission denied", str(state / "runs" / "a"))).text
+    assert text.startswith(f"{state}/runs/a: permission denied, so nothing can be stored in {state}\n  hint: ")
+    assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in text) == exists
