@@ -66,7 +66,7 @@ def literal(**values: str) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def told(findings: Any) -> list[tuple[str, str, str]]:
+def rows(findings: Any) -> list[tuple[str, str, str]]:
     """Findings as (severity, path, message), for comparison with a table."""
     found: list[Finding] = list(findings)
     return [(str(finding.severity), str(finding.path), finding.message) for finding in found]

@@ -10,7 +10,7 @@ from pumice.admission.admit import Admitted, admit
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.objects import claim_names
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.plugins.owned_objects import companions, manifest_of
+from pumice.plugins.owned_objects import manifest_of, owned_objects
 from pumice.reconcile.dependencies import may_start
 from tests.scenarios.driver import CONTEXT, Driver
 from tests.scenarios.watched import FINAL
@@ -60,7 +60,7 @@ def _check_objects(driver: Driver, admitted: Admitted) -> None:
     While it waits for the claim of another it keeps the PodGroup that it had, and makes none.
     """
     job = msgspec.structs.replace(driver.job, spec=admitted.job.spec)
-    manifests = [manifest_of(companion) for companion in companions(job, admitted.plugins)]
+    manifests = [manifest_of(companion) for companion in owned_objects(job, admitted.plugins)]
     wanted = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
     assert set(driver.world.objects.get(driver.key, {})) == (set() if driver.phase in FINAL else wanted)
     is_grouped, is_wanted = driver.key in driver.world.groups, driver.gang and driver.phase in {"Pending", "Running"}

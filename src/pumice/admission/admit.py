@@ -15,11 +15,11 @@ import msgspec
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
 from pumice.admission.dependencies import check_dependencies, check_dependency_words
-from pumice.admission.duplicate_items import check_twins
-from pumice.admission.empty_strings import check_blanks
+from pumice.admission.duplicate_items import check_duplicate_items
+from pumice.admission.empty_strings import check_empty_strings
 from pumice.admission.names import GENERATED_SUFFIX, check_longest, check_names, check_unique_tasks
 from pumice.admission.numbers import check_least, check_relations
-from pumice.admission.plugins import check_companions, check_made_pods, check_plugins
+from pumice.admission.plugins import check_made_pods, check_owned_objects, check_plugins
 from pumice.admission.podtemplate import check_template
 from pumice.admission.policies import check_policies
 from pumice.admission.portability import check_portability
@@ -54,7 +54,7 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     job = with_defaults(written, context.registry)
     resolved = context.registry.resolve(job.spec.plugins)
     ruled = [
-        *check_blanks(document),
+        *check_empty_strings(document),
         *_check_places(document, written, job, resolved, context),
         *_check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
     ]
@@ -82,7 +82,7 @@ def _check_places(
     yield from resolved.findings
     for position, task in enumerate(job.spec.tasks):
         yield from check_template(task.template, SPEC / "tasks" / position / "template", context.kubernetes)
-    yield from check_twins(job)
+    yield from check_duplicate_items(job)
     if context.portable:
         yield from check_portability(document)
 
@@ -106,7 +106,7 @@ def _check_plugins(job: Job, resolved: Resolved, found: Iterable[Finding]) -> It
         for position, task in enumerate(job.spec.tasks)
     ]
     readable = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks)) if faulty else job
-    said = [*check_plugins(readable, resolved.plugins), *check_companions(readable, resolved.plugins)]
+    said = [*check_plugins(readable, resolved.plugins), *check_owned_objects(readable, resolved.plugins)]
     return (finding for finding in said if finding.path[: len(_TEMPLATE)] not in faulty)
 
 
@@ -123,7 +123,7 @@ def _field(path: Path) -> str | int:
 
 
 def _misplaced(findings: Iterable[Finding]) -> list[Path]:
-    return [finding.meant for finding in findings if finding.meant is not None]
+    return [finding.correct_path for finding in findings if finding.correct_path is not None]
 
 
 def _not_following(findings: Iterable[Finding], left_out: Iterable[Path]) -> list[Finding]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from pumice.admission.plugins import LARGEST_COMPANION
+from pumice.admission.plugins import MAX_OBJECT_BYTES
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import ROOT, Finding
-from pumice.model.syntax import config_key_fault
+from pumice.model.syntax import config_key_error
 
 PLAIN: Final = ("data", "stringData")
 _BINARY: Final = "binaryData"
@@ -21,19 +21,19 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def check_contents(document: Mapping[str, Any]) -> Iterator[Finding]:
+def check_config_data(document: Mapping[str, Any]) -> Iterator[Finding]:
     view = View(document, ROOT)
     for field in (*PLAIN, _BINARY):
         for at, key, _ in view.pairs(field):
-            if fault := config_key_fault(key):
-                yield Finding(at, f"the key {fault}")
+            if error := config_key_error(key):
+                yield Finding(at, f"the key {error}")
     for at, key, _ in view.pairs(_BINARY):
         if key in view.part("data").value:
             yield Finding(at, "data has this key already", hint="keep one of them")
     sizes = _sizes(view)
     size = sum(sizes.values())
-    if size > LARGEST_COMPANION:
-        message = f"holds {-(-size // 1024)} KiB; Kubernetes stores at most {LARGEST_COMPANION // 1024}"
+    if size > MAX_OBJECT_BYTES:
+        message = f"holds {-(-size // 1024)} KiB; Kubernetes stores at most {MAX_OBJECT_BYTES // 1024}"
         yield Finding(ROOT, message, hint="put large files on a volume, or into the image")
     yield from _check_type(view.text("type"), sizes)
 

@@ -18,7 +18,7 @@ _OF_CONTAINERS: Final[dict[str, tuple[str, ...]]] = {"env": ("name",), "ports": 
 _DEFAULTS: Final = {("ports", "protocol"): "TCP", ("imagePullSecrets", "name"): ""}
 
 
-def check_twins(job: Job) -> Iterator[Finding]:
+def check_duplicate_items(job: Job) -> Iterator[Finding]:
     for position, task in enumerate(job.spec.tasks):
         spec = View(task.template, SPEC / "tasks" / position / "template").part("spec")
         for field, keys in _OF_PODS.items():
@@ -40,7 +40,7 @@ def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Findi
             continue
         identity = "/".join(map(str, values))
         if identity in first:
-            yield _twin(item.at, first[identity], identity)
+            yield _duplicate(item.at, first[identity], identity)
         first.setdefault(identity, item.at)
 
 
@@ -51,7 +51,7 @@ def _check_claims(resources: View) -> Iterator[Finding]:
         name = claim.text("name")
         parts = [each.text("request") for each in (claim, first.get(name, claim))]
         if all(parts) and parts[0] != parts[1]:
-            yield _twin(claim.at, first[name].at, name)
+            yield _duplicate(claim.at, first[name].at, name)
         first.setdefault(name, claim)
 
 
@@ -59,9 +59,9 @@ def _check_codes(codes: View) -> Iterator[Finding]:
     first: dict[int, Path] = {}
     for at, code in codes.numbers("values"):
         if code in first:
-            yield _twin(at, first[code], code)
+            yield _duplicate(at, first[code], code)
         first.setdefault(code, at)
 
 
-def _twin(at: Path, first: Path, value: object) -> Finding:
+def _duplicate(at: Path, first: Path, value: object) -> Finding:
     return Finding(at, f"is there already, at {first}", value, hint="keep one of them")

@@ -12,7 +12,7 @@ from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import ROOT, Finding
 
 
-def check_blanks(document: Mapping[str, Any]) -> Iterator[Finding]:
+def check_empty_strings(document: Mapping[str, Any]) -> Iterator[Finding]:
     spec = View(document, ROOT).part("spec")
     yield from _check(spec, "priorityClassName", "runningEstimate")
     yield from _check(spec.part("networkTopology"), "mode")

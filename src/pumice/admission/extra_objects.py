@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pumice.admission.config_data import PLAIN, check_contents
+from pumice.admission.config_data import PLAIN, check_config_data
 from pumice.admission.podtemplate import check_claim_spec
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.metadata import check_labels_and_annotations
 from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, without_consequences
 from pumice.model.shape import Schema, misfits
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault
+from pumice.model.syntax import dns_label_error, dns_subdomain_error
 
 CLAIM: Final = "PersistentVolumeClaim"
-COMPANION_KINDS: Final = ("ConfigMap", "Secret", CLAIM)
+EXTRA_KINDS: Final = ("ConfigMap", "Secret", CLAIM)
 
 
-def check_companion(document: Mapping[str, Any], kubernetes: Schema) -> list[Finding]:
+def check_extra_object(document: Mapping[str, Any], kubernetes: Schema) -> list[Finding]:
     """Findings about a document whose kind is one of those above."""
     return without_consequences(_check(document, kubernetes))
 
@@ -36,7 +36,7 @@ def _check(document: Mapping[str, Any], kubernetes: Schema) -> Iterator[Finding]
     if kind == CLAIM and (spec is None or isinstance(spec, dict)):
         yield from check_claim_spec(spec or {}, SPEC, kubernetes)
     if kind != CLAIM:
-        yield from check_contents(document)
+        yield from check_config_data(document)
 
 
 def _check_metadata(metadata: object) -> Iterator[Finding]:
@@ -46,10 +46,10 @@ def _check_metadata(metadata: object) -> Iterator[Finding]:
     name, namespace = metadata.get("name"), metadata.get("namespace")
     if not name:
         yield Finding(METADATA / "name", "is missing")
-    elif isinstance(name, str) and (fault := dns_subdomain_fault(name)):
-        yield Finding(METADATA / "name", fault, name)
-    if isinstance(namespace, str) and namespace and (fault := dns_label_fault(namespace)):
-        yield Finding(METADATA / "namespace", fault, namespace)
+    elif isinstance(name, str) and (error := dns_subdomain_error(name)):
+        yield Finding(METADATA / "name", error, name)
+    if isinstance(namespace, str) and namespace and (error := dns_label_error(namespace)):
+        yield Finding(METADATA / "namespace", error, namespace)
 
 
 def _silenced(finding: Finding) -> Finding:

@@ -10,7 +10,7 @@ from pumice.admission.podtemplate.metadata import check_labels_and_annotations
 from pumice.model import naming
 from pumice.model.findings import METADATA, SPEC, Finding, warning
 from pumice.model.job import Job, Metadata
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, too_long
+from pumice.model.syntax import dns_label_error, dns_subdomain_error, too_long
 
 # What stands for the suffix that only the API server can make.
 GENERATED_SUFFIX: Final = "xxxxx"
@@ -24,13 +24,13 @@ def is_generated(metadata: Metadata) -> bool:
 def check_names(job: Job) -> Iterator[Finding]:
     yield from _check_job_name(job)
     for position, task in enumerate(job.spec.tasks):
-        if fault := dns_label_fault(task.name):
-            yield Finding(SPEC / "tasks" / position / "name", fault, task.name)
+        if error := dns_label_error(task.name):
+            yield Finding(SPEC / "tasks" / position / "name", error, task.name)
     priority, scheduler = job.spec.priority_class_name, job.spec.scheduler_name
-    if priority and (fault := dns_subdomain_fault(priority)):
-        yield Finding(SPEC / "priorityClassName", fault, priority)
-    if fault := too_long(scheduler, naming.LABEL_LIMIT):
-        yield Finding(SPEC / "schedulerName", fault, scheduler)
+    if priority and (error := dns_subdomain_error(priority)):
+        yield Finding(SPEC / "priorityClassName", error, priority)
+    if error := too_long(scheduler, naming.LABEL_LIMIT):
+        yield Finding(SPEC / "schedulerName", error, scheduler)
     yield from _check_queue_name(job.spec.queue)
     yield from _check_metadata(job)
 
@@ -81,8 +81,8 @@ def _check_job_name(job: Job) -> Iterator[Finding]:
             job.name,
             hint=f"for example {job.name.replace('.', '-').lower()}",
         )
-    elif fault := dns_label_fault(job.name):
-        yield Finding(at, fault, job.name)
+    elif error := dns_label_error(job.name):
+        yield Finding(at, error, job.name)
     elif job.name[0].isdigit() and "svc" in job.spec.plugins:
         yield warning(
             at, "older clusters refuse the Service of the job, because its name begins with a digit", job.name
@@ -90,17 +90,17 @@ def _check_job_name(job: Job) -> Iterator[Finding]:
 
 
 def _check_queue_name(queue: str) -> Iterator[Finding]:
-    fault = dns_subdomain_fault(queue) if queue else ""
-    if not fault and (fault := too_long(queue, naming.LABEL_LIMIT)):
-        fault += "; it becomes a label of every pod"
-    if fault:
-        yield Finding(SPEC / "queue", fault, queue)
+    error = dns_subdomain_error(queue) if queue else ""
+    if not error and (error := too_long(queue, naming.LABEL_LIMIT)):
+        error += "; it becomes a label of every pod"
+    if error:
+        yield Finding(SPEC / "queue", error, queue)
 
 
 def _check_metadata(job: Job) -> Iterator[Finding]:
     metadata = job.metadata
-    if metadata.namespace and (fault := dns_label_fault(metadata.namespace)):
-        yield Finding(METADATA / "namespace", fault, metadata.namespace)
+    if metadata.namespace and (error := dns_label_error(metadata.namespace)):
+        yield Finding(METADATA / "namespace", error, metadata.namespace)
     if is_generated(metadata):
         yield warning(METADATA / "generateName", f"the API server makes the name; shown here as {metadata.name}")
     read = {"labels": metadata.labels, "annotations": metadata.annotations}

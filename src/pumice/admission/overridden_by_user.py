@@ -16,7 +16,7 @@ from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 
 
-def check_shadowed(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Finding]:
+def check_overridden(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Finding]:
     """Warnings about the template at `at`, of which the slot's pod is made."""
     pod = bare_pod(slot)
     for plugin in plugins:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from pumice.admission.overridden_by_user import check_shadowed
+from pumice.admission.overridden_by_user import check_overridden
 from pumice.admission.podtemplate import check_pod_spec
 from pumice.model.bare_pod import bare_pod
 from pumice.model.findings import SPEC, Finding, Path
@@ -17,11 +17,11 @@ from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError
 from pumice.plugins.limits import most_pods
-from pumice.plugins.owned_objects import companions, manifest_of, payload_size
+from pumice.plugins.owned_objects import manifest_of, owned_objects, payload_size
 from pumice.plugins.shaping import shaped_pod
 
 # What Kubernetes allows a ConfigMap or Secret to hold.
-LARGEST_COMPANION: Final = 1024 * 1024
+MAX_OBJECT_BYTES: Final = 1024 * 1024
 # Jobs of more tasks (some clients make one task a pod) have them all alike; the rest is not made just to be looked at.
 TASKS_MADE: Final = 16
 
@@ -31,10 +31,10 @@ def check_plugins(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
         yield from plugin.check(job)
 
 
-def check_companions(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
+def check_owned_objects(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
     """Objects that would be too large for Kubernetes to hold."""
     try:
-        large = [manifest for manifest in _manifests(job, plugins) if payload_size(manifest) > LARGEST_COMPANION]
+        large = [manifest for manifest in _manifests(job, plugins) if payload_size(manifest) > MAX_OBJECT_BYTES]
     except PluginError as error:
         yield error.finding()
         return
@@ -54,7 +54,7 @@ def check_made_pods(job: Job, plugins: Sequence[Base], kubernetes: Schema) -> It
         at = SPEC / "tasks" / position / "template" / "spec"
         slot = Slot(job, task, max(task.replicas - 1, 0))
         try:
-            yield from check_shadowed(slot, plugins, at)
+            yield from check_overridden(slot, plugins, at)
             if position < TASKS_MADE:
                 yield from _check_made(slot, plugins, at, kubernetes)
         except PluginError as error:
@@ -80,10 +80,10 @@ def _identity(finding: Finding) -> tuple[Path, str]:
 
 
 def _manifests(job: Job, plugins: Sequence[Base]) -> list[Manifest]:
-    return [manifest_of(companion) for companion in companions(job, plugins)]
+    return [manifest_of(companion) for companion in owned_objects(job, plugins)]
 
 
 def _fits(job: Job, plugins: Sequence[Base], kind: str) -> bool:
     return all(
-        payload_size(manifest) <= LARGEST_COMPANION for manifest in _manifests(job, plugins) if manifest["kind"] == kind
+        payload_size(manifest) <= MAX_OBJECT_BYTES for manifest in _manifests(job, plugins) if manifest["kind"] == kind
     )

@@ -31,8 +31,8 @@ def _check_network(topology: NetworkTopology | None, at: Path) -> Iterator[Findi
         yield Finding(at / "mode", f"must be {' or '.join(NETWORK_TOPOLOGY_MODES)}", topology.mode, hint)
     if topology.highest_tier_allowed is not None and topology.highest_tier_allowed < 0:
         yield Finding(at / "highestTierAllowed", "must be 0 or more", topology.highest_tier_allowed)
-    if fault := too_long(topology.highest_tier_name, naming.SUBDOMAIN_LIMIT):
-        yield Finding(at / "highestTierName", fault, topology.highest_tier_name)
+    if error := too_long(topology.highest_tier_name, naming.SUBDOMAIN_LIMIT):
+        yield Finding(at / "highestTierName", error, topology.highest_tier_name)
     if topology.highest_tier_allowed is not None and topology.highest_tier_name:
         yield Finding(at, "must have either highestTierAllowed or highestTierName, not both")
 

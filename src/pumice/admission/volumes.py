@@ -8,7 +8,7 @@ from pumice.admission.podtemplate import check_claim_spec
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, VolumeSpec
 from pumice.model.shape import Schema
-from pumice.model.syntax import dns_subdomain_fault
+from pumice.model.syntax import dns_subdomain_error
 
 
 def check_volumes(job: Job, kubernetes: Schema) -> Iterator[Finding]:
@@ -36,5 +36,5 @@ def _check_source(volume: VolumeSpec, at: Path) -> Iterator[Finding]:
         yield Finding(at, "must have volumeClaimName (a claim that exists) or volumeClaim (one to be made)")
     if volume.volume_claim_name and volume.volume_claim is not None:
         yield Finding(at, "must have either volumeClaimName or volumeClaim, not both")
-    if volume.volume_claim_name and (fault := dns_subdomain_fault(volume.volume_claim_name)):
-        yield Finding(at / "volumeClaimName", fault, volume.volume_claim_name)
+    if volume.volume_claim_name and (error := dns_subdomain_error(volume.volume_claim_name)):
+        yield Finding(at / "volumeClaimName", error, volume.volume_claim_name)

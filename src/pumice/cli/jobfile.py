@@ -11,7 +11,7 @@ import msgspec
 
 from pumice.admission.admit import Admitted, admit
 from pumice.admission.context import Context
-from pumice.admission.extra_objects import COMPANION_KINDS, check_companion
+from pumice.admission.extra_objects import EXTRA_KINDS, check_extra_object
 from pumice.admission.names import is_generated
 from pumice.cli.findings import Report, counted, in_order, write_reports
 from pumice.cli.output import style_for
@@ -21,7 +21,7 @@ from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND
-from pumice.plugins.owned_objects import companions
+from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
 from pumice.reconcile.podgroup import pod_group
 from pumice.runtime.offline_context import offline_context
@@ -94,7 +94,7 @@ def render(
 ) -> Iterator[Manifest]:
     """The objects that the controller creates for a Job, in a fixed order."""
     job = as_stored(admitted, namespace, uid)
-    for companion in companions(job, admitted.plugins):
+    for companion in owned_objects(job, admitted.plugins):
         yield _readable(companion, show_secrets=show_secrets) if isinstance(companion, Once) else companion
     yield from claims(job)
     yield pod_group(job)
@@ -125,9 +125,9 @@ def _sort_in(document: Document, loaded: JobFile, context: Context) -> Iterable[
         loaded.jobs.append(JobDocument(document, admitted))
         again = [Finding(METADATA / "name", "another job in this file has this name", admitted.job.name)]
         return [*admitted.findings, *(again if twin else [])]
-    if api_version == "v1" and kind in COMPANION_KINDS:
+    if api_version == "v1" and kind in EXTRA_KINDS:
         loaded.companions.append(document)
-        return check_companion(value, context.kubernetes)
+        return check_extra_object(value, context.kubernetes)
     return _check_other(value)
 
 

@@ -68,7 +68,7 @@ class Finding:
     hint: str = ""
     severity: Severity = Severity.ERROR
     # Of a field with a wrong name or at a wrong place: where it should be, so that nobody reports it as missing there.
-    meant: Path | None = field(default=None, compare=False)
+    correct_path: Path | None = field(default=None, compare=False)
     # Of a value that does not fit a schema: the type expression that it should fit (see `shape`).
     expected_type: str = field(default="", compare=False)
 
@@ -84,5 +84,5 @@ def warning(path: Path, message: str, value: object = ABSENT, hint: str = "") ->
 def without_consequences(findings: Iterable[Finding]) -> list[Finding]:
     """All findings but those that miss something which another one found under a wrong name or at a wrong place."""
     every = list(findings)
-    meant = {finding.meant for finding in every if finding.meant is not None}
+    meant = {finding.correct_path for finding in every if finding.correct_path is not None}
     return [finding for finding in every if not finding.path.is_within(meant)]

@@ -55,7 +55,7 @@ class Once:
         return {**self.manifest, "stringData": {**self.make(keys), **self.manifest["stringData"]}}
 
 
-Companion = Manifest | Once
+OwnedObject = Manifest | Once
 
 
 def claims(job: Job) -> Iterator[Manifest]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from pumice.model.quantity import Quantity
-from pumice.model.syntax import qualified_name_fault
+from pumice.model.syntax import qualified_name_error
 
 Usage: TypeAlias = dict[str, Quantity]
 
@@ -120,7 +120,7 @@ def _is_extended(name: str) -> bool:
         "/" in name
         and "kubernetes.io/" not in name
         and not name.startswith(_REQUESTS)
-        and not qualified_name_fault(_REQUESTS + name)
+        and not qualified_name_error(_REQUESTS + name)
     )
 
 

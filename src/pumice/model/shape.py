@@ -139,8 +139,8 @@ class _Checker:
         return object_type is not None and key in object_type.fields
 
 
-def _unknown_field(at: Path, hint: str, meant: Path | None) -> Finding:
-    return Finding(at, "unknown field", hint=hint, meant=meant, expected_type=NO_FIELD)
+def _unknown_field(at: Path, hint: str, correct_path: Path | None) -> Finding:
+    return Finding(at, "unknown field", hint=hint, correct_path=correct_path, expected_type=NO_FIELD)
 
 
 def _above_that_lacks(key: str, level: _Level | None) -> _Level | None:

@@ -1,7 +1,7 @@
 """The spelling rules that Kubernetes has for names, keys and values.
 
-Each function returns what is wrong with a text as the message of a finding, or an empty string: `if fault :=
-dns_label_fault(name): yield Finding(path, fault, name)`. An empty text is at fault everywhere but in a label's value;
+Each function returns what is wrong with a text as the message of a finding, or an empty string: `if error :=
+dns_label_error(name): yield Finding(path, error, name)`. An empty text is at fault everywhere but in a label's value;
 callers that want another message for something missing ask for emptiness first.
 """
 
@@ -43,43 +43,43 @@ def _spelled(text: str, pattern: re.Pattern[str], longest: int, rule: str) -> st
     return too_long(text, longest) or ("" if pattern.fullmatch(text) else rule)
 
 
-def dns_label_fault(text: str) -> str:
+def dns_label_error(text: str) -> str:
     """Names of containers, volumes, Services made by plugins, hostnames: RFC 1123 labels."""
     return _spelled(text, _LABEL, LONGEST_LABEL, _LABEL_RULE)
 
 
-def dns_subdomain_fault(text: str) -> str:
+def dns_subdomain_error(text: str) -> str:
     """Names of most objects: labels with dots between them."""
     return _spelled(text, _SUBDOMAIN, LONGEST_SUBDOMAIN, _SUBDOMAIN_RULE)
 
 
-def dns_search_fault(text: str) -> str:
+def dns_search_error(text: str) -> str:
     """A search domain of a pod's resolver: parts may begin with '_', and one dot may end it or be all of it."""
     rule = "must be lower-case letters, digits, '-', '_' or '.', and every part must end with a letter or digit"
     return "" if text == "." else _spelled(text.removesuffix("."), _UNDERSCORED_SUBDOMAIN, LONGEST_SUBDOMAIN, rule)
 
 
-def qualified_name_fault(text: str) -> str:
+def qualified_name_error(text: str) -> str:
     """Keys of labels and annotations, names of resources and conditions: `name` or `example.com/name`."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return "must be a name, or a DNS prefix and a name with one '/' between them"
-    if slash and (fault := dns_subdomain_fault(prefix)):
-        return f"the part before '/' {fault}"
-    fault = _spelled(name, _NAME, LONGEST_LABEL, _NAME_RULE)
-    return f"the part after '/' {fault}" if slash and fault else fault
+    if slash and (error := dns_subdomain_error(prefix)):
+        return f"the part before '/' {error}"
+    error = _spelled(name, _NAME, LONGEST_LABEL, _NAME_RULE)
+    return f"the part after '/' {error}" if slash and error else error
 
 
-def label_value_fault(text: str) -> str:
+def label_value_error(text: str) -> str:
     return _spelled(text, _NAME, LONGEST_LABEL, _NAME_RULE) if text else ""
 
 
-def env_name_fault(text: str) -> str:
+def env_name_error(text: str) -> str:
     """Since Kubernetes 1.34 any printable ASCII character but '=' may stand in the name of a variable."""
     return "" if _ENV_NAME.fullmatch(text) else "must be printable ASCII characters without '='"
 
 
-def config_key_fault(text: str) -> str:
+def config_key_error(text: str) -> str:
     """Keys in the data of a ConfigMap or Secret; they become file names."""
     if text in {".", ".."}:
         return "must not be '.' or '..'"
@@ -89,13 +89,13 @@ def config_key_fault(text: str) -> str:
     )
 
 
-def port_name_fault(text: str) -> str:
+def port_name_error(text: str) -> str:
     """Names of ports follow IANA's rule for services."""
-    if fault := _spelled(text, _PORT_CHARACTERS, LONGEST_PORT_NAME, _PORT_RULE):
-        return fault
+    if error := _spelled(text, _PORT_CHARACTERS, LONGEST_PORT_NAME, _PORT_RULE):
+        return error
     well = any(c.isalpha() for c in text) and "--" not in text and text[0] != "-" and text[-1] != "-"
     return "" if well else _PORT_RULE
 
 
-def http_header_fault(text: str) -> str:
+def http_header_error(text: str) -> str:
     return "" if _HTTP_HEADER.fullmatch(text) else "must be letters, digits or '-'"

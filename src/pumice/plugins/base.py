@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Self
 
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job
-from pumice.model.objects import Companion
+from pumice.model.objects import OwnedObject
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.plugins.arguments import Arguments, Option, Value
@@ -51,7 +51,7 @@ class Base:
     def check(self, job: Job) -> Iterable[Finding]:
         return ()
 
-    def objects(self, job: Job) -> Iterable[Companion]:
+    def objects(self, job: Job) -> Iterable[OwnedObject]:
         return ()
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:

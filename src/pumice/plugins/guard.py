@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion, Once
+from pumice.model.objects import Once, OwnedObject
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
@@ -43,8 +43,8 @@ class _Guarded(Base):
         except PluginError as error:
             return [error.finding()]
 
-    def objects(self, job: Job) -> Iterable[Companion]:
-        return _run(self.inner, lambda: [_checked_companion(made) for made in self.inner.objects(self._own(job))])
+    def objects(self, job: Job) -> Iterable[OwnedObject]:
+        return _run(self.inner, lambda: [_checked_object(made) for made in self.inner.objects(self._own(job))])
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
         copy = Pod(deepcopy(pod.manifest))
@@ -95,7 +95,7 @@ def _checked_finding(found: object) -> Finding:
     return found
 
 
-def _checked_companion(made: object) -> Companion:
+def _checked_object(made: object) -> OwnedObject:
     manifest = made.manifest if isinstance(made, Once) else _mapping(made, "an object")
     _plain(manifest)
     metadata = _mapping(manifest.get("metadata"), "metadata")

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion, Once
+from pumice.model.objects import Once, OwnedObject
 from pumice.plugins.base import Base
 
 _ORDER: Final = ("Service", "ConfigMap", "Secret", "NetworkPolicy")
 
 
-def companions(job: Job, plugins: Sequence[Base]) -> list[Companion]:
-    merged: dict[tuple[str, str], Companion] = {}
+def owned_objects(job: Job, plugins: Sequence[Base]) -> list[OwnedObject]:
+    merged: dict[tuple[str, str], OwnedObject] = {}
     for plugin in plugins:
         for companion in plugin.objects(job):
             manifest = manifest_of(companion)
@@ -25,7 +25,7 @@ def companions(job: Job, plugins: Sequence[Base]) -> list[Companion]:
     return sorted(merged.values(), key=lambda companion: _rank(manifest_of(companion)["kind"]))
 
 
-def manifest_of(companion: Companion) -> Manifest:
+def manifest_of(companion: OwnedObject) -> Manifest:
     return companion.manifest if isinstance(companion, Once) else companion
 
 
@@ -37,7 +37,7 @@ def payload_size(manifest: Manifest) -> int:
     return sum(len(key) + len(value.encode()) for key, value in entries)
 
 
-def _united(first: Companion, second: Companion) -> Companion:
+def _united(first: OwnedObject, second: OwnedObject) -> OwnedObject:
     """The first object with the second one's data added; anything else of the second would contradict the first."""
     if isinstance(first, Once) or isinstance(second, Once) or "data" not in second:
         return first

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pumice.model.findings import ROOT, Path
 from pumice.model.job import Manifest
-from pumice.model.objects import Companion
+from pumice.model.objects import OwnedObject
 from pumice.model.status import JobStatus
 
 
@@ -27,7 +27,7 @@ class DeletePod:
 class Ensure:
     """Make the object, or put it right."""
 
-    companion: Companion
+    companion: OwnedObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pumice.model.objects import Once, claim_names, claims
 from pumice.model.snapshot import Snapshot
 from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base
-from pumice.plugins.owned_objects import companions, manifest_of
+from pumice.plugins.owned_objects import manifest_of, owned_objects
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.gangs import decisive_part, pod_groups
@@ -46,7 +46,7 @@ def lost_keys(snapshot: Snapshot, plugins: Sequence[Base]) -> Iterator[JobEvent]
     """A Secret that somebody removed comes back with new keys, which pods that run do not get."""
     if Phase(snapshot.job.status.state.phase) in FINAL or not any(pod.is_live for pod in snapshot.pods):
         return
-    for companion in companions(snapshot.job, plugins):
+    for companion in owned_objects(snapshot.job, plugins):
         name = manifest_of(companion)["metadata"]["name"]
         # Where it could not be made last time, that was told.
         failed = any(name in trouble.message for trouble in snapshot.troubles)
@@ -56,7 +56,7 @@ def lost_keys(snapshot: Snapshot, plugins: Sequence[Base]) -> Iterator[JobEvent]
 
 
 def _companions(snapshot: Snapshot, plugins: Sequence[Base], phase: Phase) -> Iterator[EngineCommand]:
-    wanted = companions(snapshot.job, plugins)
+    wanted = owned_objects(snapshot.job, plugins)
     if phase in FINAL:
         # They serve the pods, so they stay until the last one is gone.
         if not any(not pod.is_finished or pod.is_deleting for pod in snapshot.pods):

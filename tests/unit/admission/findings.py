@@ -13,7 +13,7 @@ from tests.builders import a_context, a_template
 POD = a_template(restartPolicy="Never")
 
 
-class Told(NamedTuple):
+class Row(NamedTuple):
     severity: str
     path: str
     message: str
@@ -21,21 +21,21 @@ class Told(NamedTuple):
     hint: str = ""
 
 
-def error(path: str, message: str, value: object = ABSENT, hint: str = "") -> Told:
-    return Told("error", path, message, value, hint)
+def error(path: str, message: str, value: object = ABSENT, hint: str = "") -> Row:
+    return Row("error", path, message, value, hint)
 
 
-def warning(path: str, message: str, value: object = ABSENT, hint: str = "") -> Told:
-    return Told("warning", path, message, value, hint)
+def warning(path: str, message: str, value: object = ABSENT, hint: str = "") -> Row:
+    return Row("warning", path, message, value, hint)
 
 
-def told(findings: Any) -> list[Told]:
-    return [Told(str(f.severity), str(f.path), f.message, f.value, f.hint) for f in findings]
+def rows(findings: Any) -> list[Row]:
+    return [Row(str(f.severity), str(f.path), f.message, f.value, f.hint) for f in findings]
 
 
-def found(document: Manifest, context: Context | None = None) -> list[Told]:
+def found(document: Manifest, context: Context | None = None) -> list[Row]:
     """All that admission says about a document."""
-    return told(admit(document, context or a_context()).findings)
+    return rows(admit(document, context or a_context()).findings)
 
 
 def task(name: str = "worker", replicas: int = 1, **fields: Any) -> Manifest:

@@ -9,7 +9,7 @@ import pytest
 from pumice.admission.admit import admit
 from pumice.model.job import Manifest
 from tests.builders import a_context, a_document
-from tests.unit.admission.findings import Told, error, found, task
+from tests.unit.admission.findings import Row, error, found, task
 
 ON_FAILURE = {"event": "PodFailed", "action": "RestartJob"}
 
@@ -93,7 +93,7 @@ ON_FAILURE = {"event": "PodFailed", "action": "RestartJob"}
         ),
     ],
 )
-def test_one_mistake_is_told_once(spec: dict[str, Any], expected: list[Told]) -> None:
+def test_one_mistake_is_told_once(spec: dict[str, Any], expected: list[Row]) -> None:
     assert found(a_document(**spec)) == expected
 
 
@@ -106,7 +106,7 @@ def test_one_mistake_is_told_once(spec: dict[str, Any], expected: list[Told]) ->
     ],
 )
 def test_documents_that_lack_all(document: Manifest, expected: list[str]) -> None:
-    assert [told.path for told in found(document)] == expected
+    assert [finding.path for finding in found(document)] == expected
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_documents_that_lack_all(document: Manifest, expected: list[str]) -> Non
     ],
 )
 def test_what_can_be_compared_is(unreadable: Manifest, other: Manifest, expected: list[str]) -> None:
-    assert [told.path for told in found(a_document(**unreadable, **other))] == expected
+    assert [finding.path for finding in found(a_document(**unreadable, **other))] == expected
 
 
 def test_plugins_are_not_asked_about_a_template_that_has_errors() -> None:
     """Ray would miss its container in the first task, but the mistake is another; the second task has its own."""
     broken = {"spec": {"containers": [{"name": "main"}], "restartPolicy": "Never"}}
     tasks = [task("head", template=broken), task("worker")]
-    told = found(a_document(plugins={"ray": []}, tasks=tasks))
-    assert [finding.path for finding in told] == [
+    findings = found(a_document(plugins={"ray": []}, tasks=tasks))
+    assert [finding.path for finding in findings] == [
         "spec.tasks[0].template.spec.containers[0].image",
         "spec.tasks[1].template.spec.containers",
     ]
@@ -152,7 +152,7 @@ def test_plugins_are_not_asked_about_a_template_that_has_errors() -> None:
 
 def test_what_is_plainly_meant_is_taken_as_meant() -> None:
     document = a_document(minAvailable="9", policies=[{"events": "PodFaild", "action": "AbortJob"}])
-    assert [(told.path, told.value) for told in found(document)] == [
+    assert [(finding.path, finding.value) for finding in found(document)] == [
         ("spec.minAvailable", "9"),
         ("spec.policies[0].events", "PodFaild"),
         ("spec.policies[0].events[0]", "PodFaild"),
@@ -163,7 +163,7 @@ def test_what_is_plainly_meant_is_taken_as_meant() -> None:
 def test_what_two_rules_find_is_told_once() -> None:
     """Both the shape of a template and the rules for pods want an image."""
     pod = {"spec": {"containers": [{"name": "a"}], "restartPolicy": "Never"}}
-    paths = [told.path for told in found(a_document(tasks=[task(template=pod)]))]
+    paths = [finding.path for finding in found(a_document(tasks=[task(template=pod)]))]
     assert paths == ["spec.tasks[0].template.spec.containers[0].image"]
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pumice.admission.config_data import check_contents
+from pumice.admission.config_data import check_config_data
 from pumice.model.job import Manifest
-from tests.unit.admission.findings import Told, error, told
+from tests.unit.admission.findings import Row, error, rows
 
 
 def companion(kind: str, **fields: Any) -> Manifest:
@@ -34,7 +34,7 @@ def companion(kind: str, **fields: Any) -> Manifest:
     ],
 )
 def test_good(document: Manifest) -> None:
-    assert list(check_contents(document)) == []
+    assert list(check_config_data(document)) == []
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_good(document: Manifest) -> None:
         ),
     ],
 )
-def test_faults(document: Manifest, expected: Told) -> None:
-    assert told(check_contents(document)) == [expected]
+def test_faults(document: Manifest, expected: Row) -> None:
+    assert rows(check_config_data(document)) == [expected]

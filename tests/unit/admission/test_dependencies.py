@@ -6,14 +6,14 @@ import pytest
 
 from pumice.model.job import Manifest
 from tests.builders import a_document
-from tests.unit.admission.findings import Told, error, found, task
+from tests.unit.admission.findings import Row, error, found, task
 
 
 def waiting(name: str, *others: str, **fields: Any) -> Manifest:
     return task(name, dependsOn={"name": list(others), **fields})
 
 
-def circle(position: int, chain: str) -> Told:
+def circle(position: int, chain: str) -> Row:
     return error(f"spec.tasks[{position}].dependsOn", f"the tasks wait for each other in a circle: {chain}")
 
 
@@ -93,5 +93,5 @@ def circle(position: int, chain: str) -> Told:
         pytest.param([waiting("a")], [], id="waits for nobody"),
     ],
 )
-def test_dependencies(tasks: list[Manifest], expected: list[Told]) -> None:
+def test_dependencies(tasks: list[Manifest], expected: list[Row]) -> None:
     assert found(a_document(tasks=tasks)) == expected

@@ -6,12 +6,12 @@ import pytest
 
 from pumice.model.job import Manifest
 from tests.builders import a_container, a_document, a_template
-from tests.unit.admission.findings import Told, error, found, task
+from tests.unit.admission.findings import Row, error, found, task
 
 AT = "spec.tasks[1].template.spec"
 
 
-def twin(path: str, first: str, value: object) -> Told:
+def twin(path: str, first: str, value: object) -> Row:
     return error(f"{AT}.{path}", f"is there already, at {AT}.{first}", value, "keep one of them")
 
 
@@ -89,11 +89,11 @@ def pod(*containers: Manifest, **spec: Any) -> Manifest:
         ),
     ],
 )
-def test_twins(template: Manifest, expected: list[Told]) -> None:
+def test_twins(template: Manifest, expected: list[Row]) -> None:
     assert found(a_document(tasks=[task("first"), task("second", template=template)])) == expected
 
 
 def test_items_without_a_key_are_told_as_such_only() -> None:
     template = pod(a_container(env=[{"value": "1"}, {"value": "2"}]))
-    told = found(a_document(tasks=[task("first"), task("second", template=template)]))
-    assert [finding.path for finding in told] == [f"{AT}.containers[0].env[{index}].name" for index in (0, 1)]
+    findings = found(a_document(tasks=[task("first"), task("second", template=template)]))
+    assert [finding.path for finding in findings] == [f"{AT}.containers[0].env[{index}].name" for index in (0, 1)]

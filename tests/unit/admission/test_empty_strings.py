@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.builders import a_document
-from tests.unit.admission.findings import Told, error, found, task
+from tests.unit.admission.findings import Row, error, found, task
 
 ON_FAILURE = {"event": "PodFailed", "action": "RestartJob"}
 
 
-def blank(path: str) -> Told:
+def blank(path: str) -> Row:
     return error(path, "must not be empty", hint="leave it out")
 
 
@@ -65,5 +65,5 @@ def blank(path: str) -> Told:
         pytest.param({"queue": "", "schedulerName": ""}, [], id="what has a default"),
     ],
 )
-def test_blanks(spec: dict[str, Any], expected: list[Told]) -> None:
+def test_blanks(spec: dict[str, Any], expected: list[Row]) -> None:
     assert found(a_document(**spec)) == expected

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pumice.admission.extra_objects import check_companion
+from pumice.admission.extra_objects import check_extra_object
 from pumice.model.job import Manifest
 from pumice.runtime.kubernetes_types import kubernetes_types
-from tests.unit.admission.findings import Told, error, told
+from tests.unit.admission.findings import Row, error, rows
 
 LABEL = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
 SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
@@ -19,8 +19,8 @@ def companion(kind: str, **fields: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}, **fields}
 
 
-def found(document: Manifest) -> list[Told]:
-    return told(check_companion(document, kubernetes_types().types))
+def found(document: Manifest) -> list[Row]:
+    return rows(check_extra_object(document, kubernetes_types().types))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_good(document: Manifest) -> None:
         ),
     ],
 )
-def test_metadata(kind: str, metadata: Any, expected: Told) -> None:
+def test_metadata(kind: str, metadata: Any, expected: Row) -> None:
     spec = {"spec": {"accessModes": ["ReadWriteOnce"], **SIZE}} if kind == "PersistentVolumeClaim" else {}
     assert found({**companion(kind, **spec), "metadata": metadata}) == [expected]
 
@@ -108,7 +108,7 @@ def test_metadata(kind: str, metadata: Any, expected: Told) -> None:
         ),
     ],
 )
-def test_contents(document: Manifest, expected: Told) -> None:
+def test_contents(document: Manifest, expected: Row) -> None:
     assert found(document) == [expected]
 
 
@@ -130,8 +130,8 @@ def test_a_secrets_value_of_the_wrong_type_is_told_without_it() -> None:
 
 
 def test_a_key_that_is_no_text_is_left_to_the_shape() -> None:
-    told = found(companion("ConfigMap", data={1: "x"}))
-    assert [finding.path for finding in told] == ["data.1"]
+    findings = found(companion("ConfigMap", data={1: "x"}))
+    assert [finding.path for finding in findings] == ["data.1"]
 
 
 def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:

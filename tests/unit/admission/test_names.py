@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.job import Manifest
 from tests.builders import a_document
-from tests.unit.admission.findings import Told, error, found, task, warning
+from tests.unit.admission.findings import Row, error, found, task, warning
 
 LABEL = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
 SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
@@ -71,7 +71,7 @@ def named(metadata: Manifest, **spec: Any) -> Manifest:
         ),
     ],
 )
-def test_metadata(metadata: Manifest, expected: Told) -> None:
+def test_metadata(metadata: Manifest, expected: Row) -> None:
     assert found(named(metadata)) == [expected]
 
 
@@ -116,7 +116,7 @@ def test_accepted_metadata(metadata: Manifest) -> None:
         ),
     ],
 )
-def test_names_in_the_spec(spec: Manifest, expected: Told) -> None:
+def test_names_in_the_spec(spec: Manifest, expected: Row) -> None:
     assert found(a_document(**spec)) == [expected]
 
 
@@ -181,17 +181,17 @@ def test_a_default_name_may_be_taken() -> None:
         ),
     ],
 )
-def test_what_becomes_too_long(name: str, spec: Manifest, expected: Told | list[Told]) -> None:
+def test_what_becomes_too_long(name: str, spec: Manifest, expected: Row | list[Row]) -> None:
     wanted = expected if isinstance(expected, list) else [expected]
     assert found(named({"name": name}, **spec)) == wanted
 
 
 def test_a_claims_volume_becomes_too_long() -> None:
     name = "j" * 51
-    (told,) = found(named({"name": name}, volumes=[{"mountPath": "/data", "volumeClaimName": "data"}]))
-    assert (told.path, told.hint) == ("metadata.name", "shorten the job's name by 1")
-    assert told.message.startswith(f"the name of a claim's volume {name}-")
-    assert told.message.endswith(" would have 64 characters; 63 are allowed")
+    (finding,) = found(named({"name": name}, volumes=[{"mountPath": "/data", "volumeClaimName": "data"}]))
+    assert (finding.path, finding.hint) == ("metadata.name", "shorten the job's name by 1")
+    assert finding.message.startswith(f"the name of a claim's volume {name}-")
+    assert finding.message.endswith(" would have 64 characters; 63 are allowed")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pumice.model.job import Manifest
 from pumice.model.slot import MOST_PODS
 from tests.builders import a_document
-from tests.unit.admission.findings import Told, error, found, task
+from tests.unit.admission.findings import Row, error, found, task
 
 LEAST = "must be 0 or more"
 MOST_OF_TASK = "must be at most 2, the replicas of the task"
@@ -27,7 +27,7 @@ RAISE_JOB = "raise the replicas of a task, or lower this"
         ),
     ],
 )
-def test_the_least_that_numbers_of_a_job_may_be(spec: Manifest, expected: Told) -> None:
+def test_the_least_that_numbers_of_a_job_may_be(spec: Manifest, expected: Row) -> None:
     assert found(a_document(**spec)) == [expected]
 
 
@@ -107,7 +107,7 @@ def test_the_edges_are_accepted(spec: Manifest) -> None:
         ),
     ],
 )
-def test_numbers_against_each_other(spec: dict[str, Any], expected: list[Told]) -> None:
+def test_numbers_against_each_other(spec: dict[str, Any], expected: list[Row]) -> None:
     assert found(a_document(**spec)) == expected
 
 
@@ -132,5 +132,5 @@ def test_numbers_against_each_other(spec: dict[str, Any], expected: list[Told]) 
         ),
     ],
 )
-def test_the_estimate_must_be_a_duration(estimate: str, expected: list[Told]) -> None:
+def test_the_estimate_must_be_a_duration(estimate: str, expected: list[Row]) -> None:
     assert found(a_document(runningEstimate=estimate)) == expected

@@ -10,7 +10,7 @@ import pytest
 from pumice.admission.plugins import TASKS_MADE
 from pumice.model.findings import SPEC, Finding
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion
+from pumice.model.objects import OwnedObject
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
@@ -36,7 +36,7 @@ def test_unknown_plugins(plugins: Manifest, hint: str) -> None:
 
 def test_bad_arguments_are_told_and_nothing_is_concluded_from_them() -> None:
     document = a_document(plugins={"pytorch": ["--master=worker", "--port=0"]})
-    assert [(told.path, told.message) for told in found(document)] == [
+    assert [(finding.path, finding.message) for finding in found(document)] == [
         ("spec.plugins.pytorch[1]", "must be between 1 and 65535")
     ]
 
@@ -52,11 +52,11 @@ def test_plugins_say_what_they_miss() -> None:
 
 
 def test_a_companion_that_outgrows_what_kubernetes_holds() -> None:
-    (told,) = found(a_document(plugins={"svc": ["--inject-hosts-env=false"]}, tasks=[task("w" * 40, 20_000)]))
-    fits = int(told.message.split(": ")[1].split()[0])
-    assert told.path == "spec.tasks"
-    assert told.hint == TOO_LARGE_HINT
-    assert told.message == (f"ConfigMap train-svc would be larger than 1 MiB: {fits} pods fit, the job has 20000")
+    (finding,) = found(a_document(plugins={"svc": ["--inject-hosts-env=false"]}, tasks=[task("w" * 40, 20_000)]))
+    fits = int(finding.message.split(": ")[1].split()[0])
+    assert finding.path == "spec.tasks"
+    assert finding.hint == TOO_LARGE_HINT
+    assert finding.message == (f"ConfigMap train-svc would be larger than 1 MiB: {fits} pods fit, the job has 20000")
     assert found(a_document(plugins={"svc": ["--inject-hosts-env=false"]}, tasks=[task("w" * 40, fits)])) == []
     assert found(a_document(plugins={"svc": ["--inject-hosts-env=false"]}, tasks=[task("w" * 40, fits + 1)])) != []
 
@@ -74,7 +74,7 @@ class Careless(Base):
             raise RuntimeError("boom")
         return [Finding(SPEC, "says the plugin")] if self.how == "finding" else []
 
-    def objects(self, job: Job) -> Iterable[Companion]:
+    def objects(self, job: Job) -> Iterable[OwnedObject]:
         if self.how == "objects":
             raise RuntimeError("boom")
         return []
@@ -93,7 +93,7 @@ def option_of(how: str) -> Manifest:
 
 def careless(how: str, **spec: Any) -> list[tuple[str, str]]:
     context = a_context(Registry({"careless": Careless}))
-    return [(told.path, told.message) for told in found(a_document(plugins=option_of(how), **spec), context)]
+    return [(finding.path, finding.message) for finding in found(a_document(plugins=option_of(how), **spec), context)]
 
 
 @pytest.mark.parametrize("how", ["check", "objects", "shape"])

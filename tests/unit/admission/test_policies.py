@@ -7,7 +7,7 @@ import pytest
 from pumice.model.job import Manifest
 from pumice.model.vocabulary import POLICY_ACTIONS, POLICY_EVENTS
 from tests.builders import a_document
-from tests.unit.admission.findings import Told, error, found, task, warning
+from tests.unit.admission.findings import Row, error, found, task, warning
 
 EVENTS = "must be one of *, PodFailed, PodEvicted, PodPending, Unknown, TaskCompleted, TaskFailed, JobUpdated"
 ACTIONS = (
@@ -201,19 +201,19 @@ RULES = [
 ]
 
 
-def below(told: Told, owner: str) -> Told:
-    return told._replace(path=f"{owner}.{told.path}", message=told.message.replace("@", owner))
+def below(finding: Row, owner: str) -> Row:
+    return finding._replace(path=f"{owner}.{finding.path}", message=finding.message.replace("@", owner))
 
 
 @pytest.mark.parametrize(("policies", "expected"), RULES)
-def test_rules_hold_for_the_policies_of_a_job(policies: list[Manifest], expected: list[Told]) -> None:
-    assert found(a_document(policies=policies)) == [below(told, "spec") for told in expected]
+def test_rules_hold_for_the_policies_of_a_job(policies: list[Manifest], expected: list[Row]) -> None:
+    assert found(a_document(policies=policies)) == [below(finding, "spec") for finding in expected]
 
 
 @pytest.mark.parametrize(("policies", "expected"), RULES)
-def test_rules_hold_for_the_policies_of_a_task(policies: list[Manifest], expected: list[Told]) -> None:
+def test_rules_hold_for_the_policies_of_a_task(policies: list[Manifest], expected: list[Row]) -> None:
     document = a_document(tasks=[task("first"), task("second", policies=policies)])
-    assert found(document) == [below(told, "spec.tasks[1]") for told in expected]
+    assert found(document) == [below(finding, "spec.tasks[1]") for finding in expected]
 
 
 @pytest.mark.parametrize(
@@ -248,12 +248,12 @@ def test_partitions_may_be_restarted_where_there_are_some() -> None:
 
 def test_partitions_of_another_task_do_not_count_for_a_task() -> None:
     document = a_document(tasks=[task("first", policies=RESTART_PARTITION), PARTITIONED])
-    assert [told.path for told in found(document)] == ["spec.tasks[0].policies[0].action"]
+    assert [finding.path for finding in found(document)] == ["spec.tasks[0].policies[0].action"]
 
 
 def test_a_partition_is_not_named_by_an_event_of_the_job() -> None:
     tasks = [{**PARTITIONED, "policies": [on("Unknown", "RestartPartition")]}]
-    assert [told.message for told in found(a_document(tasks=tasks))] == [
+    assert [finding.message for finding in found(a_document(tasks=tasks))] == [
         "cannot act on Unknown, which is about the whole job and names no pod"
     ]
 

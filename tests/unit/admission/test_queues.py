@@ -6,7 +6,7 @@ import pytest
 
 from pumice.admission.context import Queue
 from tests.builders import a_context, a_document
-from tests.unit.admission.findings import Told, error, found
+from tests.unit.admission.findings import Row, error, found
 
 QUEUES = {
     "default": Queue(),
@@ -53,7 +53,7 @@ LEAF = "only one without takes jobs"
         ),
     ],
 )
-def test_queues_of_a_cluster(queue: str, expected: list[Told]) -> None:
+def test_queues_of_a_cluster(queue: str, expected: list[Row]) -> None:
     assert found(a_document(queue=queue), replace(a_context(), queues=QUEUES)) == expected
 
 
@@ -62,7 +62,7 @@ def test_offline_nobody_can_tell() -> None:
 
 
 def test_the_root_queue_is_known_offline() -> None:
-    assert [told.path for told in found(a_document(queue="root"))] == ["spec.queue"]
+    assert [finding.path for finding in found(a_document(queue="root"))] == ["spec.queue"]
 
 
 @pytest.mark.parametrize("queue", ["nowhere", "closed", "root"])

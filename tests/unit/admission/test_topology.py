@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.job import Manifest
 from tests.builders import a_container, a_document, a_template
-from tests.unit.admission.findings import Told, error, found, task
+from tests.unit.admission.findings import Row, error, found, task
 
 BOTH_TIERS = "must have either highestTierAllowed or highestTierName, not both"
 NUMA_HINT = "set resources.limits.cpu to a whole number"
@@ -35,14 +35,14 @@ NUMA_HINT = "set resources.limits.cpu to a whole number"
     ],
 )
 @pytest.mark.parametrize("place", ["spec.networkTopology", "spec.tasks[0].partitionPolicy.networkTopology"])
-def test_network_topology(topology: Manifest, expected: list[Told], place: str) -> None:
+def test_network_topology(topology: Manifest, expected: list[Row], place: str) -> None:
     if place.endswith("partitionPolicy.networkTopology"):
         policy = {"totalPartitions": 1, "partitionSize": 1, "networkTopology": topology}
         document = a_document(tasks=[task(partitionPolicy=policy)])
     else:
         document = a_document(networkTopology=topology)
-    told = [told._replace(path=f"{place}.{told.path}".rstrip(".")) for told in expected]
-    assert found(document) == told
+    findings = [finding._replace(path=f"{place}.{finding.path}".rstrip(".")) for finding in expected]
+    assert found(document) == findings
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_network_topology(topology: Manifest, expected: list[Told], place: str) 
         ),
     ],
 )
-def test_partitions(replicas: int, policy: Manifest, fields: Manifest, expected: list[Told]) -> None:
+def test_partitions(replicas: int, policy: Manifest, fields: Manifest, expected: list[Row]) -> None:
     document = a_document(tasks=[task("worker", replicas, partitionPolicy=policy, **fields)])
     at = "spec.tasks[0].partitionPolicy"
-    assert found(document) == [told._replace(path=f"{at}.{told.path}".rstrip(".")) for told in expected]
+    assert found(document) == [finding._replace(path=f"{at}.{finding.path}".rstrip(".")) for finding in expected]
 
 
 def test_more_partitions_are_wanted_than_there_are() -> None:
@@ -191,7 +191,7 @@ def test_unknown_numa_policy() -> None:
 )
 def test_what_is_no_container_is_told_by_its_shape_only(template: Manifest, path: str) -> None:
     document = a_document(tasks=[task(topologyPolicy="restricted", template=template)])
-    assert [told.path for told in found(document)] == [f"spec.tasks[0].{path}"]
+    assert [finding.path for finding in found(document)] == [f"spec.tasks[0].{path}"]
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,12 @@ def test_what_is_no_container_is_told_by_its_shape_only(template: Manifest, path
 )
 def test_resources_of_another_type(resources: Any) -> None:
     pod = a_template(a_container(resources=resources), restartPolicy="Never")
-    told = found(a_document(tasks=[task(topologyPolicy="restricted", template=pod)]))
+    findings = found(a_document(tasks=[task(topologyPolicy="restricted", template=pod)]))
     at = "spec.tasks[0].template.spec.containers[0].resources"
-    assert all(finding.path.startswith(at) for finding in told)
+    assert all(finding.path.startswith(at) for finding in findings)
     assert (
-        error(at, "topologyPolicy restricted needs a whole number of CPUs in every container", hint=NUMA_HINT) in told
+        error(at, "topologyPolicy restricted needs a whole number of CPUs in every container", hint=NUMA_HINT)
+        in findings
     )
 
 
@@ -223,5 +224,5 @@ def test_resources_of_another_type(resources: Any) -> None:
     ],
 )
 def test_a_default_that_follows_from_partitions_is_not_told_again(replicas: int, policy: Manifest, path: str) -> None:
-    told = found(a_document(tasks=[task("worker", replicas, partitionPolicy=policy)]))
-    assert [finding.path for finding in told] == [f"spec.tasks[0].partitionPolicy{path}"]
+    findings = found(a_document(tasks=[task("worker", replicas, partitionPolicy=policy)]))
+    assert [finding.path for finding in findings] == [f"spec.tasks[0].partitionPolicy{path}"]

@@ -10,7 +10,7 @@ from pumice.admission.updates import check_update
 from pumice.model.codec import decode
 from pumice.model.job import Job, Manifest
 from pumice.runtime.kubernetes_types import kubernetes_types
-from tests.unit.admission.findings import POD, Told, error, told
+from tests.unit.admission.findings import POD, Row, error, rows
 
 FIXED = "cannot be changed once the job exists"
 HINT = "only minAvailable, priorityClassName, suspend, tasks[*].replicas, tasks[*].minAvailable can"
@@ -42,8 +42,8 @@ def changed(path: tuple[str | int, ...], value: Any) -> Manifest:
     return spec
 
 
-def found(new: Manifest, old: Manifest = OLD) -> list[Told]:
-    return told(check_update(job_of(old), job_of(new)))
+def found(new: Manifest, old: Manifest = OLD) -> list[Row]:
+    return rows(check_update(job_of(old), job_of(new)))
 
 
 @pytest.mark.parametrize(

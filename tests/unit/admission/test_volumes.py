@@ -4,7 +4,7 @@ import pytest
 
 from pumice.model.job import Manifest
 from tests.builders import a_document
-from tests.unit.admission.findings import Told, error, found
+from tests.unit.admission.findings import Row, error, found
 
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
@@ -86,5 +86,5 @@ SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must
         pytest.param([], [], id="none"),
     ],
 )
-def test_volumes(volumes: list[Manifest], expected: list[Told]) -> None:
+def test_volumes(volumes: list[Manifest], expected: list[Row]) -> None:
     assert found(a_document(volumes=volumes)) == expected

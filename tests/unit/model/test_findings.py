@@ -63,7 +63,7 @@ def test_within_a_place(path: Path, within: bool) -> None:
 
 
 def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:
-    typo = Finding(SPEC / "task", "unknown field", meant=SPEC / "tasks")
+    typo = Finding(SPEC / "task", "unknown field", correct_path=SPEC / "tasks")
     missing = Finding(SPEC / "tasks", "a job needs at least one task")
     below = Finding(SPEC / "tasks" / 0 / "name", "is missing")
     other = Finding(METADATA / "name", "is missing")
@@ -72,4 +72,4 @@ def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:
 
 
 def test_two_findings_that_say_the_same_are_equal() -> None:
-    assert Finding(SPEC, "unknown field", meant=SPEC / "a") == Finding(SPEC, "unknown field")
+    assert Finding(SPEC, "unknown field", correct_path=SPEC / "a") == Finding(SPEC, "unknown field")

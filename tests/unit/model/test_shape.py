@@ -195,7 +195,7 @@ def test_unknown_fields(value: object, at: Path, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "at", "meant"),
+    ("value", "at", "correct_path"),
     [
         pytest.param(in_container(imagePulPolicy="x"), FIRST / "imagePulPolicy", FIRST / "imagePullPolicy", id="typo"),
         pytest.param(
@@ -215,8 +215,8 @@ def test_unknown_fields(value: object, at: Path, hint: str) -> None:
         pytest.param(in_container(nodeSelector={}), FIRST / "nodeSelector", SPEC / "nodeSelector", id="too deep"),
     ],
 )
-def test_where_an_unknown_field_should_be(value: object, at: Path, meant: Path | None) -> None:
-    assert [finding.meant for finding in found(value) if finding.path == at] == [meant]
+def test_where_an_unknown_field_should_be(value: object, at: Path, correct_path: Path | None) -> None:
+    assert [finding.correct_path for finding in found(value) if finding.path == at] == [correct_path]
 
 
 def test_all_misfits_come_at_once_and_in_order() -> None:

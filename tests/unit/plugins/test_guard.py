@@ -15,7 +15,7 @@ from pumice.model.objects import Once
 from pumice.model.pod import Pod
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError, fence, guarded
-from tests.builders import a_container, a_job, a_slot, a_task, a_template, told
+from tests.builders import a_container, a_job, a_slot, a_task, a_template, rows
 
 TEMPLATE = a_template(a_container("a"), a_container("b"), initContainers=[a_container("i")])
 JOB = a_job(a_task(template=TEMPLATE))
@@ -114,7 +114,7 @@ def test_a_plugin_that_edits_the_job_in_place_edits_its_own_copy() -> None:
     ],
 )
 def test_check(check: Any, problem: str) -> None:
-    assert told(plugin_with(check=check).check(JOB)) == [("error", "spec.plugins.odd", f"plugin odd failed: {problem}")]
+    assert rows(plugin_with(check=check).check(JOB)) == [("error", "spec.plugins.odd", f"plugin odd failed: {problem}")]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_objects(objects: Any, problem: str) -> None:
     with pytest.raises(PluginError) as caught:
         plugin_with(objects=objects).objects(JOB)
     assert str(caught.value) == f"plugin odd failed: {problem}"
-    assert told([caught.value.finding()]) == [("error", "spec.plugins.odd", str(caught.value))]
+    assert rows([caught.value.finding()]) == [("error", "spec.plugins.odd", str(caught.value))]
 
 
 @pytest.mark.parametrize(

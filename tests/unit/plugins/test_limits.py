@@ -5,7 +5,7 @@ import pytest
 from pumice.model.findings import SPEC
 from pumice.model.job import Job
 from pumice.plugins.limits import most_pods, too_long
-from tests.builders import a_job, a_task, told
+from tests.builders import a_job, a_task, rows
 
 
 @pytest.mark.parametrize(
@@ -30,5 +30,5 @@ def test_too_long() -> None:
 
     assert list(too_long(a_job(a_task("a", 100)), SPEC, "LIST", thousand_each)) == []
     found = list(too_long(a_job(a_task("a", 101)), SPEC, "LIST", thousand_each))
-    assert told(found) == [("error", "spec", "LIST would be longer than 100 KB: 100 pods fit, the job has 101")]
+    assert rows(found) == [("error", "spec", "LIST would be longer than 100 KB: 100 pods fit, the job has 101")]
     assert found[0].hint == "use fewer pods, or shorter names for the job and its tasks"

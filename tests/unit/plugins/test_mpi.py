@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.job import Job
 from pumice.plugins.mpi import Mpi
-from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, literal, shaped, told
+from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, literal, rows, shaped
 
 PORT = {"name": "mpijob-port", "containerPort": 22}
 HOSTS = "train-worker-0.train,train-worker-1.train"
@@ -86,13 +86,13 @@ def test_defect_27_a_master_without_worker_task_still_gets_its_port() -> None:
     assert shaped(Mpi(), job, "master").containers == [a_container(env=literal(MPI_HOST=""), ports=[PORT])]
     assert hostfile(job) == ""
     found = list(Mpi().check(job))
-    assert told(found) == [("warning", "spec.plugins.mpi", "no task is named 'worker', so MPI_HOST will be empty")]
+    assert rows(found) == [("warning", "spec.plugins.mpi", "no task is named 'worker', so MPI_HOST will be empty")]
     assert found[0].hint == "name the task of the workers with --worker=<master>"
 
 
 def test_a_missing_master_is_an_error() -> None:
     found = list(Mpi().check(a_job(a_task("boss"), a_task("worker"))))
-    assert told(found) == [
+    assert rows(found) == [
         ("error", "spec.plugins.mpi", "no task is named 'master', so no pod would be told its workers")
     ]
     assert found[0].hint == "name the task that runs mpiexec with --master=<boss|worker>"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion, Once
+from pumice.model.objects import Once, OwnedObject
 from pumice.plugins.base import Base
-from pumice.plugins.owned_objects import companions, manifest_of, payload_size
+from pumice.plugins.owned_objects import manifest_of, owned_objects, payload_size
 from pumice.plugins.registry import Registry
 from tests.builders import a_container, a_job, a_task, a_template
 
@@ -18,7 +18,7 @@ from tests.builders import a_container, a_job, a_task, a_template
 class Maker(Base):
     made: tuple[Any, ...] = ()
 
-    def objects(self, job: Job) -> Iterable[Companion]:  # noqa: ARG002 - the hook's signature
+    def objects(self, job: Job) -> Iterable[OwnedObject]:  # noqa: ARG002 - the hook's signature
         return self.made
 
 
@@ -73,13 +73,13 @@ ONCE = once()
         ),
     ],
 )
-def test_companions(made: Sequence[Sequence[Companion]], expected: list[Companion]) -> None:
-    assert companions(a_job(), [Maker(tuple(objects)) for objects in made]) == expected
+def test_companions(made: Sequence[Sequence[OwnedObject]], expected: list[OwnedObject]) -> None:
+    assert owned_objects(a_job(), [Maker(tuple(objects)) for objects in made]) == expected
 
 
 def test_mpi_adds_its_hostfile_to_the_hosts() -> None:
     job = a_job(a_task("master"), a_task("worker", 1, a_template(a_container(resources={"limits": {"cpu": 2}}))))
-    found = companions(job, Registry().resolve({"mpi": []}).plugins)
+    found = owned_objects(job, Registry().resolve({"mpi": []}).plugins)
     assert [manifest_of(companion)["metadata"]["name"] for companion in found] == ["train", "train-svc", "train-ssh"]
     assert manifest_of(found[1])["data"] == {
         "master.host": "train-master-0.train",

@@ -17,7 +17,7 @@ from pumice.model.codec import decode
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.slot import slots
-from pumice.plugins.owned_objects import companions
+from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.registry import Registry
 from pumice.plugins.shaping import pods, shaped_pod
 from pumice.reconcile.podgroup import pod_group
@@ -34,7 +34,7 @@ def placed(job: Job) -> Job:
 
 def rendered(admitted: Admitted) -> list[Manifest]:
     job = placed(admitted.job)
-    made = companions(job, admitted.plugins)
+    made = owned_objects(job, admitted.plugins)
     objects = [
         companion.created_with(lambda kind: KeyPair(kind, kind)) if isinstance(companion, Once) else companion
         for companion in made
@@ -59,7 +59,7 @@ def test_plugins_change_nothing_in_place(document: Manifest) -> None:
             after = plugin.shape_pod(pod, slot)
             assert pod.manifest == was
             pod = after
-    list(companions(job, admitted.plugins))
+    list(owned_objects(job, admitted.plugins))
     assert msgspec.to_builtins(job) == before
 
 

@@ -9,7 +9,7 @@ from pumice.model.slot import slots
 from pumice.plugins.pytorch import PyTorch
 from pumice.plugins.shaping import pods
 from pumice.plugins.wait_for_master import WaitForMaster
-from tests.builders import a_container, a_job, a_slot, a_task, a_template, env_of, literal, shaped, told
+from tests.builders import a_container, a_job, a_slot, a_task, a_template, env_of, literal, rows, shaped
 
 PORT = {"name": "pytorchjob-port", "containerPort": 23456}
 JOB = a_job(a_task("master"), a_task("worker", 2))
@@ -105,7 +105,7 @@ def test_defect_21_every_master_has_its_own_rank() -> None:
 def test_defect_21_a_missing_master_is_an_error() -> None:
     """Volcano starts such a job without variables, without port and without a word."""
     found = list(PyTorch().check(a_job(a_task("a"), a_task("b"))))
-    assert told(found) == [("error", "spec.plugins.pytorch", "no task is named 'master', so no pod would have rank 0")]
+    assert rows(found) == [("error", "spec.plugins.pytorch", "no task is named 'master', so no pod would have rank 0")]
     assert found[0].hint == "name the task that holds rank 0 with --master=<a|b>"
     assert list(PyTorch().check(JOB)) == []
 
@@ -114,7 +114,7 @@ def test_a_master_without_pods_is_an_error() -> None:
     """MASTER_ADDR would name a pod that does not exist, while the first worker has rank 0."""
     found = list(PyTorch().check(a_job(a_task("worker", 2), a_task("master", 0))))
     message = "must be 1 or more: the workers would look for rank 0 in vain"
-    assert told(found) == [("error", "spec.tasks[1].replicas", message)]
+    assert rows(found) == [("error", "spec.tasks[1].replicas", message)]
     assert (found[0].value, found[0].hint) == (
         0,
         "or let them meet at their own first pod, by pytorch: ['--master=worker']",

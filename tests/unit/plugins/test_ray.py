@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.job import Job
 from pumice.plugins.ray import Ray
-from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, literal, shaped, told
+from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, literal, rows, shaped
 
 HEAD_START = (
     "ray start --head --block --dashboard-host=0.0.0.0 --port=6379 --dashboard-port=8265 --ray-client-server-port=10001"
@@ -119,14 +119,14 @@ def test_defect_28_a_command_of_the_user_is_kept() -> None:
         a_container("worker", command=["mine"], args=["too"], env=ADDRESS)
     ]
     message = "is yours and is kept; Ray is not started by the plugin, RAY_ADDRESS says where the head is"
-    assert told(Ray().check(job)) == [
+    assert rows(Ray().check(job)) == [
         ("warning", "spec.tasks[0].template.spec.containers[1].command", message),
         ("warning", "spec.tasks[1].template.spec.containers[0].command", message),
     ]
 
 
 def test_arguments_that_would_have_no_effect() -> None:
-    assert told(Ray().check(cluster(worker={"args": ["x"]}))) == [
+    assert rows(Ray().check(cluster(worker={"args": ["x"]}))) == [
         (
             "warning",
             "spec.tasks[1].template.spec.containers[0].args",
@@ -139,7 +139,7 @@ def test_defect_28_a_missing_head_is_told() -> None:
     """Volcano makes no pod, and no event says why."""
     job = a_job(a_task("worker", 1, a_template(a_container("worker"))))
     found = list(Ray().check(job))
-    assert told(found) == [("error", "spec.plugins.ray", "no task is named 'head', so there would be no head")]
+    assert rows(found) == [("error", "spec.plugins.ray", "no task is named 'head', so there would be no head")]
     assert found[0].hint == "name the task of the head with --head=<worker>"
     assert shaped(Ray(), job).containers == [a_container("worker")]
 
@@ -154,7 +154,7 @@ def test_defect_28_a_container_of_another_name_is_told(task: str, flag: str) -> 
     tasks = [a_task(name, 1, a_template(a_container(name))) for name in sorted(others)]
     job = a_job(*tasks, a_task(task, 1, a_template(a_container("a"), a_container("b"))))
     found = list(Ray().check(job))
-    assert told(found) == [
+    assert rows(found) == [
         (
             "warning",
             "spec.tasks[1].template.spec.containers",

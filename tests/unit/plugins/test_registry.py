@@ -10,7 +10,7 @@ from pumice.plugins.base import Base, option
 from pumice.plugins.pytorch import PyTorch
 from pumice.plugins.registry import BUILTINS, Registry
 from pumice.plugins.shaping import pods
-from tests.builders import a_job, a_task, told
+from tests.builders import a_job, a_task, rows
 
 ORDER = ["env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "ray", "hcclrank"]
 
@@ -88,7 +88,7 @@ def test_arguments_reach_their_plugin() -> None:
 def test_a_plugin_that_is_not_there(name: str, message: str, hint: str) -> None:
     resolved = OTHERS.resolve({name: [], "env": []})
     assert [plugin.name for plugin in resolved.plugins] == ["env"]
-    assert told(resolved.findings) == [("error", f"spec.plugins.{name}", message)]
+    assert rows(resolved.findings) == [("error", f"spec.plugins.{name}", message)]
     assert resolved.findings[0].hint == hint
 
 
@@ -104,7 +104,7 @@ class Raises(Base):
 def test_a_third_party_plugin_that_cannot_even_be_parsed() -> None:
     resolved = Registry({"raises": Raises}).resolve({"raises": []})
     assert resolved.plugins == ()
-    assert told(resolved.findings) == [
+    assert rows(resolved.findings) == [
         ("error", "spec.plugins.raises", "plugin raises failed: RuntimeError: no options today")
     ]
 

@@ -9,7 +9,7 @@ from pumice.model.job import Job
 from pumice.model.objects import KeyPair
 from pumice.plugins.ssh import Ssh
 from pumice.runtime.key_pairs import make_key_pair
-from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, shaped, told
+from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, rows, shaped
 
 FRESH = {kind: KeyPair(f"private {kind}\n", f"public {kind}\n") for kind in ("rsa", "ed25519")}
 TWO_TASKS = a_job(a_task("master"), a_task("worker", 2))
@@ -180,14 +180,14 @@ NOT_PUBLIC = "--ssh-public-key is not a public key in OpenSSH's form; it is used
 )
 def test_given_keys_are_looked_at(private: str, public: str, messages: list[str]) -> None:
     ssh = Ssh(ssh_private_key=private, ssh_public_key=public)
-    assert told(ssh.check(a_job())) == [("warning", AT, message) for message in messages]
+    assert rows(ssh.check(a_job())) == [("warning", AT, message) for message in messages]
 
 
 @pytest.mark.parametrize("path", ["root/.ssh", "", "/root:/.ssh"])
 def test_the_path_must_be_one(path: str) -> None:
     template = a_template(a_container(securityContext={"runAsUser": 0}))
     findings = list(Ssh(ssh_key_file_path=path).check(a_job(a_task(template=template))))
-    assert told(findings) == [("error", AT, "--ssh-key-file-path must be an absolute path without ':'")]
+    assert rows(findings) == [("error", AT, "--ssh-key-file-path must be an absolute path without ':'")]
 
 
 NOT_ROOT = "does not run as root, but the ssh keys are in /root/.ssh, which only root can read"
@@ -217,7 +217,7 @@ def test_keys_that_the_user_cannot_use(
     ssh = Ssh(ssh_key_file_path=path)
     found = list(ssh.check(a_job(a_task("ok", template={"spec": None}), a_task(template=template))))
     places = [f"spec.tasks[1].template.spec.{place}" for place in ("initContainers[0]", "containers[1]")]
-    assert told(found) == ([("warning", place, message) for place in places] if message else [])
+    assert rows(found) == ([("warning", place, message) for place in places] if message else [])
     hints = {NOT_ROOT: "/home/<user>/.ssh", IS_ROOT: "/root/.ssh"}
     assert all(hints[finding.message] in finding.hint for finding in found)
 

@@ -5,7 +5,7 @@ import pytest
 
 from pumice.model.job import Job
 from pumice.plugins.svc import Svc
-from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, literal, shaped, told
+from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task, a_template, literal, rows, shaped
 
 METADATA = {"namespace": NAMESPACE, "ownerReferences": [OWNER]}
 SELECTOR = {"volcano.sh/job-name": "train", "volcano.sh/job-namespace": NAMESPACE}
@@ -128,7 +128,7 @@ def test_hosts_that_no_variable_can_hold_are_left_out() -> None:
     job = a_job(a_task("ps"), a_task("worker", 5000))
     names = [variable["name"] for variable in shaped(Svc(), job).containers[0]["env"]]
     assert names == ["VC_PS_HOSTS", "VC_PS_NUM", "VC_WORKER_NUM"]
-    assert told(Svc().check(job)) == [
+    assert rows(Svc().check(job)) == [
         (
             "warning",
             "spec.tasks[1].replicas",

@@ -6,7 +6,7 @@ import pytest
 
 from pumice.model.job import Job
 from pumice.plugins.tensorflow import TensorFlow
-from tests.builders import a_container, a_job, a_slot, a_task, a_template, literal, shaped, told
+from tests.builders import a_container, a_job, a_slot, a_task, a_template, literal, rows, shaped
 
 PORT = {"name": "tfjob-port", "containerPort": 2222}
 ROLES = a_job(a_task("evaluator"), a_task("chief"), a_task("worker", 2), a_task("ps", 2), a_task("other"))
@@ -104,7 +104,7 @@ def test_the_user_s_own_stays() -> None:
     ],
 )
 def test_check(job: Job, findings: list[str]) -> None:
-    assert told(TensorFlow().check(job)) == [("warning", "spec.plugins.tensorflow", message) for message in findings]
+    assert rows(TensorFlow().check(job)) == [("warning", "spec.plugins.tensorflow", message) for message in findings]
 
 
 def test_one_task_for_all_roles_that_is_missing() -> None:

@@ -74,13 +74,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_example_is_found(installed: Path) -> None:
     listed = pumice(installed, "plugins")
-    told = pumice(installed, "plugins", "nodes", "--json")
-    assert (listed.returncode, listed.stderr, told.returncode) == (0, "", 0)
+    shown = pumice(installed, "plugins", "nodes", "--json")
+    assert (listed.returncode, listed.stderr, shown.returncode) == (0, "", 0)
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:-2]] == [
         *("env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "ray", "hcclrank"),
         "nodes",
     ]
-    described = json.loads(told.stdout)
+    described = json.loads(shown.stdout)
     assert (described["builtin"], described["requires"]) == (False, ["svc"])
     assert [argument["name"] for argument in described["arguments"]] == ["prefix", "separator"]
 

@@ -10,7 +10,7 @@ from pumice.model.job import Job, Manifest, VolumeSpec
 from pumice.model.snapshot import ObservedGroup, ObservedPod, Snapshot, Trouble
 from pumice.plugins.base import Base
 from pumice.plugins.env import Env
-from pumice.plugins.owned_objects import companions, manifest_of
+from pumice.plugins.owned_objects import manifest_of, owned_objects
 from pumice.plugins.ssh import Ssh
 from pumice.plugins.svc import Svc
 from pumice.reconcile.decision import EngineCommand, Ensure, Remove
@@ -27,7 +27,7 @@ WITH_CLAIM = a_two_worker_job(volumes=[VolumeSpec(mount_path="/d", volume_claim=
 
 
 def all_of(job: Job) -> dict[tuple[str, str], Manifest]:
-    manifests = [manifest_of(companion) for companion in companions(job, PLUGINS)]
+    manifests = [manifest_of(companion) for companion in owned_objects(job, PLUGINS)]
     return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
 
 

@@ -15,7 +15,7 @@ from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import Fault, MemoryEngine
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion
+from pumice.model.objects import OwnedObject
 from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.plugins.base import Base
@@ -290,7 +290,7 @@ class Moody(Base):
     name: ClassVar[str] = "moody"
     moods: ClassVar[list[bool]] = []
 
-    def objects(self, job: Job) -> Iterable[Companion]:  # noqa: ARG002 - any job will do
+    def objects(self, job: Job) -> Iterable[OwnedObject]:  # noqa: ARG002 - any job will do
         if self.moods:
             raise RuntimeError("not today")
         return ()

@@ -18,7 +18,7 @@ from pumice.admission.podtemplate.selectors import (
     check_selector,
 )
 from pumice.model.findings import Finding
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, qualified_name_fault
+from pumice.model.syntax import dns_label_error, dns_subdomain_error, qualified_name_error
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -58,8 +58,8 @@ def _check_node_term(term: View) -> Iterator[Finding]:
         if requirement.text("key") != "metadata.name":
             continue
         for at, value in requirement.texts("values"):
-            if fault := dns_subdomain_fault(value):
-                yield Finding(at, fault, value)
+            if error := dns_subdomain_error(value):
+                yield Finding(at, error, value)
 
 
 def _check_weight(wish: View) -> Iterator[Finding]:
@@ -80,12 +80,12 @@ def _check_pod_term(term: View) -> Iterator[Finding]:
     yield from check_selector(term, "labelSelector")
     yield from check_selector(term, "namespaceSelector")
     for at, name in term.texts("namespaces"):
-        if fault := dns_label_fault(name):
-            yield Finding(at, fault, name)
+        if error := dns_label_error(name):
+            yield Finding(at, error, name)
     yield from check_label_keys(term, "matchLabelKeys")
     yield from check_label_keys(term, "mismatchLabelKeys")
     mismatched = {name for _, name in term.texts("mismatchLabelKeys")}
     for at, name in term.texts("matchLabelKeys"):
         if name in mismatched:
             yield Finding(at, "cannot be in both matchLabelKeys and mismatchLabelKeys", name)
-    yield from required_spelled(term, "topologyKey", qualified_name_fault)
+    yield from required_spelled(term, "topologyKey", qualified_name_error)

@@ -76,4 +76,4 @@ def _agrees(profile: View | None, annotations: View, key: str) -> Iterator[Findi
         "Localhost": {f"localhost/{profile.text('localhostProfile')}"},
     }
     if said not in accepted.get(profile.text("type"), {said}):
-        yield profile.fault("type", f"contradicts the annotation {key}, which says {said}", "remove the annotation")
+        yield profile.error("type", f"contradicts the annotation {key}, which says {said}", "remove the annotation")

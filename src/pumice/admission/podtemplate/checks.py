@@ -21,7 +21,7 @@ def one_of(view: View, key: str, accepted: Sequence[str], *, blank_is_unset: boo
     word = view.get(key)
     if not isinstance(word, str) or word in accepted or (blank_is_unset and not word):
         return
-    yield view.fault(key, f"must be {listed(accepted)}", did_you_mean(word, accepted))
+    yield view.error(key, f"must be {listed(accepted)}", did_you_mean(word, accepted))
 
 
 def required(view: View, *keys: str) -> Iterator[Finding]:
@@ -37,28 +37,28 @@ def required_one_of(view: View, key: str, accepted: Sequence[str]) -> Iterator[F
         yield from one_of(view, key, accepted)
 
 
-def spelled(view: View, key: str, fault_of: Callable[[str], str], *, blank_is_unset: bool = True) -> Iterator[Finding]:
+def spelled(view: View, key: str, error_of: Callable[[str], str], *, blank_is_unset: bool = True) -> Iterator[Finding]:
     text = view.get(key)
-    if isinstance(text, str) and (text or not blank_is_unset) and (fault := fault_of(text)):
-        yield view.fault(key, fault, _respelled(text, fault_of))
+    if isinstance(text, str) and (text or not blank_is_unset) and (error := error_of(text)):
+        yield view.error(key, error, _respelled(text, error_of))
 
 
-def _respelled(text: str, fault_of: Callable[[str], str]) -> str:
+def _respelled(text: str, error_of: Callable[[str], str]) -> str:
     """Upper case and underscores are what names fail on most, and both are easily mended."""
     mended = text.strip().lower().replace("_", "-").replace(" ", "-")
-    return "" if fault_of(mended) or not mended else f"did you mean {mended}?"
+    return "" if error_of(mended) or not mended else f"did you mean {mended}?"
 
 
-def required_spelled(view: View, key: str, fault_of: Callable[[str], str]) -> Iterator[Finding]:
+def required_spelled(view: View, key: str, error_of: Callable[[str], str]) -> Iterator[Finding]:
     yield from required(view, key)
-    yield from spelled(view, key, fault_of)
+    yield from spelled(view, key, error_of)
 
 
 def within(view: View, key: str, least: int, greatest: int | None = None) -> Iterator[Finding]:
     number = view.number(key)
     if number is None or (number >= least and (greatest is None or number <= greatest)):
         return
-    yield view.fault(key, f"must be {least} or more" if greatest is None else f"must be from {least} to {greatest}")
+    yield view.error(key, f"must be {least} or more" if greatest is None else f"must be from {least} to {greatest}")
 
 
 def port_number(view: View, key: str) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def file_mode(view: View, key: str) -> Iterator[Finding]:
     number = view.number(key)
     if number is not None and not 0 <= number <= GREATEST_MODE:
         message = f"must be from 0 to {GREATEST_MODE}, which is 0777 in octal"
-        yield view.fault(key, message, "write it in octal: 0644" if number > 0 else "")
+        yield view.error(key, message, "write it in octal: 0644" if number > 0 else "")
 
 
 def at_most_one(view: View, keys: Sequence[str], what: str) -> Iterator[Finding]:
@@ -96,13 +96,13 @@ def unique(seen: dict[str, Path], name: str, at: Path, what: str) -> Iterator[Fi
 
 def no_backsteps(view: View, key: str) -> Iterator[Finding]:
     if ".." in view.text(key).split("/"):
-        yield view.fault(key, "must not contain '..'")
+        yield view.error(key, "must not contain '..'")
 
 
 def descending_path(view: View, key: str) -> Iterator[Finding]:
     """A path within something: relative, and never out of it."""
     if view.text(key).startswith("/"):
-        yield view.fault(key, "must be a relative path")
+        yield view.error(key, "must be a relative path")
     yield from no_backsteps(view, key)
 
 
@@ -112,10 +112,10 @@ def file_path(view: View, key: str) -> Iterator[Finding]:
     yield from descending_path(view, key)
     path = view.text(key)
     if path.startswith("..") and not path.startswith("../") and path != "..":
-        yield view.fault(key, "must not begin with '..'")
+        yield view.error(key, "must not begin with '..'")
 
 
-def ip_fault(text: str) -> str:
+def ip_error(text: str) -> str:
     try:
         address = ip_address(text)
     except ValueError:

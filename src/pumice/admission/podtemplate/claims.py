@@ -12,7 +12,7 @@ from pumice.admission.podtemplate.selectors import check_selector
 from pumice.model.findings import Finding
 from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault
+from pumice.model.syntax import dns_label_error, dns_subdomain_error
 from pumice.model.text import listed
 
 ACCESS_MODES: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -23,8 +23,8 @@ def check_claim(claim: View) -> Iterator[Finding]:
     yield from _check_access_modes(claim)
     yield from _check_storage(claim.part("resources"))
     yield from check_selector(claim, "selector")
-    yield from spelled(claim, "storageClassName", dns_subdomain_fault)
-    yield from spelled(claim, "volumeAttributesClassName", dns_subdomain_fault)
+    yield from spelled(claim, "storageClassName", dns_subdomain_error)
+    yield from spelled(claim, "volumeAttributesClassName", dns_subdomain_error)
     yield from one_of(claim, "volumeMode", ("Filesystem", "Block"), blank_is_unset=False)
     yield from _check_data_sources(claim)
 
@@ -68,7 +68,7 @@ def _check_data_sources(claim: View) -> Iterator[Finding]:
 
 def _check_data_source(source: View) -> Iterator[Finding]:
     yield from required(source, "name", "kind")
-    yield from spelled(source, "apiGroup", dns_subdomain_fault)
-    yield from spelled(source, "namespace", dns_label_fault)
+    yield from spelled(source, "apiGroup", dns_subdomain_error)
+    yield from spelled(source, "namespace", dns_label_error)
     if source.is_blank("apiGroup") and source.text("kind") not in {"", _OWN_KIND}:
-        yield source.fault("kind", f"must be {_OWN_KIND} when there is no apiGroup")
+        yield source.error("kind", f"must be {_OWN_KIND} when there is no apiGroup")

@@ -15,7 +15,7 @@ from pumice.admission.podtemplate.probes import PROBES, check_lifecycle, check_p
 from pumice.admission.podtemplate.resources import check_resources
 from pumice.admission.podtemplate.security import check_container_security
 from pumice.model.findings import Finding, Path
-from pumice.model.syntax import dns_label_fault
+from pumice.model.syntax import dns_label_error
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
@@ -62,7 +62,7 @@ def _check_node_ports(spec: View, containers: list[View], init_containers: list[
 
 def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -> Iterator[Finding]:
     """What holds for containers of both kinds."""
-    yield from required_spelled(container, "name", dns_label_fault)
+    yield from required_spelled(container, "name", dns_label_error)
     yield from unique(names, container.text("name"), container.at / "name", "the name of a container")
     yield from _check_image(container)
     yield from one_of(container, "imagePullPolicy", PULL_POLICIES)
@@ -81,7 +81,7 @@ def _check_image(container: View) -> Iterator[Finding]:
     yield from required(container, "image")
     image = container.text("image")
     if image != image.strip():
-        yield container.fault("image", "must not begin or end with white space")
+        yield container.error("image", "must not begin or end with white space")
 
 
 def _check_resize(container: View, spec: View) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _check_resize(container: View, spec: View) -> Iterator[Finding]:
         yield from unique(names, policy.text("resourceName"), policy.at / "resourceName", "this resource")
         yield from required_one_of(policy, "restartPolicy", ("NotRequired", "RestartContainer"))
         if spec.text("restartPolicy") == "Never" and policy.text("restartPolicy") == "RestartContainer":
-            yield policy.fault("restartPolicy", "must be NotRequired, because the pod's restartPolicy is Never")
+            yield policy.error("restartPolicy", "must be NotRequired, because the pod's restartPolicy is Never")
 
 
 def _check_init(container: View, spec: View) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def _check_init(container: View, spec: View) -> Iterator[Finding]:
             yield container.missing(key, "is only for containers that keep running, not for init containers", hint)
     for policy in container.children("resizePolicy"):
         if policy.text("restartPolicy") == "RestartContainer":
-            yield policy.fault("restartPolicy", "must be NotRequired for an init container")
+            yield policy.error("restartPolicy", "must be NotRequired for an init container")
 
 
 def _check_restart(container: View) -> Iterator[Finding]:

@@ -86,7 +86,7 @@ class View:
         items = self.value.get(key)
         return len(items) if isinstance(items, (list, Mapping)) else 0
 
-    def fault(self, key: str, message: str, hint: str = "") -> Finding:
+    def error(self, key: str, message: str, hint: str = "") -> Finding:
         """A finding about the field, with its value unless that is a whole structure."""
         value = self.value.get(key)
         shown = ABSENT if value is None or isinstance(value, (Mapping, list)) else value
@@ -95,6 +95,6 @@ class View:
     def missing(self, key: str, message: str = "is required", hint: str = "") -> Finding:
         return Finding(self.at / key, message, hint=hint)
 
-    def doubt(self, key: str, message: str, hint: str = "") -> Finding:
-        finding = self.fault(key, message, hint)
+    def warning(self, key: str, message: str, hint: str = "") -> Finding:
+        finding = self.error(key, message, hint)
         return warning(finding.path, message, finding.value, hint)

@@ -12,7 +12,7 @@ from pumice.admission.podtemplate.resources import read_quantity
 from pumice.model.findings import Finding
 from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import qualified_name_fault
+from pumice.model.syntax import qualified_name_error
 from pumice.model.text import listed
 
 ENV_FIELDS: Final = (
@@ -43,7 +43,7 @@ _SIZE_DIVISORS: Final = (
 
 def check_field_ref(ref: View, fields: tuple[str, ...]) -> Iterator[Finding]:
     if not ref.is_blank("apiVersion") and ref.get("apiVersion") != "v1":
-        yield ref.fault("apiVersion", "must be v1")
+        yield ref.error("apiVersion", "must be v1")
         return
     yield from required(ref, "fieldPath")
     path = ref.text("fieldPath")
@@ -51,14 +51,14 @@ def check_field_ref(ref: View, fields: tuple[str, ...]) -> Iterator[Finding]:
     if subscripted:
         yield from _check_subscript(ref, subscripted[1], subscripted[2])
     elif path and _OLD_NAMES.get(path, path) not in fields:
-        yield ref.fault("fieldPath", f"must be {listed((*fields, *_KEYED))}", did_you_mean(path, fields))
+        yield ref.error("fieldPath", f"must be {listed((*fields, *_KEYED))}", did_you_mean(path, fields))
 
 
 def _check_subscript(ref: View, path: str, key: str) -> Iterator[Finding]:
     if path not in {"metadata.labels", "metadata.annotations"}:
-        yield ref.fault("fieldPath", "only metadata.labels and metadata.annotations have keys")
-    elif fault := qualified_name_fault(key.lower() if path == "metadata.annotations" else key):
-        yield ref.fault("fieldPath", f"the key {fault}")
+        yield ref.error("fieldPath", "only metadata.labels and metadata.annotations have keys")
+    elif error := qualified_name_error(key.lower() if path == "metadata.annotations" else key):
+        yield ref.error("fieldPath", f"the key {error}")
 
 
 def check_resource_ref(ref: View, *, names_container: bool) -> Iterator[Finding]:
@@ -69,7 +69,7 @@ def check_resource_ref(ref: View, *, names_container: bool) -> Iterator[Finding]
     resource = ref.text("resource")
     if resource and resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
         message = f"must be {listed((*_RESOURCES, *(f'{prefix}<size>' for prefix in _HUGE_PAGES)))}"
-        yield ref.fault("resource", message, did_you_mean(resource, _RESOURCES))
+        yield ref.error("resource", message, did_you_mean(resource, _RESOURCES))
     yield from _check_divisor(ref, resource)
 
 
@@ -83,4 +83,4 @@ def _check_divisor(ref: View, resource: str) -> Iterator[Finding]:
         return
     accepted = _CPU_DIVISORS if resource.endswith(".cpu") else _SIZE_DIVISORS
     if str(quantity) not in accepted:
-        yield ref.fault("divisor", f"must be {listed(accepted)}")
+        yield ref.error("divisor", f"must be {listed(accepted)}")

@@ -16,7 +16,7 @@ from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.downward_api import ENV_FIELDS, check_field_ref, check_resource_ref
 from pumice.model.findings import Finding
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import config_key_fault, dns_label_fault, dns_subdomain_fault, env_name_fault
+from pumice.model.syntax import config_key_error, dns_label_error, dns_subdomain_error, env_name_error
 from pumice.model.text import listed
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
@@ -25,7 +25,7 @@ _REFERENCES: Final = ("configMapRef", "secretRef")
 
 def check_env(container: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
     for variable in container.children("env"):
-        yield from required_spelled(variable, "name", env_name_fault)
+        yield from required_spelled(variable, "name", env_name_error)
         source = variable.child("valueFrom")
         if source is not None:
             yield from _check_source(variable, source, volumes)
@@ -46,29 +46,29 @@ def _check_source(variable: View, source: View, volumes: Mapping[str, str]) -> I
         yield from check_resource_ref(ref, names_container=False)
     for key in ("configMapKeyRef", "secretKeyRef"):
         if ref := source.child(key):
-            yield from required_spelled(ref, "name", dns_subdomain_fault)
-            yield from required_spelled(ref, "key", config_key_fault)
+            yield from required_spelled(ref, "name", dns_subdomain_error)
+            yield from required_spelled(ref, "key", config_key_error)
     if ref := source.child("fileKeyRef"):
         yield from _check_file_key(ref, volumes)
 
 
 def _check_file_key(ref: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
-    yield from required_spelled(ref, "key", env_name_fault)
-    yield from required_spelled(ref, "volumeName", dns_label_fault)
+    yield from required_spelled(ref, "key", env_name_error)
+    yield from required_spelled(ref, "volumeName", dns_label_error)
     yield from required(ref, "path")
     yield from no_backsteps(ref, "path")
     name = ref.text("volumeName")
     if name and name not in volumes:
-        yield ref.fault("volumeName", "no volume of the pod has this name", did_you_mean(name, volumes))
+        yield ref.error("volumeName", "no volume of the pod has this name", did_you_mean(name, volumes))
     elif name and volumes[name] != "emptyDir":
-        yield ref.fault("volumeName", "must be a volume of type emptyDir")
+        yield ref.error("volumeName", "must be a volume of type emptyDir")
 
 
 def _check_env_from(source: View) -> Iterator[Finding]:
-    yield from spelled(source, "prefix", env_name_fault)
+    yield from spelled(source, "prefix", env_name_error)
     if not any(source.has(key) for key in _REFERENCES):
         yield Finding(source.at, f"must have one of {listed(_REFERENCES)}")
     yield from at_most_one(source, _REFERENCES, "source")
     for key in _REFERENCES:
         if ref := source.child(key):
-            yield from required_spelled(ref, "name", dns_subdomain_fault)
+            yield from required_spelled(ref, "name", dns_subdomain_error)

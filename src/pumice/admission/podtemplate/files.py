@@ -10,7 +10,7 @@ from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.downward_api import FILE_FIELDS, check_field_ref, check_resource_ref
 from pumice.admission.podtemplate.selectors import check_selector
 from pumice.model.findings import Finding, Path
-from pumice.model.syntax import LONGEST_SUBDOMAIN, dns_label_fault, dns_subdomain_fault, qualified_name_fault, too_long
+from pumice.model.syntax import LONGEST_SUBDOMAIN, dns_label_error, dns_subdomain_error, qualified_name_error, too_long
 from pumice.model.text import listed
 
 _PROJECTIONS: Final = (
@@ -79,7 +79,7 @@ def _check_collisions(kind: str, part: View, seen: dict[str, Path]) -> Iterator[
     for view, key in files:
         path = view.text(key)
         if path in seen:
-            yield view.fault(key, f"this path is already used at {seen[path]}")
+            yield view.error(key, f"this path is already used at {seen[path]}")
         elif path:
             seen[path] = view.at / key
 
@@ -126,8 +126,8 @@ def check_trust_bundle(part: View) -> Iterator[Finding]:
     if named == signed:
         yield Finding(part.at, "must have exactly one of name and signerName")
     elif named:
-        if fault := _bundle_fault(part.text("name")):
-            yield part.fault("name", fault)
+        if error := _bundle_error(part.text("name")):
+            yield part.error("name", error)
         if part.has("labelSelector"):
             yield part.missing("labelSelector", "cannot be set together with name")
     else:
@@ -137,9 +137,9 @@ def check_trust_bundle(part: View) -> Iterator[Finding]:
     yield from user_id(part, "user")
 
 
-def _bundle_fault(name: str) -> str:
+def _bundle_error(name: str) -> str:
     """A signer's bundle is named after it, as in `example.com:my-signer:anchors`; only the last part is its own."""
-    return dns_subdomain_fault(name.rpartition(":")[2])
+    return dns_subdomain_error(name.rpartition(":")[2])
 
 
 def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:
     of_kubernetes = own == "kubernetes.io" or own.endswith(".kubernetes.io")
     yield from within(part, "maxExpirationSeconds", _SHORTEST, _LONGEST_OF_KUBERNETES if of_kubernetes else _LONGEST)
     for at, name, _ in part.pairs("userAnnotations"):
-        if "/" not in name or qualified_name_fault(name.lower()):
+        if "/" not in name or qualified_name_error(name.lower()):
             yield Finding(at, "the key must have a domain before it, such as example.com/key", name)
     yield from user_id(part, "user")
     given = [key for key in paths if not part.is_blank(key)]
@@ -162,14 +162,14 @@ def check_certificate(part: View, paths: tuple[str, ...]) -> Iterator[Finding]:
 def _check_signer(part: View) -> Iterator[Finding]:
     yield from required(part, "signerName")
     signer = part.text("signerName")
-    if signer and (fault := _signer_fault(signer)):
-        yield part.fault("signerName", fault)
+    if signer and (error := _signer_error(signer)):
+        yield part.error("signerName", error)
 
 
-def _signer_fault(signer: str) -> str:
+def _signer_error(signer: str) -> str:
     domain, _, name = signer.partition("/")
     labels = domain.split(".")
     well = (
-        len(labels) > 1 and not any(map(dns_label_fault, labels)) and not any(map(dns_subdomain_fault, name.split(".")))
+        len(labels) > 1 and not any(map(dns_label_error, labels)) and not any(map(dns_subdomain_error, name.split(".")))
     )
     return too_long(domain, LONGEST_SUBDOMAIN) if well else _SIGNER_RULE

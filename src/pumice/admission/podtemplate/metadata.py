@@ -9,7 +9,7 @@ from pumice.admission.podtemplate.annotations import check_known_annotations
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import check_labels
 from pumice.model.findings import Finding
-from pumice.model.syntax import qualified_name_fault
+from pumice.model.syntax import qualified_name_error
 
 _USED: Final = ("labels", "annotations")
 _LARGEST_ANNOTATIONS: Final = 256 * 1024
@@ -20,8 +20,8 @@ def check_labels_and_annotations(metadata: View) -> Iterator[Finding]:
     size = 0
     for at, name, value in metadata.pairs("annotations"):
         # Annotations are looked up without regard to case, so that is how their keys are spelled.
-        if fault := qualified_name_fault(name.lower()):
-            yield Finding(at, f"the key {fault}", name)
+        if error := qualified_name_error(name.lower()):
+            yield Finding(at, f"the key {error}", name)
         size += len(name.encode(errors="surrogatepass")) + len(str(value).encode(errors="surrogatepass"))
     if size > _LARGEST_ANNOTATIONS:
         yield metadata.missing("annotations", f"must be at most 256 KiB together, these are {-(-size // 1024)} KiB")
@@ -33,5 +33,5 @@ def check_metadata(template: View) -> Iterator[Finding]:
     yield from check_labels_and_annotations(metadata)
     for key in metadata.value:
         if isinstance(key, str) and key not in _USED and metadata.has(key):
-            yield metadata.doubt(key, "has no effect in a pod template, where only labels and annotations count")
+            yield metadata.warning(key, "has no effect in a pod template, where only labels and annotations count")
     yield from check_known_annotations(metadata, template.part("spec"))

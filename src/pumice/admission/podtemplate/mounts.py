@@ -23,7 +23,7 @@ def check_mounts(container: View, volumes: Mapping[str, str]) -> Iterator[Findin
         yield from required(mount, "mountPath")
         yield from unique(taken, mount.text("mountPath"), mount.at / "mountPath", "this path")
         if ":" in mount.text("mountPath"):
-            yield mount.doubt("mountPath", "container runtimes refuse a path with ':' in it")
+            yield mount.warning("mountPath", "container runtimes refuse a path with ':' in it")
         yield from _check_sub_path(mount)
         yield from _check_propagation(mount, privileged=container.part("securityContext").flag("privileged"))
         yield from _check_options(mount, volumes)
@@ -38,26 +38,26 @@ def _check_volume_name(mount: View, volumes: Mapping[str, str]) -> Iterator[Find
     name = mount.text("name")
     if name and name not in volumes:
         hint = did_you_mean(name, volumes) or f"add a volume {name} to the volumes of the pod"
-        yield mount.fault("name", "no volume of the pod has this name", hint)
+        yield mount.error("name", "no volume of the pod has this name", hint)
 
 
 def _check_sub_path(mount: View) -> Iterator[Finding]:
     yield from descending_path(mount, "subPath")
     yield from descending_path(mount, "subPathExpr")
     if mount.text("subPath") and mount.text("subPathExpr"):
-        yield mount.fault("subPathExpr", "cannot be set together with subPath")
+        yield mount.error("subPathExpr", "cannot be set together with subPath")
 
 
 def _check_propagation(mount: View, *, privileged: bool) -> Iterator[Finding]:
     yield from one_of(mount, "mountPropagation", _PROPAGATIONS, blank_is_unset=False)
     if mount.text("mountPropagation") == "Bidirectional" and not privileged:
-        yield mount.fault("mountPropagation", "only a privileged container may have Bidirectional")
+        yield mount.error("mountPropagation", "only a privileged container may have Bidirectional")
     yield from one_of(mount, "recursiveReadOnly", _RECURSIONS, blank_is_unset=False)
     if mount.text("recursiveReadOnly") in {"IfPossible", "Enabled"}:
         if not mount.flag("readOnly"):
-            yield mount.fault("recursiveReadOnly", "needs readOnly: true")
+            yield mount.error("recursiveReadOnly", "needs readOnly: true")
         if mount.text("mountPropagation") not in {"", "None"}:
-            yield mount.fault("recursiveReadOnly", "needs mountPropagation None")
+            yield mount.error("recursiveReadOnly", "needs mountPropagation None")
 
 
 def _check_options(mount: View, volumes: Mapping[str, str]) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _check_device(device: View, volumes: Mapping[str, str], mounted: dict[str, P
     yield from _check_volume_name(device, volumes)
     name = device.text("name")
     if volumes.get(name, "ephemeral") not in {"persistentVolumeClaim", "ephemeral"}:
-        yield device.fault("name", "must be a volume of type persistentVolumeClaim or ephemeral")
+        yield device.error("name", "must be a volume of type persistentVolumeClaim or ephemeral")
     yield from unique(mounted, name, device.at / "name", "this volume")
     yield from required(device, "devicePath")
     yield from no_backsteps(device, "devicePath")

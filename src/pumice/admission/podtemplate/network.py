@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import ip_fault, one_of, required, required_spelled, spelled
+from pumice.admission.podtemplate.checks import ip_error, one_of, required, required_spelled, spelled
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
-from pumice.model.syntax import dns_label_fault, dns_search_fault, dns_subdomain_fault, too_long
+from pumice.model.syntax import dns_label_error, dns_search_error, dns_subdomain_error, too_long
 
 DNS_POLICIES: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _MOST_NAMESERVERS: Final = 3
@@ -18,15 +18,15 @@ _LONGEST_HOSTNAME: Final = 64
 
 
 def check_network(spec: View) -> Iterator[Finding]:
-    yield from spelled(spec, "hostname", dns_label_fault)
-    yield from spelled(spec, "subdomain", dns_label_fault)
+    yield from spelled(spec, "hostname", dns_label_error)
+    yield from spelled(spec, "subdomain", dns_label_error)
     yield from _check_hostname_override(spec)
     yield from _check_dns(spec)
     for alias in spec.children("hostAliases"):
-        yield from required_spelled(alias, "ip", ip_fault)
+        yield from required_spelled(alias, "ip", ip_error)
         for at, hostname in alias.texts("hostnames"):
-            if fault := dns_subdomain_fault(hostname):
-                yield Finding(at, fault, hostname)
+            if error := dns_subdomain_error(hostname):
+                yield Finding(at, error, hostname)
     yield from _check_shared_namespaces(spec)
 
 
@@ -35,10 +35,10 @@ def _check_hostname_override(spec: View) -> Iterator[Finding]:
         return
     for key in ("setHostnameAsFQDN", "hostNetwork"):
         if spec.flag(key):
-            yield spec.fault("hostnameOverride", f"cannot be set when {key} is true")
+            yield spec.error("hostnameOverride", f"cannot be set when {key} is true")
     name = spec.text("hostnameOverride")
-    if fault := too_long(name, _LONGEST_HOSTNAME) or dns_subdomain_fault(name):
-        yield spec.fault("hostnameOverride", fault)
+    if error := too_long(name, _LONGEST_HOSTNAME) or dns_subdomain_error(name):
+        yield spec.error("hostnameOverride", error)
 
 
 def _check_dns(spec: View) -> Iterator[Finding]:
@@ -49,8 +49,8 @@ def _check_dns(spec: View) -> Iterator[Finding]:
     if config.size("nameservers") > _MOST_NAMESERVERS:
         yield config.missing("nameservers", f"must be at most {_MOST_NAMESERVERS} addresses")
     for at, address in config.texts("nameservers"):
-        if fault := ip_fault(address):
-            yield Finding(at, fault, address)
+        if error := ip_error(address):
+            yield Finding(at, error, address)
     yield from _check_searches(config)
     for option in config.children("options"):
         yield from required(option, "name")
@@ -63,14 +63,14 @@ def _check_searches(config: View) -> Iterator[Finding]:
     if len(" ".join(domain for _, domain in searches)) > _LONGEST_SEARCH_LIST:
         yield config.missing("searches", f"must be at most {_LONGEST_SEARCH_LIST} characters together")
     for at, domain in searches:
-        if fault := dns_search_fault(domain):
-            yield Finding(at, fault, domain)
+        if error := dns_search_error(domain):
+            yield Finding(at, error, domain)
 
 
 def _check_shared_namespaces(spec: View) -> Iterator[Finding]:
     if spec.flag("shareProcessNamespace") and spec.flag("hostPID"):
-        yield spec.fault("shareProcessNamespace", "cannot be true together with hostPID")
+        yield spec.error("shareProcessNamespace", "cannot be true together with hostPID")
     # hostNetwork too is refused with hostUsers: false, unless the cluster has a feature gate on; it may have.
     for key in ("hostPID", "hostIPC"):
         if spec.denies("hostUsers") and spec.flag(key):
-            yield spec.fault(key, "cannot be true when hostUsers is false")
+            yield spec.error(key, "cannot be true when hostUsers is false")

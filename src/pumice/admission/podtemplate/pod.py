@@ -15,7 +15,7 @@ from pumice.admission.podtemplate.security import check_pod_security
 from pumice.admission.podtemplate.volumes import check_volumes, volume_kinds
 from pumice.admission.podtemplate.windows import check_os
 from pumice.model.findings import Finding, Path
-from pumice.model.syntax import dns_subdomain_fault, qualified_name_fault
+from pumice.model.syntax import dns_subdomain_error, qualified_name_error
 
 _MOST_RESPONDERS: Final = 10
 # Below are those of Kubernetes' own.
@@ -41,7 +41,7 @@ def _check_life(spec: View) -> Iterator[Finding]:
     yield from one_of(spec, "restartPolicy", RESTART_POLICIES)
     yield from within(spec, "activeDeadlineSeconds", 1, GREATEST_ID)
     if (spec.number("terminationGracePeriodSeconds") or 0) < 0:
-        yield spec.doubt("terminationGracePeriodSeconds", "should be 0 or more; Kubernetes makes 1 of it")
+        yield spec.warning("terminationGracePeriodSeconds", "should be 0 or more; Kubernetes makes 1 of it")
     if spec.size("ephemeralContainers"):
         message = "cannot be part of a template: they are added to a running pod, to debug it"
         yield spec.missing("ephemeralContainers", message, "use containers or initContainers")
@@ -50,8 +50,8 @@ def _check_life(spec: View) -> Iterator[Finding]:
 def _check_accounts(spec: View) -> Iterator[Finding]:
     # The old name counts only where the new one is not set.
     key = "serviceAccount" if spec.is_blank("serviceAccountName") else "serviceAccountName"
-    yield from spelled(spec, key, dns_subdomain_fault)
-    yield from spelled(spec, "runtimeClassName", dns_subdomain_fault, blank_is_unset=False)
+    yield from spelled(spec, key, dns_subdomain_error)
+    yield from spelled(spec, "runtimeClassName", dns_subdomain_error, blank_is_unset=False)
 
 
 def _check_responders(spec: View) -> Iterator[Finding]:
@@ -61,9 +61,9 @@ def _check_responders(spec: View) -> Iterator[Finding]:
     for responder in spec.children("evictionResponders"):
         name = responder.text("name")
         domain = f".{name.partition('/')[0]}"
-        if "/" not in name or qualified_name_fault(name):
-            yield responder.fault("name", "must be a name with a domain before it, such as example.com/responder")
+        if "/" not in name or qualified_name_error(name):
+            yield responder.error("name", "must be a name with a domain before it, such as example.com/responder")
         elif domain.endswith((".k8s.io", ".kubernetes.io")):
-            yield responder.fault("name", "the domains k8s.io and kubernetes.io are reserved")
+            yield responder.error("name", "the domains k8s.io and kubernetes.io are reserved")
         yield from unique(names, name, responder.at / "name", "this name")
         yield from within(responder, "priority", _LEAST_PRIORITY, _GREATEST_PRIORITY)

@@ -8,7 +8,7 @@ from typing import Final
 from pumice.admission.podtemplate.checks import one_of, port_number, spelled, unique
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding, Path
-from pumice.model.syntax import port_name_fault
+from pumice.model.syntax import port_name_error
 
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 
@@ -16,7 +16,7 @@ PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 def check_ports(container: View) -> Iterator[Finding]:
     names: dict[str, Path] = {}
     for port in container.children("ports"):
-        yield from spelled(port, "name", port_name_fault)
+        yield from spelled(port, "name", port_name_error)
         yield from unique(names, port.text("name"), port.at / "name", "the name of a port")
         if port.get("containerPort") in (None, 0):
             yield port.missing("containerPort")
@@ -33,7 +33,7 @@ def check_host_network(containers: Iterable[View]) -> Iterator[Finding]:
         for port in container.children("ports"):
             outside, inside = port.number("hostPort"), port.number("containerPort")
             if outside and inside and outside != inside:
-                yield port.fault("hostPort", f"must be {inside}, as containerPort, because hostNetwork is true")
+                yield port.error("hostPort", f"must be {inside}, as containerPort, because hostNetwork is true")
 
 
 def check_host_ports(containers: Iterable[View], *, host_network: bool) -> Iterator[Finding]:
@@ -47,5 +47,5 @@ def check_host_ports(containers: Iterable[View], *, host_network: bool) -> Itera
                 continue
             place = (port.text("protocol") or "TCP", port.text("hostIP"), taken)
             if place in seen:
-                yield port.fault("hostPort", f"port {taken} of the node is already used at {seen[place]}")
+                yield port.error("hostPort", f"port {taken} of the node is already used at {seen[place]}")
             seen.setdefault(place, port.at)

@@ -16,7 +16,7 @@ from pumice.admission.podtemplate.checks import (
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import http_header_fault, port_name_fault
+from pumice.model.syntax import http_header_error, port_name_error
 from pumice.model.text import listed
 
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -49,12 +49,12 @@ def check_probes(container: View) -> Iterator[Finding]:
             yield from within(probe, count, 0)
         if key == "readinessProbe":
             if probe.has("terminationGracePeriodSeconds"):
-                yield probe.fault("terminationGracePeriodSeconds", "cannot be set for a readinessProbe")
+                yield probe.error("terminationGracePeriodSeconds", "cannot be set for a readinessProbe")
             continue
         yield from within(probe, "terminationGracePeriodSeconds", 1)
         # 0 stands for the default, which is 1; below 0 is reported above.
         if (probe.number("successThreshold") or 0) > 1:
-            yield probe.fault("successThreshold", f"must be 1 for a {key}")
+            yield probe.error("successThreshold", f"must be 1 for a {key}")
 
 
 def check_lifecycle(container: View, spec: View) -> Iterator[Finding]:
@@ -75,7 +75,7 @@ def _check_sleep(hook: View, spec: View) -> Iterator[Finding]:
     if sleep := hook.child("sleep"):
         yield from within(sleep, "seconds", 0)
         if (sleep.number("seconds") or 0) > grace:
-            yield sleep.fault("seconds", f"must not be above terminationGracePeriodSeconds, which is {grace}")
+            yield sleep.error("seconds", f"must not be above terminationGracePeriodSeconds, which is {grace}")
 
 
 def _check_stop_signal(lifecycle: View, spec: View) -> Iterator[Finding]:
@@ -83,11 +83,11 @@ def _check_stop_signal(lifecycle: View, spec: View) -> Iterator[Finding]:
         return
     system = spec.part("os").text("name")
     if not spec.has("os"):
-        yield lifecycle.fault("stopSignal", "can only be set together with os.name", "set os.name: linux in the pod")
+        yield lifecycle.error("stopSignal", "can only be set together with os.name", "set os.name: linux in the pod")
     elif system in _SIGNALS and lifecycle.text("stopSignal") not in _SIGNALS[system]:
         signal = lifecycle.text("stopSignal")
         hint = did_you_mean(signal, _SIGNALS[system])
-        yield lifecycle.fault("stopSignal", f"must be the name of a signal on {system}, such as SIGTERM", hint)
+        yield lifecycle.error("stopSignal", f"must be the name of a signal on {system}, such as SIGTERM", hint)
 
 
 def _check_handler(view: View, kinds: tuple[str, ...]) -> Iterator[Finding]:
@@ -117,17 +117,17 @@ def _check_http(handler: View) -> Iterator[Finding]:
     yield from one_of(handler, "scheme", ("HTTP", "HTTPS"))
     for header in handler.children("httpHeaders"):
         yield from required(header, "name")
-        yield from spelled(header, "name", http_header_fault)
+        yield from spelled(header, "name", http_header_error)
     yield from one_of(handler, "protocol", ("HTTP1", "HTTP2"), blank_is_unset=False)
     if handler.text("protocol") == "HTTP2":
         if handler.text("scheme") not in {"", "HTTP"}:
-            yield handler.fault("protocol", "HTTP2 needs the scheme HTTP")
+            yield handler.error("protocol", "HTTP2 needs the scheme HTTP")
         elif handler.text("host"):
-            yield handler.fault("host", "cannot be set together with HTTP2")
+            yield handler.error("host", "cannot be set together with HTTP2")
 
 
 def _check_port(handler: View) -> Iterator[Finding]:
     """By number or by the name of a port of the container; whether it has one of that name is not asked."""
     yield from required(handler, "port")
     yield from port_number(handler, "port")
-    yield from spelled(handler, "port", port_name_fault)
+    yield from spelled(handler, "port", port_name_error)

@@ -14,7 +14,7 @@ from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding, Path
 from pumice.model.quantity import Quantity
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import dns_label_fault, qualified_name_fault
+from pumice.model.syntax import dns_label_error, qualified_name_error
 
 _UNITS: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "k", "M", "G", "T", "P", "E")
 _WITH_UNIT = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
@@ -52,14 +52,14 @@ Amounts = dict[str, Quantity]
 
 def check_resources(resources: View, claim_names: Collection[str]) -> Iterator[Finding]:
     """The resources of one container."""
-    yield from check_amounts(resources, container_resource_fault)
+    yield from check_amounts(resources, container_resource_error)
     yield from _check_claims(resources, claim_names)
 
 
-def check_amounts(resources: View, name_fault: Callable[[str], str]) -> Iterator[Finding]:
+def check_amounts(resources: View, name_error: Callable[[str], str]) -> Iterator[Finding]:
     """Names, amounts, and requests against limits; the names that are fine depend on who asks."""
     for key in ("limits", "requests"):
-        yield from check_quantities(resources, key, name_fault)
+        yield from check_quantities(resources, key, name_error)
     limits, requests = amounts(resources, "limits"), amounts(resources, "requests")
     for name, request in requests.items():
         yield from _against_limit(resources, name, request, limits.get(name))
@@ -71,16 +71,16 @@ def check_huge_pages(resources: View, asked: Amounts) -> Iterator[Finding]:
         yield Finding(resources.at, "huge pages need a request or limit of cpu or memory beside them")
 
 
-def check_quantities(view: View, key: str, name_fault: Callable[[str], str]) -> Iterator[Finding]:
+def check_quantities(view: View, key: str, name_error: Callable[[str], str]) -> Iterator[Finding]:
     """A map of resources to amounts."""
     for at, name, value in view.pairs(key):
-        if fault := name_fault(name):
-            yield Finding(at, fault, name, _name_hint(name))
+        if error := name_error(name):
+            yield Finding(at, error, name, _name_hint(name))
         quantity = read_quantity(value, at)
         if isinstance(quantity, Finding):
             yield quantity
-        elif quantity is not None and (fault := _amount_fault(name, quantity)):
-            yield Finding(at, fault, value)
+        elif quantity is not None and (error := _amount_error(name, quantity)):
+            yield Finding(at, error, value)
 
 
 def amounts(view: View, key: str) -> Amounts:
@@ -89,9 +89,9 @@ def amounts(view: View, key: str) -> Amounts:
     return {name: quantity for name, quantity in read.items() if isinstance(quantity, Quantity)}
 
 
-def container_resource_fault(name: str) -> str:
-    if fault := qualified_name_fault(name):
-        return fault
+def container_resource_error(name: str) -> str:
+    if error := qualified_name_error(name):
+        return error
     if "/" not in name:
         known = name in STANDARD or name.startswith(HUGE_PAGES)
         return "" if known else _NAME_RULE
@@ -100,15 +100,15 @@ def container_resource_fault(name: str) -> str:
     return "must not begin with 'requests.', and be short enough to put that before it"
 
 
-def pod_resource_fault(name: str) -> str:
+def pod_resource_error(name: str) -> str:
     if name in _POD_LEVEL or name.startswith(HUGE_PAGES):
-        return qualified_name_fault(name)
+        return qualified_name_error(name)
     return "must be cpu, memory or hugepages-<size> for a whole pod"
 
 
 def is_extended(name: str) -> bool:
     """A device or other resource with a domain of its own; it cannot be shared or divided."""
-    return not _is_native(name) and not name.startswith("requests.") and not qualified_name_fault(f"requests.{name}")
+    return not _is_native(name) and not name.startswith("requests.") and not qualified_name_error(f"requests.{name}")
 
 
 def _is_native(name: str) -> bool:
@@ -125,7 +125,7 @@ def _name_hint(name: str) -> str:
     return did_you_mean(name, STANDARD)
 
 
-def _amount_fault(name: str, quantity: Quantity) -> str:
+def _amount_error(name: str, quantity: Quantity) -> str:
     if quantity.is_negative:
         return "must be 0 or more"
     if is_extended(name) and quantity.milli_value() % _MILLI:
@@ -161,17 +161,17 @@ def _check_claims(resources: View, claim_names: Collection[str]) -> Iterator[Fin
             yield claim.missing("name")
             continue
         name, request = claim.text("name"), claim.text("request")
-        yield from spelled(claim, "request", dns_label_fault)
+        yield from spelled(claim, "request", dns_label_error)
         # A claim as a whole includes each of its requests.
         if any(other == name and (not request or part in {"", request}) for other, part in seen):
-            yield claim.fault("name", "is claimed twice")
+            yield claim.error("name", "is claimed twice")
         seen.add((name, request))
         if name and name not in claim_names:
-            yield claim.fault("name", "must be a name in the pod's resourceClaims", did_you_mean(name, claim_names))
+            yield claim.error("name", "must be a name in the pod's resourceClaims", did_you_mean(name, claim_names))
 
 
 def check_pod_resources(spec: View) -> Iterator[Finding]:
-    yield from check_quantities(spec, "overhead", container_resource_fault)
+    yield from check_quantities(spec, "overhead", container_resource_error)
     yield from check_huge_pages(spec.part("overhead"), amounts(spec, "overhead"))
     resources = spec.child("resources")
     if resources is None:
@@ -182,7 +182,7 @@ def check_pod_resources(spec: View) -> Iterator[Finding]:
     # An empty list is refused, too.
     if resources.has("claims"):
         yield resources.missing("claims", "belong to a container, not to the whole pod")
-    yield from check_amounts(resources, pod_resource_fault)
+    yield from check_amounts(resources, pod_resource_error)
     yield from _consistent(spec, resources)
 
 

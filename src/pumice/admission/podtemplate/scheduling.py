@@ -19,7 +19,7 @@ from pumice.admission.podtemplate.checks import (
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import check_label_keys, check_labels, check_selector, selector_keys
 from pumice.model.findings import Finding, Path
-from pumice.model.syntax import dns_label_fault, dns_subdomain_fault, label_value_fault, qualified_name_fault
+from pumice.model.syntax import dns_label_error, dns_subdomain_error, label_value_error, qualified_name_error
 
 _TOLERATION_OPERATORS: Final = ("Equal", "Exists", "Lt", "Gt")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -30,11 +30,11 @@ _GREATEST_INT64: Final = 2**63 - 1
 
 def check_scheduling(spec: View) -> Iterator[Finding]:
     yield from check_labels(spec, "nodeSelector")
-    yield from spelled(spec, "nodeName", dns_subdomain_fault)
-    yield from spelled(spec, "priorityClassName", dns_subdomain_fault)
+    yield from spelled(spec, "nodeName", dns_subdomain_error)
+    yield from spelled(spec, "priorityClassName", dns_subdomain_error)
     yield from one_of(spec, "preemptionPolicy", ("PreemptLowerPriority", "Never"), blank_is_unset=False)
     if spec.has("priority"):
-        yield spec.doubt(
+        yield spec.warning(
             "priority", "is worked out from priorityClassName; another value makes the cluster refuse the pod"
         )
     yield from check_affinity(spec)
@@ -44,26 +44,26 @@ def check_scheduling(spec: View) -> Iterator[Finding]:
     yield from _check_gates(spec)
     yield from _check_claims(spec)
     if group := spec.child("schedulingGroup"):
-        yield from required_spelled(group, "podGroupName", dns_subdomain_fault)
+        yield from required_spelled(group, "podGroupName", dns_subdomain_error)
         if spec.size("evictionResponders"):
             yield spec.missing("schedulingGroup", "cannot be set together with evictionResponders")
 
 
 def _check_toleration(toleration: View) -> Iterator[Finding]:
-    yield from spelled(toleration, "key", qualified_name_fault)
+    yield from spelled(toleration, "key", qualified_name_error)
     yield from one_of(toleration, "operator", _TOLERATION_OPERATORS)
     yield from one_of(toleration, "effect", _EFFECTS)
     operator, value = toleration.text("operator"), toleration.text("value")
     if toleration.is_blank("key") and operator != "Exists":
-        yield toleration.fault("operator", "must be Exists when there is no key")
+        yield toleration.error("operator", "must be Exists when there is no key")
     if toleration.has("tolerationSeconds") and toleration.text("effect") != "NoExecute":
-        yield toleration.fault("effect", "must be NoExecute when tolerationSeconds is set")
+        yield toleration.error("effect", "must be NoExecute when tolerationSeconds is set")
     if operator in {"", "Equal"}:
-        yield from spelled(toleration, "value", label_value_fault)
+        yield from spelled(toleration, "value", label_value_error)
     elif operator == "Exists" and value:
-        yield toleration.fault("value", "cannot be set with Exists")
+        yield toleration.error("value", "cannot be set with Exists")
     elif operator in {"Lt", "Gt"} and not (_WHOLE_NUMBER.fullmatch(value) and abs(int(value)) <= _GREATEST_INT64):
-        yield toleration.fault("value", f"must be a whole number for {operator}")
+        yield toleration.error("value", f"must be a whole number for {operator}")
 
 
 def _check_spreading(spec: View) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def _check_spreading(spec: View) -> Iterator[Finding]:
         yield from unique(seen, kind, constraint.at, "this pair of topologyKey and whenUnsatisfiable")
         yield from within(constraint, "minDomains", 1)
         if constraint.has("minDomains") and action != "DoNotSchedule":
-            yield constraint.fault("minDomains", "needs whenUnsatisfiable DoNotSchedule")
+            yield constraint.error("minDomains", "needs whenUnsatisfiable DoNotSchedule")
         for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             yield from one_of(constraint, key, ("Honor", "Ignore"), blank_is_unset=False)
         yield from check_selector(constraint, "labelSelector")
@@ -94,23 +94,23 @@ def _check_spread_keys(constraint: View) -> Iterator[Finding]:
 
 def _check_gates(spec: View) -> Iterator[Finding]:
     for gate in spec.children("readinessGates"):
-        yield from required_spelled(gate, "conditionType", qualified_name_fault)
+        yield from required_spelled(gate, "conditionType", qualified_name_error)
     seen: dict[str, Path] = {}
     for gate in spec.children("schedulingGates"):
-        yield from required_spelled(gate, "name", qualified_name_fault)
+        yield from required_spelled(gate, "name", qualified_name_error)
         yield from unique(seen, gate.text("name"), gate.at / "name", "this gate")
     if seen and spec.text("nodeName"):
-        yield spec.fault("nodeName", "cannot be set while schedulingGates hold the pod back")
+        yield spec.error("nodeName", "cannot be set while schedulingGates hold the pod back")
 
 
 def _check_claims(spec: View) -> Iterator[Finding]:
     seen: dict[str, Path] = {}
     sources = ("resourceClaimName", "resourceClaimTemplateName")
     for claim in spec.children("resourceClaims"):
-        yield from required_spelled(claim, "name", dns_label_fault)
+        yield from required_spelled(claim, "name", dns_label_error)
         yield from unique(seen, claim.text("name"), claim.at / "name", "this name")
         given = [key for key in sources if claim.has(key)]
         if len(given) != 1:
             yield Finding(claim.at, "must have exactly one of resourceClaimName and resourceClaimTemplateName")
         for key in given:
-            yield from spelled(claim, key, dns_subdomain_fault, blank_is_unset=False)
+            yield from spelled(claim, key, dns_subdomain_error, blank_is_unset=False)

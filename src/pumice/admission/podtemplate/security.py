@@ -49,12 +49,12 @@ def check_container_security(container: View, *, shares_users: bool) -> Iterator
     yield from user_id(context, "runAsUser", "runAsGroup")
     yield from one_of(context, "procMount", ("Default", "Unmasked"), blank_is_unset=False)
     if shares_users and context.text("procMount") == "Unmasked":
-        yield context.fault("procMount", "Unmasked needs hostUsers: false in the pod")
+        yield context.error("procMount", "Unmasked needs hostUsers: false in the pod")
     if context.denies("allowPrivilegeEscalation"):
         if context.flag("privileged"):
-            yield context.fault("allowPrivilegeEscalation", "cannot be false in a privileged container")
+            yield context.error("allowPrivilegeEscalation", "cannot be false in a privileged container")
         if any(name == "CAP_SYS_ADMIN" for _, name in context.part("capabilities").texts("add")):
-            yield context.fault("allowPrivilegeEscalation", "cannot be false with the capability CAP_SYS_ADMIN")
+            yield context.error("allowPrivilegeEscalation", "cannot be false with the capability CAP_SYS_ADMIN")
     yield from _check_profiles(context)
     yield from check_windows_options(context)
 
@@ -65,17 +65,17 @@ def _check_sysctls(context: View, spec: View) -> Iterator[Finding]:
         yield from required(sysctl, "name")
         name = sysctl.text("name")
         if name and not _SYSCTL.fullmatch(name):
-            yield sysctl.fault(
+            yield sysctl.error(
                 "name", "must be lower-case words with '.' or '/' between them, such as net.core.somaxconn"
             )
-        elif fault := too_long(name, LONGEST_SUBDOMAIN):
-            yield sysctl.fault("name", fault)
+        elif error := too_long(name, LONGEST_SUBDOMAIN):
+            yield sysctl.error("name", error)
         yield from unique(seen, name, sysctl.at / "name", "this sysctl")
         dotted = name.replace("/", ".")
         if spec.flag("hostNetwork") and dotted.startswith("net."):
-            yield sysctl.fault("name", "cannot be set when hostNetwork is true")
+            yield sysctl.error("name", "cannot be set when hostNetwork is true")
         if spec.flag("hostIPC") and (dotted in _IPC_SYSCTLS or dotted.startswith("fs.mqueue.")):
-            yield sysctl.fault("name", "cannot be set when hostIPC is true")
+            yield sysctl.error("name", "cannot be set when hostIPC is true")
 
 
 def _check_profiles(context: View) -> Iterator[Finding]:
@@ -87,9 +87,9 @@ def _check_profiles(context: View) -> Iterator[Finding]:
         yield from _check_profile(apparmor)
         profile = apparmor.text("localhostProfile")
         if profile != profile.strip():
-            yield apparmor.fault("localhostProfile", "must not begin or end with white space")
-        elif fault := too_long(profile, _LONGEST_PROFILE):
-            yield apparmor.fault("localhostProfile", fault)
+            yield apparmor.error("localhostProfile", "must not begin or end with white space")
+        elif error := too_long(profile, _LONGEST_PROFILE):
+            yield apparmor.error("localhostProfile", error)
         elif apparmor.get("type") == "Localhost" and apparmor.get("localhostProfile") == "":
             yield apparmor.missing("localhostProfile", "is required for the type Localhost")
 
@@ -100,4 +100,4 @@ def _check_profile(profile: View) -> Iterator[Finding]:
         if not profile.has("localhostProfile"):
             yield profile.missing("localhostProfile", "is required for the type Localhost")
     elif profile.has("localhostProfile"):
-        yield profile.fault("localhostProfile", "can only be set for the type Localhost")
+        yield profile.error("localhostProfile", "can only be set for the type Localhost")

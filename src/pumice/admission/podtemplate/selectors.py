@@ -8,7 +8,7 @@ from typing import Final
 from pumice.admission.podtemplate.checks import required_one_of, required_spelled
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
-from pumice.model.syntax import label_value_fault, qualified_name_fault
+from pumice.model.syntax import label_value_error, qualified_name_error
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -16,10 +16,10 @@ _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 def check_labels(view: View, key: str) -> Iterator[Finding]:
     """A map of labels, such as `labels` or `nodeSelector`."""
     for at, name, value in view.pairs(key):
-        if fault := qualified_name_fault(name):
-            yield Finding(at, f"the key {fault}", name)
-        if isinstance(value, str) and (fault := label_value_fault(value)):
-            yield Finding(at, fault, value)
+        if error := qualified_name_error(name):
+            yield Finding(at, f"the key {error}", name)
+        if isinstance(value, str) and (error := label_value_error(value)):
+            yield Finding(at, error, value)
 
 
 def check_selector(view: View, key: str) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def check_selector(view: View, key: str) -> Iterator[Finding]:
 
 def check_requirement(requirement: View, operators: tuple[str, ...]) -> Iterator[Finding]:
     """Operator against number of values; Gt and Lt are known to selectors of nodes only."""
-    yield from required_spelled(requirement, "key", qualified_name_fault)
+    yield from required_spelled(requirement, "key", qualified_name_error)
     yield from required_one_of(requirement, "operator", operators)
     operator, count = requirement.text("operator"), requirement.size("values")
     if operator in {"In", "NotIn"} and not count:
@@ -45,8 +45,8 @@ def check_requirement(requirement: View, operators: tuple[str, ...]) -> Iterator
 
 def check_label_values(requirement: View) -> Iterator[Finding]:
     for at, value in requirement.texts("values"):
-        if fault := label_value_fault(value):
-            yield Finding(at, fault, value)
+        if error := label_value_error(value):
+            yield Finding(at, error, value)
 
 
 def selector_keys(view: View, key: str) -> list[str]:
@@ -65,5 +65,5 @@ def check_label_keys(view: View, key: str) -> Iterator[Finding]:
         yield view.missing(key, "cannot be set without labelSelector")
         return
     for at, name in keys:
-        if fault := qualified_name_fault(name):
-            yield Finding(at, fault, name)
+        if error := qualified_name_error(name):
+            yield Finding(at, error, name)

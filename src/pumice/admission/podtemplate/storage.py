@@ -16,7 +16,7 @@ from pumice.admission.podtemplate.checks import (
 )
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
-from pumice.model.syntax import LONGEST_LABEL, dns_subdomain_fault, too_long
+from pumice.model.syntax import LONGEST_LABEL, dns_subdomain_error, too_long
 
 # What each cannot do without; what else it needs follows in functions.
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -60,7 +60,7 @@ _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([a-z0-9-.]+)(:[^,;*&$|\s]+)|eui\.[0-9A-Fa
 def check_storage(kind: str, source: View, volume: View) -> Iterator[Finding]:
     if kind in _REMOVED:
         message = "this volume type no longer exists in Kubernetes; a pod with it never starts"
-        yield volume.doubt(kind, message, "use a PersistentVolumeClaim of a CSI driver")
+        yield volume.warning(kind, message, "use a PersistentVolumeClaim of a CSI driver")
         return
     yield from required(source, *_REQUIRED[kind])
     yield from _check_common(source)
@@ -70,7 +70,7 @@ def check_storage(kind: str, source: View, volume: View) -> Iterator[Finding]:
     if kind == "iscsi" and source.has("initiatorName"):
         portal = f"{volume.text('name')}:{source.text('targetPortal')}"
         if len(portal) > _LONGEST_PORTAL:
-            yield volume.fault("name", f"with the targetPortal it must be at most {_LONGEST_PORTAL} characters")
+            yield volume.error("name", f"with the targetPortal it must be at most {_LONGEST_PORTAL} characters")
 
 
 def _check_common(source: View) -> Iterator[Finding]:
@@ -92,14 +92,14 @@ def _git_repo(source: View) -> Iterator[Finding]:
 def _nfs(source: View) -> Iterator[Finding]:
     path = source.text("path")
     if path and not path.startswith("/"):
-        yield source.fault("path", "must be an absolute path")
+        yield source.error("path", "must be an absolute path")
 
 
 def _iscsi(source: View) -> Iterator[Finding]:
     for key in ("iqn", "initiatorName"):
         name = source.get(key)
         if isinstance(name, str) and (name or key == "initiatorName") and not _IQN.fullmatch(name):
-            yield source.fault(key, "must be a name such as iqn.2001-04.com.example:storage.disk1")
+            yield source.error(key, "must be a name such as iqn.2001-04.com.example:storage.disk1")
     if (source.flag("chapAuthDiscovery") or source.flag("chapAuthSession")) and not source.has("secretRef"):
         yield source.missing("secretRef", "is required for CHAP")
 
@@ -132,15 +132,15 @@ def _azure_disk(source: View) -> Iterator[Finding]:
     start = "/subscriptions/" if source.text("kind") == "Managed" else "https://"
     uri = source.text("diskURI")
     if uri and not uri.startswith(start):
-        yield source.fault("diskURI", f"must begin with {start} for this kind of disk")
+        yield source.error("diskURI", f"must begin with {start} for this kind of disk")
 
 
 def _csi(source: View) -> Iterator[Finding]:
     driver = source.text("driver")
-    if driver and (fault := too_long(driver, LONGEST_LABEL) or dns_subdomain_fault(driver.lower())):
-        yield source.fault("driver", fault)
+    if driver and (error := too_long(driver, LONGEST_LABEL) or dns_subdomain_error(driver.lower())):
+        yield source.error("driver", error)
     if secret := source.child("nodePublishSecretRef"):
-        yield from required_spelled(secret, "name", dns_subdomain_fault)
+        yield from required_spelled(secret, "name", dns_subdomain_error)
 
 
 def _image(source: View) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from pumice.admission.podtemplate.resources import read_quantity
 from pumice.admission.podtemplate.storage import STORAGE, check_storage
 from pumice.model.findings import Finding, Path
 from pumice.model.quantity import Quantity
-from pumice.model.syntax import dns_label_fault
+from pumice.model.syntax import dns_label_error
 
 _EMPTY: Final = "emptyDir"
 # In the order in which Kubernetes looks for them: where there are two, the first one counts.
@@ -35,13 +35,13 @@ def volume_kinds(spec: View) -> dict[str, str]:
 def check_volumes(spec: View) -> Iterator[Finding]:
     names: dict[str, Path] = {}
     for volume in spec.children("volumes"):
-        yield from required_spelled(volume, "name", dns_label_fault)
+        yield from required_spelled(volume, "name", dns_label_error)
         yield from unique(names, volume.text("name"), volume.at / "name", "the name of a volume")
         yield from at_most_one(volume, SOURCES, "source")
         kind = source_of(volume)
         if kind == _EMPTY and _EMPTY not in volume.value:
             message = "has no source, so it will be an empty directory"
-            yield volume.doubt("name", message, "write emptyDir: {} if that is meant")
+            yield volume.warning("name", message, "write emptyDir: {} if that is meant")
         source = volume.child(kind)
         if source is not None:
             yield from _check_source(kind, source, volume)
@@ -69,10 +69,10 @@ def _check_empty(source: View) -> Iterator[Finding]:
     if isinstance(limit, Finding):
         yield limit
     elif isinstance(limit, Quantity) and limit.is_negative:
-        yield source.fault("sizeLimit", "must be 0 or more")
+        yield source.error("sizeLimit", "must be 0 or more")
     mode = source.number("mode")
     if mode is not None and not 0 <= mode <= _GREATEST_MODE:
-        yield source.fault("mode", f"must be from 0 to {_GREATEST_MODE}, which is 01777 in octal")
+        yield source.error("mode", f"must be from 0 to {_GREATEST_MODE}, which is 01777 in octal")
 
 
 def _check_ephemeral(source: View) -> Iterator[Finding]:

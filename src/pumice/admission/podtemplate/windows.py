@@ -9,7 +9,7 @@ from typing import Final
 from pumice.admission.podtemplate.checks import required_one_of, spelled
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
-from pumice.model.syntax import dns_subdomain_fault
+from pumice.model.syntax import dns_subdomain_error
 
 _LINUX_POD_CONTEXT: Final = (
     "appArmorProfile",
@@ -88,26 +88,26 @@ def _check_host_process(spec: View) -> Iterator[Finding]:
         options = container.part("securityContext").part("windowsOptions")
         own = options.get("hostProcess")
         if isinstance(own, bool) and isinstance(of_pod, bool) and own != of_pod:
-            yield options.fault("hostProcess", "must be the same as in the pod's securityContext")
+            yield options.error("hostProcess", "must be the same as in the pod's securityContext")
         count += (of_pod if own is None else own) is True
     if not count:
         return
     if count != len(containers):
         yield Finding(spec.at, "either all containers or none must have hostProcess")
     if not spec.flag("hostNetwork"):
-        yield spec.fault("hostNetwork", "must be true for hostProcess containers")
+        yield spec.error("hostNetwork", "must be true for hostProcess containers")
 
 
 def check_windows_options(context: View) -> Iterator[Finding]:
     options = context.part("windowsOptions")
-    yield from spelled(options, "gmsaCredentialSpecName", dns_subdomain_fault, blank_is_unset=False)
+    yield from spelled(options, "gmsaCredentialSpecName", dns_subdomain_error, blank_is_unset=False)
     credentials = options.get("gmsaCredentialSpec")
     if isinstance(credentials, str) and not 0 < len(credentials.encode()) <= _LONGEST_SPEC:
         yield options.missing("gmsaCredentialSpec", "must be from 1 byte to 64 KiB")
-    yield from spelled(options, "runAsUserName", _user_fault, blank_is_unset=False)
+    yield from spelled(options, "runAsUserName", _user_error, blank_is_unset=False)
 
 
-def _user_fault(name: str) -> str:
+def _user_error(name: str) -> str:
     if _CONTROL.search(name):
         return "must not contain control characters"
     domain, backslash, user = name.rpartition("\\")

@@ -18,7 +18,7 @@ from pumice.engines.kubernetes.controller.logging import FORMATS, LEVELS, set_up
 from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
 from pumice.model.gang import COSCHEDULING
-from pumice.model.syntax import dns_label_fault
+from pumice.model.syntax import dns_label_error
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 
@@ -124,7 +124,7 @@ def switched_on(flag: str) -> bool:
 def namespaces(given: Sequence[str]) -> tuple[str, ...]:
     names = [name.strip() for words in given for name in words.split(",") if name.strip()]
     for name in names:
-        if fault := dns_label_fault(name):
+        if fault := dns_label_error(name):
             raise ValueError(f"--namespace: {name}: {fault}")
     return tuple(dict.fromkeys(names))
 

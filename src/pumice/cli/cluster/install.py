@@ -12,7 +12,7 @@ from pumice.cli.output import style_for
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
-from pumice.model.syntax import dns_label_fault
+from pumice.model.syntax import dns_label_error
 from pumice.yaml.writer import write_yaml
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bad_input(args: argparse.Namespace) -> str:
-    if message := dns_label_fault(args.namespace):
+    if message := dns_label_error(args.namespace):
         return f"--namespace {args.namespace}: {message}"
     if args.namespace == "default" or args.namespace.startswith("kube-"):
         return f"--namespace {args.namespace}: must be a namespace for Pumice alone, such as {names.NAMESPACE}"

@@ -9,7 +9,7 @@ import sys
 import msgspec
 
 from pumice.cli.jobfile import NO_UID, load_valid, render
-from pumice.model.syntax import dns_label_fault
+from pumice.model.syntax import dns_label_error
 from pumice.plugins.guard import PluginError
 from pumice.yaml.writer import write_yaml
 
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.namespace and (fault := dns_label_fault(args.namespace)):
+    if args.namespace and (fault := dns_label_error(args.namespace)):
         args.parser.error(f"--namespace: {args.namespace}: {fault}")
-    if fault := dns_label_fault(args.uid):
+    if fault := dns_label_error(args.uid):
         args.parser.error(f"--uid: {args.uid}: {fault}")
     loaded = load_valid(args.file)
     if loaded is None:

@@ -11,7 +11,7 @@ from typing import Final
 from pumice.engines.local.options import Kill, Publish, SettingsError
 from pumice.engines.local.state.settings import ExtraMount
 from pumice.model.duration import Duration, DurationError
-from pumice.model.syntax import env_name_fault
+from pumice.model.syntax import env_name_error
 
 _LAST_PORT: Final = 65535
 
@@ -27,7 +27,7 @@ def pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:
 def variables(texts: list[str]) -> dict[str, str]:
     found = dict(pairs(texts, "--env", "NAME=VALUE"))
     for name, value in found.items():
-        if fault := env_name_fault(name):
+        if fault := env_name_error(name):
             raise SettingsError(f"--env: {name}={value}: the name {fault}")
     return found
 

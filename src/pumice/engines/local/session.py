@@ -66,7 +66,7 @@ from pumice.model.problem import Problem
 from pumice.model.slot import slots
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Phase
-from pumice.plugins.owned_objects import companions
+from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.phases import FINAL
@@ -220,7 +220,7 @@ class LocalRun:
         )
 
     def _check(self) -> None:
-        for companion in companions(self._admitted.job, self._admitted.plugins):
+        for companion in owned_objects(self._admitted.job, self._admitted.plugins):
             self._engine.foresee(companion)
         found = [
             (manifest, container, self._problems(manifest, container))

@@ -35,13 +35,13 @@ def in_volume(**source: object) -> dict[str, object]:
     return pod(volumes=[{"name": "v", **source}])
 
 
-def told(findings: Iterable[Finding]) -> list[str]:
+def rows(findings: Iterable[Finding]) -> list[str]:
     """`spec.containers[0].name: is required`, and for warnings the word before it."""
     return [f"{'' if finding.is_error else 'warning: '}{finding.path}: {finding.message}" for finding in findings]
 
 
 def rules(spec: dict[str, object]) -> list[str]:
-    return told(check_pod_spec(spec, SPEC))
+    return rows(check_pod_spec(spec, SPEC))
 
 
 def hints(spec: dict[str, object]) -> list[str]:

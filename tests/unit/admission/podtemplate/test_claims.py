@@ -6,7 +6,7 @@ import pytest
 
 from pumice.admission.podtemplate import check_claim_spec
 from pumice.model.findings import SPEC
-from tests.unit.admission.podtemplate.samples import SCHEMA, told
+from tests.unit.admission.podtemplate.samples import SCHEMA, rows
 
 GOOD = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
 MODES = "ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod"
@@ -17,7 +17,7 @@ SNAPSHOT: dict[str, Any] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "Volu
 
 
 def claim(**fields: object) -> list[str]:
-    return told(check_claim_spec({**GOOD, **fields}, SPEC, SCHEMA))
+    return rows(check_claim_spec({**GOOD, **fields}, SPEC, SCHEMA))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from pumice.admission.podtemplate import check_template
 from pumice.model.findings import ROOT
-from tests.unit.admission.podtemplate.samples import SCHEMA, in_container, pod, told
+from tests.unit.admission.podtemplate.samples import SCHEMA, in_container, pod, rows
 
 NAME = "must be letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -13,7 +13,7 @@ SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 
 
 def told_about(metadata: object, spec: dict[str, object] | None = None) -> list[str]:
-    return told(check_template({"metadata": metadata, "spec": spec or pod()}, ROOT, SCHEMA))
+    return rows(check_template({"metadata": metadata, "spec": spec or pod()}, ROOT, SCHEMA))
 
 
 def annotated(key: str, value: str, spec: dict[str, object] | None = None) -> list[str]:

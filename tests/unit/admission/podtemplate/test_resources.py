@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.admission.podtemplate.resources import container_resource_fault
+from pumice.admission.podtemplate.resources import container_resource_error
 from tests.unit.admission.podtemplate.samples import container, hints, in_container, pod, rules
 
 NAMES = "must be cpu, memory, ephemeral-storage, hugepages-<size>, or a device such as nvidia.com/gpu"
@@ -138,8 +138,8 @@ def test_hints(limits: object, expected: str) -> None:
 
 
 def test_a_name_too_long_for_quotas() -> None:
-    assert container_resource_fault(f"{'a' * 245}/b") != ""
-    assert container_resource_fault(f"{'a' * 244}/b") == ""
+    assert container_resource_error(f"{'a' * 245}/b") != ""
+    assert container_resource_error(f"{'a' * 244}/b") == ""
 
 
 def whole(requests: object = None, limits: object = None, **spec: object) -> dict[str, object]:

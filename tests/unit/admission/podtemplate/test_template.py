@@ -6,11 +6,11 @@ import pytest
 
 from pumice.admission.podtemplate import check_claim_spec, check_template
 from pumice.model.findings import ROOT, SPEC
-from tests.unit.admission.podtemplate.samples import SCHEMA, container, pod, told
+from tests.unit.admission.podtemplate.samples import SCHEMA, container, pod, rows
 
 
 def template(value: dict[str, object]) -> list[str]:
-    return told(check_template(value, ROOT, SCHEMA))
+    return rows(check_template(value, ROOT, SCHEMA))
 
 
 def test_a_plain_template_is_fine() -> None:
@@ -61,7 +61,7 @@ def test_findings(value: dict[str, object], expected: list[str]) -> None:
 
 def test_a_claim_is_checked_by_shape_and_rules() -> None:
     spec: dict[str, object] = {"accessModes": ["ReadWriteOnce", 5], "resources": {"requests": {"storage": "0"}}, "x": 1}
-    assert told(check_claim_spec(spec, SPEC, SCHEMA)) == [
+    assert rows(check_claim_spec(spec, SPEC, SCHEMA)) == [
         "spec.accessModes[1]: must be a string, found a number",
         "spec.x: unknown field",
         "spec.resources.requests.storage: must be above 0",

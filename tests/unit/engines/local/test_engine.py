@@ -18,7 +18,7 @@ from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey, ObservedPod, PodPhase
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action
-from pumice.plugins.owned_objects import companions
+from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.registry import Registry
 from pumice.reconcile.decision import (
     CreatePod,
@@ -161,7 +161,7 @@ def test_objects_are_kept_as_they_are_wanted() -> None:
 
 def test_keys_are_made_once() -> None:
     plugins = Registry().resolve({"ssh": []}).plugins
-    (secret,) = (each for each in companions(a_job(), plugins) if isinstance(each, Once))
+    (secret,) = (each for each in owned_objects(a_job(), plugins) if isinstance(each, Once))
 
     async def story(engine: LocalEngine) -> None:
         await apply(engine, Ensure(secret))

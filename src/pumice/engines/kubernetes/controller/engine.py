@@ -28,7 +28,7 @@ from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_me
 from pumice.model import keys
 from pumice.model.gang import GangProvider
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion, claim_names
+from pumice.model.objects import OwnedObject, claim_names
 from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.model.timestamps import parse_time
@@ -192,7 +192,7 @@ class KubernetesEngine:
         else:
             self.cache.pods.put(pod)
 
-    async def _ensure(self, job: Job, companion: Companion) -> None:
+    async def _ensure(self, job: Job, companion: OwnedObject) -> None:
         manifest = manifest_of(companion)
         if manifest["kind"] != POD_GROUP:
             await self.companions.ensure(job, companion)

@@ -23,7 +23,7 @@ from pumice.engines.kubernetes.cache.decode_pods import CachedObject, decode_obj
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
-from pumice.model.objects import Companion, Once
+from pumice.model.objects import Once, OwnedObject
 from pumice.model.snapshot import JobKey
 from pumice.plugins.owned_objects import manifest_of
 from pumice.reconcile.phases import FINAL
@@ -78,7 +78,7 @@ class OwnedObjectManager:
                 del self._contents[key]
         self.secrets.start_over(namespace)
 
-    async def ensure(self, job: Job, companion: Companion) -> None:
+    async def ensure(self, job: Job, companion: OwnedObject) -> None:
         """Make the object, or put it right."""
         manifest = manifest_of(companion)
         resource, name = _BY_KIND[manifest["kind"]], manifest["metadata"]["name"]

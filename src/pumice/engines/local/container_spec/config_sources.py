@@ -14,7 +14,7 @@ from pathlib import Path
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.suggestions import did_you_mean
-from pumice.model.syntax import config_key_fault
+from pumice.model.syntax import config_key_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _encoded(manifest: Manifest, field_name: str, problems: list[Problem]) -> di
 
 def _entries(manifest: Manifest, field_name: str, problems: list[Problem]) -> Iterable[tuple[str, str]]:
     for key, value in (manifest.get(field_name) or {}).items():
-        message = config_key_fault(str(key)) if isinstance(value, str) else "must be a string"
+        message = config_key_error(str(key)) if isinstance(value, str) else "must be a string"
         if message:
             hint = "" if isinstance(value, str) else "put quotes around it"
             problems.append(Problem(f"{_entry_path(manifest, field_name, key)}: {message}", hint))

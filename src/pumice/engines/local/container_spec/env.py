@@ -15,7 +15,7 @@ from pumice.engines.local.container_spec.downward_api import PodFacts, field_val
 from pumice.engines.local.container_spec.expansion import expand
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
-from pumice.model.syntax import env_name_fault
+from pumice.model.syntax import env_name_error
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -72,7 +72,7 @@ class _EnvReader:
     def _add_entries(self, entries: Mapping[str, bytes], prefix: str, origin: str) -> None:
         skipped = []
         for key, value in sorted(entries.items()):
-            if env_name_fault(prefix + key):
+            if env_name_error(prefix + key):
                 skipped.append(prefix + key)
             else:
                 self.env[prefix + key] = _text(value)

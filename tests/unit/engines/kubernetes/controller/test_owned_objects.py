@@ -13,7 +13,7 @@ from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model.job import Job
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey
-from pumice.plugins.owned_objects import companions
+from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
@@ -31,7 +31,7 @@ def a_keeper(client: Client) -> OwnedObjectManager:
 
 def the_secret() -> Once:
     plugins = Registry().resolve({"ssh": []}).plugins
-    return next(one for one in companions(JOB, plugins) if isinstance(one, Once))
+    return next(one for one in owned_objects(JOB, plugins) if isinstance(one, Once))
 
 
 def saying(owner: str, uid: str = "s1") -> Handler:
