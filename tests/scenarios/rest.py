@@ -9,9 +9,10 @@ import msgspec
 from pumice.admission.admit import Admitted, admit
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.objects import claim_names
-from pumice.model.snapshot import ObservedPod, PodPhase
+from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
 from pumice.plugins.owned_objects import manifest_of, owned_objects
 from pumice.reconcile.dependencies import may_start
+from pumice.reconcile.state import State
 from tests.scenarios.driver import CONTEXT, Driver
 from tests.scenarios.watched import FINAL
 
@@ -71,7 +72,8 @@ def _check_objects(driver: Driver, admitted: Admitted) -> None:
 def _check_nobody_lost(driver: Driver, job: Job) -> None:
     """Every index has a pod, has succeeded, or is held back for a reason that has a name."""
     there = {(stored.seen.task, stored.seen.index) for stored in driver.pods}
-    free = may_start(job, tuple(stored.seen for stored in driver.pods), driver.ledger)
+    pods = tuple(stored.seen for stored in driver.pods)
+    free = may_start(State.of(Snapshot(job, pods), driver.ledger))
     group = driver.world.groups.get(driver.key)
     waits_for_group = driver.gang and (group is None or group.phase in {"", "Pending"})
     waits_for_claim = driver.status.state.reason == "ClaimMissing"

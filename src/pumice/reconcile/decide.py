@@ -1,4 +1,4 @@
-"""One pass over one job: from what is to what should be done next. Pure; the whole story is in `decide`."""
+"""One pass over one job: from the observed state to the status, commands and events. Pure."""
 
 from __future__ import annotations
 
@@ -12,103 +12,86 @@ from pumice.model.snapshot import Snapshot
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Phase
 from pumice.plugins.base import Base
-from pumice.reconcile.commands import commands_for
-from pumice.reconcile.decision import Decision, DeleteJob
+from pumice.reconcile.deadlines import expiry, requeue_after
+from pumice.reconcile.decision import Decision, DeleteJob, DeletePod, EngineCommand, RemoveCommand
 from pumice.reconcile.events import events_for
-from pumice.reconcile.invalid_job import refused
-from pumice.reconcile.ledger import Ledger, read_ledger, write_ledger
-from pumice.reconcile.ledger_update import remembering_presence, remembering_successes
+from pumice.reconcile.invalid_job import reject
+from pumice.reconcile.ledger import read_ledger, write_ledger
+from pumice.reconcile.ledger_update import record_successes
 from pumice.reconcile.occurrences import occurrences
-from pumice.reconcile.owned_objects import markers
-from pumice.reconcile.phases import FINAL, TABLE, Facts, move_for
-from pumice.reconcile.pod_creation import grace_ends
-from pumice.reconcile.pod_membership import WANTED, keeps_group, must_go
-from pumice.reconcile.policies import failure_awaits, matches
-from pumice.reconcile.reasons import reason_for, what_is_awaited
-from pumice.reconcile.requested_action import ATTENTIVE, choose, left_open, wake_up
-from pumice.reconcile.sanitize import plausible_ledger, plausible_status
-from pumice.reconcile.tally import Tally, tally
-from pumice.reconcile.transition import carried_out, entered, is_exhausted, running_duration, settled
-from pumice.reconcile.ttl import expiry
+from pumice.reconcile.owned_objects import reconcile_owned_objects, volcano_markers
+from pumice.reconcile.phases import FINAL, TABLE
+from pumice.reconcile.pod_creation import PodPlan, plan_pods
+from pumice.reconcile.policies import match_policies
+from pumice.reconcile.reasons import waiting_reason
+from pumice.reconcile.requested_action import choose_request, stale_commands
+from pumice.reconcile.sanitize import sanitize_ledger, sanitize_status
+from pumice.reconcile.state import WANTS_PODS, State, with_status
+from pumice.reconcile.transition import apply_transition, choose_transition, enter_phase, running_duration
 
 
 def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
+    status = snapshot.job.status
     if snapshot.job.metadata.deletion_timestamp is not None:
-        # The garbage collector takes everything that the job owns.
-        return Decision(snapshot.job.status)
-    if snapshot.job.status.state.phase not in TABLE:
-        return _begun(snapshot, plugins, now)
-    if snapshot.faults and snapshot.job.status.state.phase not in FINAL:
-        return refused(snapshot, now)
-    plugins = () if snapshot.faults else plugins
-    snapshot = replace(snapshot, job=plausible_status(snapshot.job, now))
-    before, phase = snapshot, Phase(snapshot.job.status.state.phase)
-
-    # What is, and what has happened.
-    known = plausible_ledger(read_ledger(snapshot.job.status), snapshot.job, now)
-    ledger = remembering_successes(snapshot, known)
-    counts = _counted(snapshot, ledger)
-    happened = occurrences(snapshot, ledger, counts, now) if phase in ATTENTIVE else []
-    found = matches(snapshot.job, happened)
-
-    # What is asked for, and what the table makes of it.
-    order = choose(snapshot, ledger, found, now)
-    ledger = remembering_presence(snapshot, ledger, left_open(found, order), now)
-    move = move_for(phase, order.action if order is not None else None)
-    facts = _facts(snapshot, ledger, counts, awaits=failure_awaits(found, now))
-    after = move.next_phase(facts)
-
-    # The new status, on paper.
-    reason = reason_for(snapshot, order if isinstance(move.to, Phase) else None, after, counts)
-    job, ledger = carried_out(snapshot, ledger, move, order)
-    status = entered(job.status, after, reason.reason, reason.message, now)
-    ledger = settled(ledger, after, now)
-    snapshot = replace(snapshot, job=msgspec.structs.replace(job, status=status))
-    if after in WANTED:
-        awaited = what_is_awaited(snapshot, ledger, now)
-        status = entered(status, after, awaited.reason, awaited.message, now)
-    ledger = replace(ledger, others=markers(snapshot, plugins, ledger.others))
-    status = _with_counts(status, snapshot, ledger)
-    snapshot = replace(snapshot, job=msgspec.structs.replace(job, status=status))
-
-    # What follows from it.
-    events = events_for(before, snapshot, order, plugins)
-    end = expiry(snapshot.job)
-    if end is not None and end <= now and after is phase:
-        return Decision(status, (DeleteJob(snapshot.job.uid),), events)
-    commands = commands_for(snapshot, ledger, plugins, now)
-    moments = (end, wake_up(snapshot.job, ledger, found, now), grace_ends(snapshot, ledger, now))
-    soonest = min((moment for moment in moments if moment is not None), default=None)
-    return Decision(status, commands, events, soonest - now if soonest is not None else None)
+        # The garbage collector removes everything that the job owns.
+        return Decision(status)
+    if status.state.phase not in TABLE:
+        return _start(snapshot, plugins, now)
+    if not snapshot.faults:
+        return _reconcile(snapshot, plugins, now)
+    return _reconcile(snapshot, (), now) if status.state.phase in FINAL else reject(snapshot, now)
 
 
-def _begun(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
-    """A job that was never looked at begins in Pending. If it does not stay there, that is written all the same."""
-    status = entered(snapshot.job.status, Phase.PENDING, "", "", now)
-    pending = replace(snapshot, job=msgspec.structs.replace(snapshot.job, status=status))
-    decision = decide(pending, plugins, now)
+def _start(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
+    """A new job starts in Pending. If it does not stay there, Pending is written all the same."""
+    status = enter_phase(snapshot.job.status, Phase.PENDING, "", "", now)
+    decision = decide(with_status(snapshot, status), plugins, now)
     return decision if decision.status.state.phase == Phase.PENDING else Decision(status)
 
 
-def _counted(snapshot: Snapshot, ledger: Ledger) -> Tally:
-    exhausted = is_exhausted(snapshot.job, ledger)
-    return tally(
-        snapshot.job, snapshot.pods, ledger, lambda pod: must_go(pod, snapshot.job, ledger, exhausted=exhausted)
+def _reconcile(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
+    # What is, and what has happened.
+    before = _observe(snapshot, now)
+    matched = match_policies(before.job, occurrences(before, now))
+
+    # What is requested, and what the phase table makes of it.
+    request = choose_request(before, matched, now)
+    transition = choose_transition(before, request, matched, now)
+
+    # The job after this pass.
+    moved = apply_transition(before, transition, matched, now)
+    plan = plan_pods(moved, now)
+    after = moved.with_status(_status(moved, plan, plugins, now))
+
+    # What the engine has to do.
+    status, events = after.job.status, events_for(before, after, request, plugins)
+    end = expiry(after.job)
+    if end is not None and end <= now and after.phase is before.phase:
+        return Decision(status, (DeleteJob(after.job.uid),), events)
+    commands: tuple[EngineCommand, ...] = (
+        *(DeletePod(pod.name, pod.uid) for pod in after.pods.outdated),
+        *reconcile_owned_objects(after, plugins),
+        *plan.create(after.snapshot, plugins),
+        *(RemoveCommand(command.metadata.name, command.metadata.uid) for command in stale_commands(after)),
     )
+    return Decision(status, commands, events, requeue_after(after, matched, now))
 
 
-def _facts(snapshot: Snapshot, ledger: Ledger, counts: Tally, *, awaits: bool) -> Facts:
-    exhausted = is_exhausted(snapshot.job, ledger)
-    leaving = sum(must_go(pod, snapshot.job, ledger, exhausted=exhausted) for pod in snapshot.pods)
-    old_group = snapshot.group is not None and not keeps_group(Phase(snapshot.job.status.state.phase), ledger)
-    return Facts(snapshot.job, counts, exhausted, leaving + old_group, awaits)
+def _observe(snapshot: Snapshot, now: dt.datetime) -> State:
+    job = sanitize_status(snapshot.job, now)
+    ledger = sanitize_ledger(read_ledger(job.status), job, now)
+    return State.of(replace(snapshot, job=job), record_successes(ledger, job, snapshot.pods))
 
 
-def _with_counts(status: JobStatus, snapshot: Snapshot, ledger: Ledger) -> JobStatus:
-    counts = _counted(snapshot, ledger)
+def _status(state: State, plan: PodPlan, plugins: Sequence[Base], now: dt.datetime) -> JobStatus:
+    """The whole status: the phase and version that the state has, why the job waits, the counts and the ledger."""
+    status, counts = state.job.status, state.pods.counts
+    if state.phase in WANTS_PODS:
+        waiting = waiting_reason(state, plan)
+        status = enter_phase(status, state.phase, waiting.reason, waiting.message, now)
     return msgspec.structs.replace(
         status,
-        min_available=snapshot.job.spec.min_available,
+        min_available=state.job.spec.min_available,
         task_status_count=counts.task_states(),
         pending=counts.pending,
         running=counts.running,
@@ -116,6 +99,6 @@ def _with_counts(status: JobStatus, snapshot: Snapshot, ledger: Ledger) -> JobSt
         failed=counts.failed,
         terminating=counts.terminating,
         unknown=counts.unknown,
-        running_duration=running_duration(status, ledger),
-        controlled_resources=write_ledger(ledger),
+        running_duration=running_duration(status, state.ledger),
+        controlled_resources=write_ledger(replace(state.ledger, others=volcano_markers(state, plugins))),
     )

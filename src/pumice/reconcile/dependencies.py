@@ -1,23 +1,26 @@
-"""dependsOn: which tasks may start. Existing pods are never taken back."""
+"""dependsOn: which tasks may start. Existing pods are never deleted for it."""
 
 from __future__ import annotations
 
 from pumice.model.job import Job, TaskSpec
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.reconcile.ledger import Ledger
-from pumice.reconcile.pod_membership import is_current
+from pumice.reconcile.state import State
 
 
-def may_start(job: Job, pods: tuple[ObservedPod, ...], ledger: Ledger) -> frozenset[str]:
-    """The tasks that wait for nobody (any more)."""
+def may_start(state: State) -> frozenset[str]:
+    """The tasks whose dependencies are met, or that have started already."""
+    job, ledger = state.job, state.ledger
     if all(task.depends_on is None for task in job.spec.tasks):
         return frozenset(task.name for task in job.spec.tasks)
-    current = [pod for pod in pods if is_current(pod, job, ledger) and not pod.is_deleting]
-    begun = {pod.task for pod in current} | {task for task, indexes in ledger.succeeded.items() if indexes}
-    return frozenset(task.name for task in job.spec.tasks if task.name in begun or _is_free(task, job, current, ledger))
+    current = [pod for pod in state.pods.current if not pod.is_deleting]
+    started = {pod.task for pod in current} | {task for task, indexes in ledger.succeeded.items() if indexes}
+    return frozenset(
+        task.name for task in job.spec.tasks if task.name in started or _is_met(task, job, current, ledger)
+    )
 
 
-def _is_free(task: TaskSpec, job: Job, current: list[ObservedPod], ledger: Ledger) -> bool:
+def _is_met(task: TaskSpec, job: Job, current: list[ObservedPod], ledger: Ledger) -> bool:
     wanted = task.depends_on
     if wanted is None or not wanted.name:
         return True

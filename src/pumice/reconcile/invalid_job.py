@@ -1,4 +1,4 @@
-"""A job that got in without the webhook and cannot be run: it says so and waits; what runs already is left alone."""
+"""A job that was stored without the webhook and is invalid: its status says so, and nothing is created or deleted."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ import msgspec
 from pumice.model.snapshot import Snapshot
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import Decision, JobEvent, Severity
-from pumice.reconcile.transition import LONGEST_MESSAGE, entered, shortened
+from pumice.reconcile.transition import LONGEST_MESSAGE, enter_phase, shortened
 
 INVALID_JOB = "InvalidJob"
-# A finding quotes the value that it found, and anybody may write a long one.
+# A finding quotes the value that it found, which may be of any length.
 LONGEST_FAULT: Final = 1_000
 
 
-def refused(snapshot: Snapshot, now: dt.datetime) -> Decision:
+def reject(snapshot: Snapshot, now: dt.datetime) -> Decision:
     status = snapshot.job.status
     message = _listed(snapshot.faults)
-    told_already = status.state.reason == INVALID_JOB and status.state.message == message
-    told = () if told_already else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
+    is_known = status.state.reason == INVALID_JOB and status.state.message == message
+    events = () if is_known else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
     phase = Phase(status.state.phase)
-    status = entered(status, phase, INVALID_JOB, message, now)
-    # A number below nothing is one of the faults, and nobody would store it.
+    status = enter_phase(status, phase, INVALID_JOB, message, now)
+    # The API server rejects a negative number, which is one of the findings.
     least = max(0, snapshot.job.spec.min_available)
-    return Decision(msgspec.structs.replace(status, min_available=least), events=told)
+    return Decision(msgspec.structs.replace(status, min_available=least), events=events)
 
 
 def _listed(faults: Sequence[str]) -> str:
-    """All of them, or as many as there is room for, and how many more there are."""
-    told, room = [], LONGEST_MESSAGE - len("; and 999999999 more")
+    """All findings, or as many as fit, and the number of the others."""
+    listed, room = [], LONGEST_MESSAGE - len("; and 999999999 more")
     for fault in faults:
-        told.append(shortened(fault, LONGEST_FAULT))
-        room -= len(told[-1]) + len("; ")
+        listed.append(shortened(fault, LONGEST_FAULT))
+        room -= len(listed[-1]) + len("; ")
         if room < 0:
-            told[-1] = f"and {len(faults) - len(told) + 1} more"
+            listed[-1] = f"and {len(faults) - len(listed) + 1} more"
             break
-    return "; ".join(told)
+    return "; ".join(listed)

@@ -1,7 +1,4 @@
-"""What a pass learns from the pods it sees, and what it may forget.
-
-The ledger brought up to date before anything else.
-"""
+"""Brings the ledger up to date with the pods that exist."""
 
 from __future__ import annotations
 
@@ -10,90 +7,70 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pumice.model.job import Job
-from pumice.model.slot import NONE, Indexes
-from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
+from pumice.model.slot import NONE
+from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import Event, Phase
-from pumice.reconcile.ledger import ByTask, Ledger, RestartKind
-from pumice.reconcile.pod_membership import is_current, is_target
+from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.policies import Match
+from pumice.reconcile.state import State, is_restart_target
 
 
-def remembering_successes(snapshot: Snapshot, ledger: Ledger) -> Ledger:
-    """Add the successes that stand before us; who succeeded is not run again even if his pod is removed."""
-    job = snapshot.job
+def record_successes(ledger: Ledger, job: Job, pods: Iterable[ObservedPod]) -> Ledger:
+    """Add the pods that succeeded. A recorded success is not run again, even if its pod is deleted."""
     known = {task: set(indexes) for task, indexes in ledger.succeeded.items()}
-    for pod in snapshot.pods:
-        if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting and _counts(pod, ledger):
+    for pod in pods:
+        # All successes count except those that a restart has voided.
+        voided = pod.version < ledger.void or is_restart_target(pod, ledger)
+        if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting and not voided:
             known.setdefault(pod.task, set()).add(pod.index)
-    return replace(ledger, succeeded=_within(job, known))
-
-
-def remembering_presence(snapshot: Snapshot, ledger: Ledger, open_: Sequence[Match], now: dt.datetime) -> Ledger:
-    """Note who is there, so that it is noticed when somebody is not; and forget what is settled.
-
-    Who was there and is gone is forgotten, too, since he is made anew, unless a policy has yet to deal with it: its
-    timeout still runs, or something else comes first in this pass.
-    """
-    job, phase = snapshot.job, Phase(snapshot.job.status.state.phase)
-    current = [pod for pod in snapshot.pods if is_current(pod, job, ledger)]
-    seen: dict[str, set[int]] = {}
-    for pod in current:
-        # Who is first seen on his way out was sent away by us, before the job was scaled up again.
-        known = pod.index in ledger.seen.get(pod.task, NONE)
-        if not pod.is_deleting or (known and pod.phase is not PodPhase.FAILED):
-            seen.setdefault(pod.task, set()).add(pod.index)
-    waiting = {
-        match.occurrence.short_name: match.occurrence.since
-        for match in open_
-        if match.occurrence.event is Event.POD_EVICTED
+    within = {
+        task.name: frozenset(index for index in known.get(task.name, ()) if index < task.replicas)
+        for task in job.spec.tasks
     }
-    noticed = {key: match.occurrence.since for match in open_ if (key := match.occurrence.noticed_as)}
-    running = {pod.short_name for pod in current if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
-    missed = {**ledger.evicted, **waiting}
-    evicted = {name: since for name, since in missed.items() if name not in running and _is_slot(job, name)}
+    return replace(ledger, succeeded={task: indexes for task, indexes in within.items() if indexes})
+
+
+def update_ledger(state: State, unhandled: Sequence[Match], now: dt.datetime) -> Ledger:
+    """Record the pods of this run, so that a missing one is noticed, and drop what is no longer needed.
+
+    A pod that is gone is dropped, too, since it is created again, unless a policy has yet to act on it: its timeout has
+    not passed, or another action comes first in this pass.
+    """
+    job, ledger, snapshot = state.job, state.ledger, state.snapshot
+    seen: dict[str, set[int]] = {}
+    for pod in state.pods.current:
+        # A pod that is first seen while being deleted was deleted by us, before the job was scaled up again.
+        known = not pod.is_deleting or pod.index in ledger.seen.get(pod.task, NONE)
+        if known and not (pod.is_deleting and pod.phase is PodPhase.FAILED):
+            seen.setdefault(pod.task, set()).add(pod.index)
+    noticed = {key: match.occurrence.since for match in unhandled if (key := match.occurrence.noticed_as)}
     unknown = snapshot.group is not None and snapshot.group.phase == "Unknown"
     return replace(
         ledger,
-        seen=_within(job, seen),
-        evicted=evicted,
+        seen={task: frozenset(indexes) for task, indexes in seen.items()},
+        evicted=_evicted(state, unhandled),
         noticed=noticed,
         unknown_since=(ledger.unknown_since or now) if unknown else None,
         generation=ledger.generation if Event.JOB_UPDATED in noticed else job.metadata.generation,
-        suspended=ledger.suspended or (bool(job.spec.suspend) and phase in (Phase.ABORTING, Phase.ABORTED)),
-        restart=ledger.restart if _restart_goes_on(snapshot, ledger) else None,
+        suspended=ledger.suspended or (bool(job.spec.suspend) and state.phase in (Phase.ABORTING, Phase.ABORTED)),
+        restart=ledger.restart if state.phase is Phase.RESTARTING or state.pods.replaced else None,
         obeyed=ledger.obeyed & {command.metadata.uid for command in snapshot.commands},
     )
 
 
-def _counts(pod: ObservedPod, ledger: Ledger) -> bool:
-    """Whether a success belongs to the present run: all do, but for those that a restart has voided."""
-    return pod.version >= ledger.void and not is_target(pod, ledger)
+def _evicted(state: State, unhandled: Sequence[Match]) -> dict[str, dt.datetime]:
+    """Evicted pods that a policy has yet to act on; none whose new pod runs, or whose slot is gone."""
+    evicted = dict(state.ledger.evicted)
+    for match in unhandled:
+        if match.occurrence.event is Event.POD_EVICTED:
+            evicted[match.occurrence.short_name] = match.occurrence.since
+    if not evicted:
+        return evicted
+    running = {pod.short_name for pod in state.pods.current if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
+    return {name: since for name, since in evicted.items() if name not in running and _has_slot(state.job, name)}
 
 
-def _restart_goes_on(snapshot: Snapshot, ledger: Ledger) -> bool:
-    """A restart is over when none of the pods that it meant is left."""
-    if Phase(snapshot.job.status.state.phase) is Phase.RESTARTING:
-        return True
-    return any(_is_meant(pod, snapshot.job, ledger) for pod in snapshot.pods)
-
-
-def _is_meant(pod: ObservedPod, job: Job, ledger: Ledger) -> bool:
-    if ledger.restart is None or ledger.restart.kind is RestartKind.TARGETS:
-        return is_target(pod, ledger)
-    return pod.version < job.status.version and not ledger.has_succeeded(pod.task, pod.index)
-
-
-def _is_slot(job: Job, name: str) -> bool:
-    """Whether the job (still) has a place that is called so."""
+def _has_slot(job: Job, name: str) -> bool:
     owner, _, index = name.rpartition("-")
     task = job.task(owner)
     return task is not None and int(index) < task.replicas
-
-
-def _within(job: Job, by_task: dict[str, set[int]]) -> ByTask:
-    """Only indexes that the job (still) has."""
-    kept: dict[str, Indexes] = {}
-    for task in job.spec.tasks:
-        indexes: Iterable[int] = by_task.get(task.name, ())
-        kept[task.name] = frozenset(index for index in indexes if index < task.replicas)
-    return {task: found for task, found in kept.items() if found}

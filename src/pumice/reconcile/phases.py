@@ -18,7 +18,7 @@ from typing import Final
 from pumice.model.job import Job
 from pumice.model.snapshot import PodPhase
 from pumice.model.vocabulary import Action, Phase
-from pumice.reconcile.tally import Tally
+from pumice.reconcile.state import PodCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Facts:
     """What the rules may look at."""
 
     job: Job
-    tally: Tally
+    counts: PodCounts
     exhausted: bool = False  # no retry is left
-    leaving: int = 0  # pods that must go and have not been told yet, and the PodGroup if it must go
-    failure_awaits_policy: bool = False  # a policy with a timeout will deal with a failure later
+    to_delete: int = 0  # outdated pods, and the PodGroup of an earlier run
+    pending_failure: bool = False  # a policy will act on a failure once its timeout has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +57,14 @@ class Move:
 
 def _started(facts: Facts) -> Phase:
     """Pending until the gang is there."""
-    counts = facts.tally
+    counts = facts.counts
     there = counts.running + counts.succeeded + counts.failed
     return Phase.RUNNING if facts.job.spec.min_available <= there else Phase.PENDING
 
 
 def _finished(facts: Facts) -> Phase:
     """Running until enough succeeded, or all pods are finished, or the gang has fallen apart."""
-    spec, counts, replicas = facts.job.spec, facts.tally, facts.job.total_replicas
+    spec, counts, replicas = facts.job.spec, facts.counts, facts.job.total_replicas
     if replicas == 0:
         return Phase.RUNNING
     if spec.min_success is not None and counts.succeeded >= spec.min_success:
@@ -72,14 +72,14 @@ def _finished(facts: Facts) -> Phase:
     if counts.succeeded + counts.failed == replicas:
         outcome = _outcome(facts)
         # A failure that a policy will deal with is not the end yet.
-        return Phase.RUNNING if outcome is Phase.FAILED and facts.failure_awaits_policy else outcome
+        return Phase.RUNNING if outcome is Phase.FAILED and facts.pending_failure else outcome
     if counts.pending > replicas - spec.min_available:
         return Phase.PENDING
     return Phase.RUNNING
 
 
 def _outcome(facts: Facts) -> Phase:
-    spec, counts = facts.job.spec, facts.tally
+    spec, counts = facts.job.spec, facts.counts
     least = {task.name: task.min_available for task in spec.tasks if task.min_available is not None}
     if spec.min_available >= sum(least.get(task.name, task.replicas) for task in spec.tasks):
         for task, needed in least.items():
@@ -94,15 +94,15 @@ def _restarted(facts: Facts) -> Phase:
     """Restarting until what must go is on its way and the gang could come together again."""
     if facts.exhausted:
         return Phase.FAILED
-    room = facts.job.total_replicas - facts.tally.terminating
-    if facts.leaving or room < facts.job.spec.min_available:
+    room = facts.job.total_replicas - facts.counts.terminating
+    if facts.to_delete or room < facts.job.spec.min_available:
         return Phase.RESTARTING
     return Phase.PENDING
 
 
 def drained(stays: Phase, ends: Phase) -> Rule:
     def rule(facts: Facts) -> Phase:
-        return stays if facts.tally.alive else ends
+        return stays if facts.counts.alive else ends
 
     return Rule((stays, ends), f"{ends} when no pod is alive any more", rule)
 

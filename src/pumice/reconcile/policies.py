@@ -1,7 +1,6 @@
-"""Which action an occurrence leads to: the policies of its task in their order, then those of the job; the first wins.
+"""The policy that matches an occurrence: the first one of its task, else the first one of the job.
 
-A policy with a timeout is due that long after the occurrence began. Nothing is scheduled: a later pass does the same
-arithmetic again.
+A policy with a timeout is due that long after the occurrence began. Nothing is stored: each pass computes it again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pumice.reconcile.occurrences import Occurrence
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An occurrence and the policy that deals with it."""
+    """An occurrence and the policy that matches it."""
 
     occurrence: Occurrence
     policy: LifecyclePolicy
@@ -31,15 +30,15 @@ class Match:
         return Action(self.policy.action)
 
 
-def matches(job: Job, found: Sequence[Occurrence]) -> list[Match]:
-    """All occurrences that some policy deals with, the ones due first in front."""
+def match_policies(job: Job, found: Sequence[Occurrence]) -> list[Match]:
+    """The occurrences that a policy matches, sorted by when they are due."""
     matched = [match for occurrence in found if (match := _first_match(job, occurrence)) is not None]
     return sorted(matched, key=lambda match: match.due)
 
 
 def _first_match(job: Job, occurrence: Occurrence) -> Match | None:
     for path, policy in _policies(job, occurrence.task):
-        if _deals_with(policy, occurrence):
+        if _matches(policy, occurrence):
             wait = Duration.parse(policy.timeout).timedelta if policy.timeout else dt.timedelta()
             return Match(occurrence, policy, path, occurrence.since + wait)
     return None
@@ -54,10 +53,10 @@ def _policies(job: Job, task_name: str) -> Iterator[tuple[Path, LifecyclePolicy]
         yield SPEC / "policies" / index, policy
 
 
-def _deals_with(policy: LifecyclePolicy, occurrence: Occurrence) -> bool:
+def _matches(policy: LifecyclePolicy, occurrence: Occurrence) -> bool:
     event = occurrence.event
     if occurrence.index is None and policy.action in TARGETED_ACTIONS:
-        # `*` also stands for what happens to the whole job, and names no pod that could be restarted.
+        # `*` also matches events of the whole job, which name no pod to restart.
         return False
     if occurrence.exit_code is not None and occurrence.exit_code in policy.all_exit_codes:
         return True
@@ -68,6 +67,6 @@ def _deals_with(policy: LifecyclePolicy, occurrence: Occurrence) -> bool:
     return Event.ANY in policy.all_events and event is not Event.JOB_UPDATED
 
 
-def failure_awaits(found: Sequence[Match], now: dt.datetime) -> bool:
-    """Whether some failure will be dealt with by a policy whose timeout has not passed yet."""
+def has_pending_failure(found: Sequence[Match], now: dt.datetime) -> bool:
+    """Whether a policy will act on a failure once its timeout has passed."""
     return any(match.occurrence.event is Event.POD_FAILED and match.due > now for match in found)

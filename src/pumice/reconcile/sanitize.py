@@ -1,7 +1,7 @@
-"""What stands in a status, as far as it can be true: others may write there, and clocks are set back.
+"""Corrects impossible values in a status: other programs may write there, and clocks are set back.
 
-A run that is later than any, a moment that has not come, a restart of pods that are yet to be made: each would be
-acted upon again and again, or be waited for in vain. What is put right here is written with the rest of the pass.
+A version beyond all others, a timestamp in the future or a restart of pods that do not exist yet would be acted on in
+every pass, or be waited for in vain. The corrected values are written with the rest of the pass.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pumice.reconcile.phases import TABLE
 MOST_RUNS: Final = 999_999_998
 
 
-def plausible_status(job: Job, now: dt.datetime) -> Job:
-    """The job itself if nothing is wrong with its status, as nearly always."""
+def sanitize_status(job: Job, now: dt.datetime) -> Job:
+    """The job with a possible status; the same object if nothing is wrong."""
     status = job.status
     since = read_time(status.state.last_transition_time)
     wrong_time = status.state.last_transition_time is not None and (since is None or since > now)
@@ -37,18 +37,18 @@ def plausible_status(job: Job, now: dt.datetime) -> Job:
     ):
         return job
     moment = to_seconds(now) if wrong_time else status.state.last_transition_time
-    mended: JobStatus = msgspec.structs.replace(
+    corrected: JobStatus = msgspec.structs.replace(
         status,
         state=msgspec.structs.replace(status.state, last_transition_time=moment),
         version=status.version if 0 <= status.version <= MOST_RUNS else 0,
         retry_count=status.retry_count if 0 <= status.retry_count <= MOST_RUNS else 0,
         conditions=_known(status.conditions),
     )
-    return msgspec.structs.replace(job, status=mended)
+    return msgspec.structs.replace(job, status=corrected)
 
 
-def plausible_ledger(ledger: Ledger, job: Job, now: dt.datetime) -> Ledger:
-    """Nothing in it is later than now, be it by the clock or by the counts of the status."""
+def sanitize_ledger(ledger: Ledger, job: Job, now: dt.datetime) -> Ledger:
+    """The ledger without values later than now, by the clock or by the counters of the status."""
     status, restart = job.status, ledger.restart
     if restart is not None and restart.retry > status.retry_count:
         restart = replace(restart, retry=status.retry_count)
@@ -73,6 +73,6 @@ def _are_known(conditions: list[JobCondition]) -> bool:
 
 
 def _known(conditions: list[JobCondition]) -> list[JobCondition]:
-    """Each phase once, when it was last entered."""
+    """Each known phase once, with the time of its last condition."""
     latest = {condition.status: condition for condition in conditions if condition.status in TABLE}
     return list(latest.values())

@@ -1,70 +1,94 @@
-"""A move carried out on paper.
-
-The job's new phase, version and counts of retries, and what the ledger remembers of it.
-"""
+"""The transition of a pass: the job's next phase, version and retry count, and what the ledger records of it."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
 from pumice.model.duration import Duration
-from pumice.model.job import Job
-from pumice.model.snapshot import Snapshot
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.timestamps import read_time, to_seconds
 from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
-from pumice.reconcile.phases import FINAL, Move
-from pumice.reconcile.pod_membership import is_target
-from pumice.reconcile.requested_action import ATTENTIVE, SUSPENDED, Order
+from pumice.reconcile.ledger_update import update_ledger
+from pumice.reconcile.phases import FINAL, Facts, Move, move_for
+from pumice.reconcile.policies import Match, has_pending_failure
+from pumice.reconcile.reasons import reason_for
+from pumice.reconcile.requested_action import SUSPENDED, Request, unhandled
+from pumice.reconcile.state import POLICY_PHASES, State, with_status
 
-# What an API server or a finding quotes may be a megabyte long, and a Job that large cannot be stored any more.
+# An error of an API server, or a finding, may quote a megabyte; a Job of that size cannot be stored.
 LONGEST_MESSAGE: Final = 32_000
 
 
-def carried_out(snapshot: Snapshot, ledger: Ledger, move: Move, order: Order | None) -> tuple[Job, Ledger]:
-    """Version, retries and ledger after a move that an order asked for; the phase is entered separately."""
-    job, status = snapshot.job, snapshot.job.status
-    if order is None:
-        return job, ledger
-    if order.command is not None:
-        ledger = replace(ledger, obeyed=ledger.obeyed | {order.command.metadata.uid})
-    if move.retry and order.matches:
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The row of the phase table that applies, and the phase that it leads to."""
+
+    request: Request | None
+    move: Move
+    phase: Phase
+
+
+def choose_transition(state: State, request: Request | None, matched: Sequence[Match], now: dt.datetime) -> Transition:
+    move = move_for(state.phase, request.action if request is not None else None)
+    old_group = state.snapshot.group is not None and not state.keeps_group
+    facts = Facts(
+        state.job,
+        state.pods.counts,
+        state.exhausted,
+        to_delete=len(state.pods.outdated) + old_group,
+        pending_failure=has_pending_failure(matched, now),
+    )
+    return Transition(request, move, move.next_phase(facts))
+
+
+def apply_transition(state: State, transition: Transition, matched: Sequence[Match], now: dt.datetime) -> State:
+    """The job in its next phase: version, retry count, reason and ledger, and the pods sorted for them."""
+    request, move, phase = transition.request, transition.move, transition.phase
+    status, ledger = state.job.status, update_ledger(state, unhandled(matched, request), now)
+    if request is not None:
+        status, ledger = carry_out(state, ledger, move, request)
+    ledger = record_phase(ledger, phase, now)
+    reason = reason_for(state, request if isinstance(move.to, Phase) else None, phase)
+    snapshot = with_status(state.snapshot, enter_phase(status, phase, reason.reason, reason.message, now))
+    if request is None and phase is state.phase:
+        # Nothing has changed that decides where a pod belongs.
+        return replace(state, snapshot=snapshot, ledger=ledger)
+    return State.of(snapshot, ledger)
+
+
+def carry_out(state: State, ledger: Ledger, move: Move, request: Request) -> tuple[JobStatus, Ledger]:
+    """Version, retry count and ledger after a requested move."""
+    status = state.job.status
+    if request.command is not None:
+        ledger = replace(ledger, obeyed=ledger.obeyed | {request.command.metadata.uid})
+    if move.retry and request.matches:
         status = msgspec.structs.replace(status, retry_count=status.retry_count + 1)
-        ledger = _charged(ledger, order)
+        ledger = _charge_retry(ledger, request)
     if move.new_version:
         status = msgspec.structs.replace(status, version=status.version + 1)
-        ledger = _of_new_version(ledger, order, status.version)
+        ledger = _of_new_version(ledger, request, status.version)
     elif move.targeted:
-        ledger = _with_targets(ledger, order, snapshot, status.retry_count)
-    return msgspec.structs.replace(job, status=status), ledger
+        ledger = _with_targets(state, ledger, request, status.retry_count)
+    return status, ledger
 
 
-def settled(ledger: Ledger, phase: Phase, now: dt.datetime) -> Ledger:
-    """What the ledger notes of a phase: when the job first ran; and that nobody is missed where nobody is wanted."""
+def record_phase(ledger: Ledger, phase: Phase, now: dt.datetime) -> Ledger:
+    """Record the first Running; drop what only policies need where they do not act."""
     if phase is Phase.RUNNING and ledger.first_running is None:
         return replace(ledger, first_running=now)
-    if phase not in ATTENTIVE:
+    if phase not in POLICY_PHASES:
         return replace(ledger, seen={}, evicted={}, noticed={}, unknown_since=None)
     return ledger
 
 
-def is_exhausted(job: Job, ledger: Ledger) -> bool:
-    """Whether the budget of the job, or of one of its tasks, is used up."""
-    if ledger.spent >= job.spec.max_retry:
-        return True
-    return any(
-        task.max_restarts is not None and ledger.restarts_by_task.get(task.name, 0) > task.max_restarts
-        for task in job.spec.tasks
-    )
-
-
-def entered(status: JobStatus, phase: Phase, reason: str, message: str, now: dt.datetime) -> JobStatus:
-    """The status in a phase. Its time moves only with the phase; a phase entered again is the newest condition."""
+def enter_phase(status: JobStatus, phase: Phase, reason: str, message: str, now: dt.datetime) -> JobStatus:
+    """The status in a phase. Its time changes only with the phase; a phase entered again is the newest condition."""
     state, message = status.state, shortened(message)
     if state.phase == phase:
         return msgspec.structs.replace(status, state=msgspec.structs.replace(state, reason=reason, message=message))
@@ -81,21 +105,21 @@ def shortened(message: str, longest: int = LONGEST_MESSAGE) -> str:
     return message if len(message) <= longest else message[: longest - 3] + "..."
 
 
-def _charged(ledger: Ledger, order: Order) -> Ledger:
-    if not order.costs_a_retry:
+def _charge_retry(ledger: Ledger, request: Request) -> Ledger:
+    if not request.costs_a_retry:
         return ledger
     by_task = dict(ledger.restarts_by_task)
-    for task in {match.occurrence.task for match in order.matches if match.occurrence.task}:
+    for task in {match.occurrence.task for match in request.matches if match.occurrence.task}:
         by_task[task] = by_task.get(task, 0) + 1
     return replace(ledger, spent=ledger.spent + 1, restarts_by_task=by_task)
 
 
-def _of_new_version(ledger: Ledger, order: Order, version: int) -> Ledger:
-    """The pods so far are of an earlier version now; only a restart also voids what they achieved."""
+def _of_new_version(ledger: Ledger, request: Request, version: int) -> Ledger:
+    """The pods so far belong to an earlier version; only a restart also voids their successes."""
     restart = None
-    if order.action == Action.RESTART_JOB:
+    if request.action == Action.RESTART_JOB:
         restart = Restart(RestartKind.ALL)
-    elif order.action == Action.RESUME_JOB:
+    elif request.action == Action.RESUME_JOB:
         restart = Restart(RestartKind.UNSUCCESSFUL)
     return replace(
         ledger,
@@ -103,23 +127,23 @@ def _of_new_version(ledger: Ledger, order: Order, version: int) -> Ledger:
         evicted={},
         noticed={},
         unknown_since=None,
-        succeeded={} if order.action == Action.RESTART_JOB else ledger.succeeded,
-        void=version if order.action == Action.RESTART_JOB else ledger.void,
+        succeeded={} if request.action == Action.RESTART_JOB else ledger.succeeded,
+        void=version if request.action == Action.RESTART_JOB else ledger.void,
         restart=restart,
-        suspended=order.reason == SUSPENDED,
+        suspended=request.reason == SUSPENDED,
     )
 
 
-def _with_targets(ledger: Ledger, order: Order, snapshot: Snapshot, retry: int) -> Ledger:
-    targets = {task: set(indexes) for task, indexes in order.targets(snapshot.job).items()}
-    for pod in snapshot.pods:
-        # Targets of an earlier restart that still linger; those that are gone may have successors, which are not meant.
-        if is_target(pod, ledger):
+def _with_targets(state: State, ledger: Ledger, request: Request, retry: int) -> Ledger:
+    targets = {task: set(indexes) for task, indexes in request.targets(state.job).items()}
+    if ledger.restart is not None and ledger.restart.kind is RestartKind.TARGETS:
+        # Targets of an earlier restart that still exist; those that are gone may have new pods, which are not meant.
+        for pod in state.pods.replaced:
             targets.setdefault(pod.task, set()).add(pod.index)
-    meant = {task: frozenset(indexes) for task, indexes in targets.items()}
-    evicted = {name: since for name, since in ledger.evicted.items() if not _is_among(name, meant)}
-    restart = Restart(RestartKind.TARGETS, retry, meant)
-    return replace(ledger, evicted=evicted, restart=restart).without_targets(meant)
+    frozen = {task: frozenset(indexes) for task, indexes in targets.items()}
+    evicted = {name: since for name, since in ledger.evicted.items() if not _is_among(name, frozen)}
+    restart = Restart(RestartKind.TARGETS, retry, frozen)
+    return replace(ledger, evicted=evicted, restart=restart).without_targets(frozen)
 
 
 def _is_among(name: str, targets: dict[str, frozenset[int]]) -> bool:
@@ -128,7 +152,7 @@ def _is_among(name: str, targets: dict[str, frozenset[int]]) -> bool:
 
 
 def running_duration(status: JobStatus, ledger: Ledger) -> str | None:
-    """How long a finished job took, from its first Running on."""
+    """How long a finished job took from its first Running."""
     ended = read_time(status.state.last_transition_time)
     if ledger.first_running is None or Phase(status.state.phase) not in FINAL or ended is None:
         return None

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pumice.model.command import Command, CommandTarget
+from pumice.model.job import Metadata
 from pumice.model.snapshot import ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobCondition, JobStatus, TaskState
 from pumice.model.vocabulary import Phase
 from pumice.plugins.svc import Svc
 from pumice.reconcile.decide import decide
-from pumice.reconcile.decision import CreatePod, Decision, DeleteJob, DeletePod, Ensure, Remove
+from pumice.reconcile.decision import CreatePod, Decision, DeleteJob, DeletePod, Ensure, Remove, RemoveCommand
 from pumice.reconcile.ledger import Ledger, read_ledger
 from tests.unit.reconcile.values import NOW, a_pod, a_policy, a_snapshot, a_two_worker_job, ended, later
 
@@ -180,3 +182,15 @@ def test_any_pass_is_deterministic_and_counts_every_pod(pods: list[ObservedPod],
     }
     total = status.pending + status.running + status.succeeded + status.failed + status.unknown + status.terminating
     assert total == len(pods) + len(remembered - kept)
+
+
+def test_the_order_of_commands() -> None:
+    stale = Command(metadata=Metadata(name="c", uid="c"), target=CommandTarget(uid="another"))
+    decision = decide(a_snapshot(a_pod("worker-0"), a_pod("worker-7"), commands=(stale,)), (Svc(),), NOW)
+    assert kinds(decision) == ["DeletePod", "Ensure", "Ensure", "CreatePod", "RemoveCommand"]
+    assert decision.commands[0] == DeletePod("train-worker-7", "uid-worker-7")
+    assert decision.commands[-1] == RemoveCommand("c", "c")
+
+
+def test_a_job_that_has_everything_needs_no_commands() -> None:
+    assert decide(a_snapshot(a_pod("worker-0"), a_pod("worker-1")), (), NOW).commands == ()

@@ -12,17 +12,20 @@ from pumice.model.vocabulary import Action, Event
 from pumice.plugins.ssh import Ssh
 from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.events import events_for
-from pumice.reconcile.requested_action import Order
-from tests.unit.reconcile.values import a_match, a_pod, a_snapshot
+from pumice.reconcile.ledger import Ledger
+from pumice.reconcile.requested_action import Request
+from tests.unit.reconcile.values import a_match, a_pod, a_state
 
 MATCH = a_match(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
-BY_POLICY = Order(Action.RESTART_JOB, (MATCH,))
-BY_COMMAND = Order(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
+BY_POLICY = Request(Action.RESTART_JOB, (MATCH,))
+BY_COMMAND = Request(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
 QUOTA = Trouble("FailedCreate", "quota")
 
 
-def told(before: dict[str, Any], after: dict[str, Any], order: Order | None = None) -> list[tuple[str, str, str]]:
-    events = events_for(a_snapshot(**before), a_snapshot(**after), order, ())
+def emitted(
+    before: dict[str, Any], after: dict[str, Any], request: Request | None = None
+) -> list[tuple[str, str, str]]:
+    events = events_for(a_state(**before), a_state(**after), request, ())
     return [(event.reason, event.message, str(event.severity)) for event in events]
 
 
@@ -31,20 +34,20 @@ def told(before: dict[str, Any], after: dict[str, Any], order: Order | None = No
     [
         pytest.param({}, {}, [], id="nothing"),
         pytest.param({"phase": "Pending"}, {}, [("Running", "the job is Running", "Normal")], id="a phase"),
-        pytest.param({}, {"phase": "Failed", "message": "why"}, [("Failed", "why", "Warning")], id="a sad phase"),
+        pytest.param({}, {"phase": "Failed", "message": "why"}, [("Failed", "why", "Warning")], id="a failure"),
         pytest.param(
             {},
             {"reason": "FailedCreate", "message": "quota", "troubles": (QUOTA,)},
             [("FailedCreate", "quota", "Warning")],
-            id="a trouble",
+            id="a failure of the engine",
         ),
         pytest.param(
             {"reason": "FailedCreate", "message": "quota"},
             {"reason": "FailedCreate", "message": "quota", "troubles": (QUOTA,)},
             [],
-            id="a trouble that was told",
+            id="a failure that was reported",
         ),
-        pytest.param({"reason": "FailedCreate", "message": "quota"}, {}, [], id="a trouble that is over"),
+        pytest.param({"reason": "FailedCreate", "message": "quota"}, {}, [], id="a failure that is over"),
         pytest.param(
             {}, {"reason": "ClaimMissing", "message": "mine"}, [("PVCError", "mine", "Warning")], id="a missing claim"
         ),
@@ -55,26 +58,28 @@ def told(before: dict[str, Any], after: dict[str, Any], order: Order | None = No
             {"phase": "Aborting"},
             {"phase": "Aborting", "troubles": (QUOTA,)},
             [("FailedCreate", "quota", "Warning")],
-            id="a trouble while winding down",
+            id="a failure while winding down",
         ),
     ],
 )
-def test_what_is_told(before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
-    assert told(before, after) == expected
+def test_which_events_are_emitted(
+    before: dict[str, Any], after: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    assert emitted(before, after) == expected
 
 
-def test_a_command_is_told() -> None:
-    assert told({}, {}, BY_COMMAND) == [("CommandIssued", "Command stop: AbortJob", "Normal")]
+def test_a_command_is_reported() -> None:
+    assert emitted({}, {}, BY_COMMAND) == [("CommandIssued", "Command stop: AbortJob", "Normal")]
 
 
-def test_a_command_that_changed_something_is_told_twice_as_volcano_does() -> None:
-    reasons = [reason for reason, _, _ in told({}, {"version": 1, "message": "why"}, BY_COMMAND)]
+def test_a_command_that_took_effect_emits_two_events_as_volcano_does() -> None:
+    reasons = [reason for reason, _, _ in emitted({}, {"version": 1, "message": "why"}, BY_COMMAND)]
     assert reasons == ["CommandIssued", "ExecuteAction"]
 
 
-def test_a_policy_that_acted_is_told_with_all_that_programs_want_to_know() -> None:
-    after = a_snapshot(version=1, message="why")
-    assert events_for(a_snapshot(), after, BY_POLICY, ()) == (
+def test_a_policy_that_acted_names_pod_policy_and_action() -> None:
+    after = a_state(version=1, message="why")
+    assert events_for(a_state(), after, BY_POLICY, ()) == (
         JobEvent(
             "ExecuteAction",
             "why",
@@ -86,8 +91,8 @@ def test_a_policy_that_acted_is_told_with_all_that_programs_want_to_know() -> No
     )
 
 
-def test_a_policy_that_changed_nothing_is_not_told() -> None:
-    assert told({}, {}, BY_POLICY) == []
+def test_a_policy_that_changed_nothing_emits_no_event() -> None:
+    assert emitted({}, {}, BY_POLICY) == []
 
 
 @pytest.mark.parametrize(
@@ -99,33 +104,33 @@ def test_a_policy_that_changed_nothing_is_not_told() -> None:
         pytest.param("x" * 99, f"Command stop: {'x' * 37}...: that is no action of a whole job", id="long"),
     ],
 )
-def test_a_command_that_nothing_follows_from_is_told(action: str, expected: str) -> None:
-    order = Order(Action.SYNC_JOB, command=Command(action=action, metadata=Metadata(name="stop")))
-    issued, ignored = told({}, {"version": 1}, order)
+def test_a_command_without_effect_is_reported(action: str, expected: str) -> None:
+    request = Request(Action.SYNC_JOB, command=Command(action=action, metadata=Metadata(name="stop")))
+    issued, ignored = emitted({}, {"version": 1}, request)
     assert issued[0] == "CommandIssued"
     assert ignored == ("CommandIgnored", expected, "Warning")
 
 
-def test_what_a_command_did_is_told_with_its_name() -> None:
-    _, executed = told({}, {"version": 1, "message": "of another"}, BY_COMMAND)
+def test_the_effect_of_a_command_names_it() -> None:
+    _, executed = emitted({}, {"version": 1, "message": "of another"}, BY_COMMAND)
     assert executed == ("ExecuteAction", "AbortJob was asked for by Command stop", "Normal")
 
 
 @pytest.mark.parametrize(
-    ("uid", "expected"), [("another", ["CommandIgnored"]), ("", [])], ids=["an earlier job's", "nobody's in particular"]
+    ("uid", "expected"), [("another", ["CommandIgnored"]), ("", [])], ids=["an earlier job's", "any job's"]
 )
-def test_a_command_for_an_earlier_job_is_told(uid: str, expected: list[str]) -> None:
+def test_a_command_for_an_earlier_job_is_reported(uid: str, expected: list[str]) -> None:
     command = Command(metadata=Metadata(name="c", uid="c"), target=CommandTarget(uid=uid))
-    assert [reason for reason, _, _ in told({"commands": (command,)}, {})] == expected
+    assert [reason for reason, _, _ in emitted({"commands": (command,)}, {})] == expected
 
 
-def test_an_obeyed_command_is_removed_in_silence() -> None:
+def test_an_obeyed_command_is_removed_without_an_event() -> None:
     command = Command(metadata=Metadata(name="c", uid="c"))
-    before = {"commands": (command,), "controlled_resources": {"pumice/obeyed/c": "true"}}
-    assert told(before, {}) == []
+    before = {"commands": (command,), "ledger": Ledger(obeyed=frozenset("c"))}
+    assert emitted(before, {}) == []
 
 
-def test_lost_keys_are_told() -> None:
-    snapshot = a_snapshot(a_pod())
-    (event,) = events_for(snapshot, snapshot, None, (Ssh(),))
+def test_a_replaced_secret_is_reported() -> None:
+    state = a_state(a_pod())
+    (event,) = events_for(state, state, None, (Ssh(),))
     assert (event.reason, event.severity) == ("SecretReplaced", Severity.WARNING)

@@ -9,9 +9,9 @@ from pumice.model.job import Metadata
 from pumice.model.snapshot import ObservedGroup, ObservedPod
 from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
-from pumice.reconcile.ledger_update import remembering_presence, remembering_successes
+from pumice.reconcile.ledger_update import record_successes, update_ledger
 from pumice.reconcile.policies import Match
-from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, a_two_worker_job, later
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_state, a_two_worker_job, later
 
 ZERO, ONE, BOTH = frozenset((0,)), frozenset((1,)), frozenset((0, 1))
 TARGET_ZERO = Restart(RestartKind.TARGETS, 1, {"worker": ZERO})
@@ -20,75 +20,75 @@ TARGET_ZERO = Restart(RestartKind.TARGETS, 1, {"worker": ZERO})
 @pytest.mark.parametrize(
     ("pods", "ledger", "expected"),
     [
-        pytest.param((a_pod("worker-0"),), Ledger(), {}, id="nobody"),
+        pytest.param((a_pod("worker-0"),), Ledger(), {}, id="none"),
         pytest.param((a_pod("worker-0", "Succeeded"),), Ledger(), {"worker": ZERO}, id="one"),
         pytest.param((), Ledger(succeeded={"worker": ONE}), {"worker": ONE}, id="known before"),
         pytest.param(
             (a_pod("worker-0", "Succeeded"),), Ledger(succeeded={"worker": ONE}), {"worker": BOTH}, id="one more"
         ),
-        pytest.param((a_pod("worker-0", "Succeeded", deleted_at=NOW),), Ledger(), {}, id="on its way out"),
+        pytest.param((a_pod("worker-0", "Succeeded", deleted_at=NOW),), Ledger(), {}, id="being deleted"),
         pytest.param((a_pod("worker-0", "Succeeded", version=1),), Ledger(void=2), {}, id="voided by a restart"),
-        pytest.param((a_pod("worker-0", "Succeeded"),), Ledger(restart=TARGET_ZERO), {}, id="to be made anew"),
-        pytest.param((a_pod("worker-2", "Succeeded"),), Ledger(), {}, id="where the job has no place"),
-        pytest.param((), Ledger(succeeded={"worker": frozenset((5,)), "gone": ONE}), {}, id="scaled away"),
+        pytest.param((a_pod("worker-0", "Succeeded"),), Ledger(restart=TARGET_ZERO), {}, id="a restart target"),
+        pytest.param((a_pod("worker-2", "Succeeded"),), Ledger(), {}, id="no such slot"),
+        pytest.param((), Ledger(succeeded={"worker": frozenset((5,)), "gone": ONE}), {}, id="scaled down"),
     ],
 )
-def test_successes_are_remembered(
+def test_successes_are_recorded(
     pods: tuple[ObservedPod, ...], ledger: Ledger, expected: dict[str, frozenset[int]]
 ) -> None:
-    assert remembering_successes(a_snapshot(*pods), ledger).succeeded == expected
+    assert record_successes(ledger, a_two_worker_job(), pods).succeeded == expected
 
 
-def noted(*pods: ObservedPod, ledger: Ledger | None = None, open_: tuple[Match, ...] = (), **fields: Any) -> Ledger:
-    return remembering_presence(a_snapshot(*pods, **fields), ledger or Ledger(), open_, NOW)
+def updated(*pods: ObservedPod, unhandled: tuple[Match, ...] = (), **fields: Any) -> Ledger:
+    return update_ledger(a_state(*pods, **fields), unhandled, NOW)
 
 
 @pytest.mark.parametrize(
     ("pod", "seen", "expected"),
     [
-        pytest.param(a_pod("worker-0"), {}, {"worker": ZERO}, id="there"),
-        pytest.param(a_pod("worker-0", "Failed"), {}, {"worker": ZERO}, id="there and failed"),
+        pytest.param(a_pod("worker-0"), {}, {"worker": ZERO}, id="exists"),
+        pytest.param(a_pod("worker-0", "Failed"), {}, {"worker": ZERO}, id="exists and failed"),
         pytest.param(a_pod("worker-0", version=-1), {"worker": ZERO}, {}, id="of an earlier run"),
-        pytest.param(a_pod("worker-0", deleted_at=NOW), {"worker": ZERO}, {"worker": ZERO}, id="being removed"),
-        pytest.param(a_pod("worker-0", deleted_at=NOW), {}, {}, id="first seen on its way out: we sent it"),
-        pytest.param(a_pod("worker-0", "Failed", deleted_at=NOW), {"worker": ZERO}, {}, id="told as evicted"),
-        pytest.param(a_pod("worker-0"), {"worker": BOTH}, {"worker": ZERO}, id="who is gone is forgotten"),
+        pytest.param(a_pod("worker-0", deleted_at=NOW), {"worker": ZERO}, {"worker": ZERO}, id="being deleted"),
+        pytest.param(a_pod("worker-0", deleted_at=NOW), {}, {}, id="first seen while being deleted: by us"),
+        pytest.param(a_pod("worker-0", "Failed", deleted_at=NOW), {"worker": ZERO}, {}, id="reported as evicted"),
+        pytest.param(a_pod("worker-0"), {"worker": BOTH}, {"worker": ZERO}, id="a pod that is gone is dropped"),
     ],
 )
-def test_who_is_there(pod: ObservedPod, seen: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert noted(pod, ledger=Ledger(seen=seen)).seen == expected
+def test_which_pods_are_recorded(pod: ObservedPod, seen: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert updated(pod, ledger=Ledger(seen=seen)).seen == expected
 
 
 EVICTED = a_match(Action.ABORT_JOB, Event.POD_EVICTED, "worker-0", due=20, since=-10)
 
 
 @pytest.mark.parametrize(
-    ("pods", "ledger", "open_", "expected"),
+    ("pods", "ledger", "unhandled", "expected"),
     [
-        pytest.param((), Ledger(), (EVICTED,), {"worker-0": later(-10)}, id="begins to wait"),
-        pytest.param((), Ledger(evicted={"worker-0": later(-10)}), (), {"worker-0": later(-10)}, id="waits on"),
-        pytest.param((a_pod("worker-0"),), Ledger(evicted={"worker-0": later(-10)}), (), {}, id="its successor runs"),
+        pytest.param((), Ledger(), (EVICTED,), {"worker-0": later(-10)}, id="starts to wait"),
+        pytest.param((), Ledger(evicted={"worker-0": later(-10)}), (), {"worker-0": later(-10)}, id="still waits"),
+        pytest.param((a_pod("worker-0"),), Ledger(evicted={"worker-0": later(-10)}), (), {}, id="the new pod runs"),
         pytest.param(
             (a_pod("worker-0", "Pending"),),
             Ledger(evicted={"worker-0": later(-10)}),
             (EVICTED,),
             {"worker-0": later(-10)},
-            id="its successor is pending",
+            id="the new pod is pending",
         ),
-        pytest.param((), Ledger(evicted={"worker-7": NOW}), (), {}, id="scaled away"),
+        pytest.param((), Ledger(evicted={"worker-7": NOW}), (), {}, id="scaled down"),
         pytest.param((), Ledger(), (a_match(Action.ABORT_JOB, Event.UNKNOWN),), {}, id="another event"),
     ],
 )
 def test_evictions_that_wait_for_their_policy(
-    pods: tuple[ObservedPod, ...], ledger: Ledger, open_: tuple[Match, ...], expected: dict[str, Any]
+    pods: tuple[ObservedPod, ...], ledger: Ledger, unhandled: tuple[Match, ...], expected: dict[str, Any]
 ) -> None:
-    assert noted(*pods, ledger=ledger, open_=open_).evicted == expected
+    assert updated(*pods, ledger=ledger, unhandled=unhandled).evicted == expected
 
 
-def test_what_has_no_time_of_its_own_is_noted_while_it_waits() -> None:
+def test_an_event_without_a_timestamp_is_recorded_until_a_policy_acts() -> None:
     waits = a_match(Action.ABORT_JOB, Event.TASK_FAILED, "worker-0", since=-3, noticed_as="TaskFailed/worker")
-    assert noted(open_=(waits,)).noticed == {"TaskFailed/worker": later(-3)}
-    assert noted(ledger=Ledger(noticed={"TaskFailed/worker": NOW})).noticed == {}
+    assert updated(unhandled=(waits,)).noticed == {"TaskFailed/worker": later(-3)}
+    assert updated(ledger=Ledger(noticed={"TaskFailed/worker": NOW})).noticed == {}
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_what_has_no_time_of_its_own_is_noted_while_it_waits() -> None:
         ("Running", later(-3), None),
     ],
 )
-def test_since_when_the_group_is_unknown(phase: str, before: Any, expected: Any) -> None:
-    assert noted(ledger=Ledger(unknown_since=before), group=ObservedGroup({}, phase)).unknown_since == expected
+def test_since_when_the_pod_group_is_unknown(phase: str, before: Any, expected: Any) -> None:
+    assert updated(ledger=Ledger(unknown_since=before), group=ObservedGroup({}, phase)).unknown_since == expected
 
 
 @pytest.mark.parametrize(
-    ("open_", "expected"),
+    ("unhandled", "expected"),
     [
-        pytest.param((), 2, id="dealt with"),
-        pytest.param((a_match(Action.ABORT_JOB, Event.JOB_UPDATED, noticed_as="JobUpdated"),), 1, id="yet to come"),
+        pytest.param((), 2, id="handled"),
+        pytest.param((a_match(Action.ABORT_JOB, Event.JOB_UPDATED, noticed_as="JobUpdated"),), 1, id="unhandled"),
     ],
 )
-def test_an_update_is_acted_upon_once(open_: tuple[Match, ...], expected: int) -> None:
+def test_an_update_is_acted_upon_once(unhandled: tuple[Match, ...], expected: int) -> None:
     job = a_two_worker_job(metadata={"generation": 2})
-    assert noted(ledger=Ledger(generation=1), open_=open_, job=job).generation == expected
+    assert updated(ledger=Ledger(generation=1), unhandled=unhandled, job=job).generation == expected
 
 
 @pytest.mark.parametrize(
@@ -120,28 +120,28 @@ def test_an_update_is_acted_upon_once(open_: tuple[Match, ...], expected: int) -
     [
         pytest.param("Restarting", Restart(RestartKind.ALL), (), True, id="under way"),
         pytest.param("Pending", Restart(RestartKind.ALL), (), False, id="all are gone"),
-        pytest.param("Pending", Restart(RestartKind.ALL), (a_pod("worker-0"),), True, id="an old one lingers"),
-        pytest.param("Pending", Restart(RestartKind.ALL), (a_pod("worker-0", version=1),), False, id="only new ones"),
-        pytest.param("Pending", TARGET_ZERO, (a_pod("worker-0", version=1),), True, id="a target lingers"),
-        pytest.param("Pending", TARGET_ZERO, (a_pod("worker-0", version=1, retry=1),), False, id="its successor"),
+        pytest.param("Pending", Restart(RestartKind.ALL), (a_pod("worker-0"),), True, id="an old pod exists"),
+        pytest.param("Pending", Restart(RestartKind.ALL), (a_pod("worker-0", version=1),), False, id="only new pods"),
+        pytest.param("Pending", TARGET_ZERO, (a_pod("worker-0", version=1),), True, id="a target exists"),
+        pytest.param("Pending", TARGET_ZERO, (a_pod("worker-0", version=1, retry=1),), False, id="the new pod"),
         pytest.param("Pending", None, (a_pod("worker-0"),), False, id="no restart"),
     ],
 )
 def test_when_a_restart_is_over(
     phase: str, restart: Restart | None, pods: tuple[ObservedPod, ...], expected: bool
 ) -> None:
-    ledger = noted(*pods, ledger=Ledger(restart=restart), phase=phase, version=1)
+    ledger = updated(*pods, ledger=Ledger(restart=restart), phase=phase, version=1)
     assert ledger.restart == (restart if expected else None)
 
 
 def test_what_was_kept_through_a_suspension_does_not_hold_a_restart_up() -> None:
     ledger = Ledger(restart=Restart(RestartKind.UNSUCCESSFUL), succeeded={"worker": ZERO})
-    assert noted(a_pod("worker-0", "Succeeded"), ledger=ledger, phase="Pending", version=1).restart is None
+    assert updated(a_pod("worker-0", "Succeeded"), ledger=ledger, phase="Pending", version=1).restart is None
 
 
 def test_commands_are_remembered_while_they_are_there() -> None:
     there = Command(metadata=Metadata(name="a", uid="a"))
-    assert noted(ledger=Ledger(obeyed=frozenset("ab")), commands=(there,)).obeyed == {"a"}
+    assert updated(ledger=Ledger(obeyed=frozenset("ab")), commands=(there,)).obeyed == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_a_job_that_was_aborted_is_also_suspended_by_its_spec(
     suspend: bool | None, phase: str, before: bool, expected: bool
 ) -> None:
     job = a_two_worker_job(suspend=suspend)
-    assert noted(ledger=Ledger(suspended=before), job=job, phase=phase).suspended is expected
+    assert updated(ledger=Ledger(suspended=before), job=job, phase=phase).suspended is expected

@@ -8,19 +8,16 @@ import pytest
 from pumice.model.snapshot import ContainerEnd, ObservedGroup, ObservedPod
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.occurrences import occurrences
-from pumice.reconcile.tally import tally
-from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job, ended, later
+from tests.unit.reconcile.values import NOW, a_pod, a_state, a_two_worker_job, ended, later
 
 SEEN = {"worker": frozenset((0, 1))}
 BOTH = (a_pod("worker-0"), a_pod("worker-1"))
 
 
-def found(*pods: ObservedPod, ledger: Ledger | None = None, **fields: Any) -> list[tuple[str, str, float]]:
-    """Event, whom it is about, and since how many seconds."""
-    snapshot, known = a_snapshot(*pods, **fields), ledger or Ledger()
-    counts = tally(snapshot.job, snapshot.pods, known, lambda _pod: False)
-    told = occurrences(snapshot, known, counts, NOW)
-    return [(str(one.event), one.short_name, (NOW - one.since).total_seconds()) for one in told]
+def found(*pods: ObservedPod, **fields: Any) -> list[tuple[str, str, float]]:
+    """Event, pod, and age in seconds."""
+    events = occurrences(a_state(*pods, **fields), NOW)
+    return [(str(one.event), one.short_name, (NOW - one.since).total_seconds()) for one in events]
 
 
 @pytest.mark.parametrize(
@@ -44,15 +41,14 @@ def found(*pods: ObservedPod, ledger: Ledger | None = None, **fields: Any) -> li
         ),
     ],
 )
-def test_what_pods_tell(pods: tuple[ObservedPod, ...], expected: list[tuple[str, str, float]]) -> None:
+def test_events_of_pods(pods: tuple[ObservedPod, ...], expected: list[tuple[str, str, float]]) -> None:
     assert found(*pods) == expected
 
 
 def test_the_exit_code_is_that_of_the_first_failure() -> None:
     ends = (ContainerEnd("main", 1, finished_at=later(-1)), ContainerEnd("init", 7, finished_at=later(-2)))
-    snapshot = a_snapshot(a_pod("worker-0", "Failed", ends=ends), a_pod("worker-1", "Failed"))
-    counts = tally(snapshot.job, snapshot.pods, Ledger(), lambda _pod: False)
-    assert [one.exit_code for one in occurrences(snapshot, Ledger(), counts, NOW)] == [7, None]
+    state = a_state(a_pod("worker-0", "Failed", ends=ends), a_pod("worker-1", "Failed"))
+    assert [one.exit_code for one in occurrences(state, NOW)] == [7, None]
 
 
 @pytest.mark.parametrize(

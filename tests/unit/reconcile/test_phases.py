@@ -24,7 +24,7 @@ from pumice.reconcile.phases import (
     restarted,
     started,
 )
-from pumice.reconcile.tally import Tally
+from pumice.reconcile.state import PodCounts
 from tests.builders import a_job, a_task
 
 ACTIONS: tuple[str | None, ...] = (*Action, DEADLINE, ELSE, "Nonsense")
@@ -87,8 +87,8 @@ def test_a_rule_may_always_say_stay(phase: Phase) -> None:
 
 def facts(job: Job, **known: Any) -> Facts:
     """Facts by their names, the counts among them."""
-    own = {name: known.pop(name) for name in ("exhausted", "leaving", "failure_awaits_policy") if name in known}
-    return Facts(job, Tally(**known), **own)
+    own = {name: known.pop(name) for name in ("exhausted", "to_delete", "pending_failure") if name in known}
+    return Facts(job, PodCounts(**known), **own)
 
 
 def four(**spec: Any) -> Job:
@@ -119,12 +119,12 @@ def test_started(counts: dict[str, int], phase: Phase) -> None:
         pytest.param({}, {"succeeded": 2, "failed": 2}, Phase.FAILED, id="too few succeeded"),
         pytest.param(
             {},
-            {"succeeded": 2, "failed": 2, "failure_awaits_policy": True},
+            {"succeeded": 2, "failed": 2, "pending_failure": True},
             Phase.RUNNING,
             id="a policy will see to it",
         ),
         pytest.param(
-            {}, {"succeeded": 3, "failed": 1, "failure_awaits_policy": True}, Phase.COMPLETED, id="done all the same"
+            {}, {"succeeded": 3, "failed": 1, "pending_failure": True}, Phase.COMPLETED, id="done all the same"
         ),
         pytest.param({}, {"succeeded": 3, "unknown": 1}, Phase.RUNNING, id="unknown is not finished"),
         pytest.param({"min_success": 2}, {"succeeded": 2, "running": 2}, Phase.COMPLETED, id="minSuccess"),
@@ -165,7 +165,7 @@ def test_the_least_of_each_task(
     [
         pytest.param({}, Phase.PENDING, id="all are gone"),
         pytest.param({"exhausted": True}, Phase.FAILED, id="no retry is left"),
-        pytest.param({"leaving": 1}, Phase.RESTARTING, id="some must yet be told to go"),
+        pytest.param({"to_delete": 1}, Phase.RESTARTING, id="some pods are not deleted yet"),
         pytest.param({"terminating": 2}, Phase.RESTARTING, id="no room for a gang"),
         pytest.param({"terminating": 1}, Phase.PENDING, id="room for a gang"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.vocabulary import Event
 from pumice.reconcile.occurrences import Occurrence
-from pumice.reconcile.policies import failure_awaits, matches
+from pumice.reconcile.policies import has_pending_failure, match_policies
 from tests.builders import a_job, a_task
 from tests.unit.reconcile.values import NOW, a_policy, happened, later
 
@@ -19,7 +19,7 @@ def job_with(*policies: LifecyclePolicy, of_task: tuple[LifecyclePolicy, ...] = 
 
 
 def chosen(job: Job, occurrence: Occurrence) -> str:
-    return next((f"{match.path} {match.action}" for match in matches(job, [occurrence])), "")
+    return next((f"{match.path} {match.action}" for match in match_policies(job, [occurrence])), "")
 
 
 RESTART = a_policy("RestartJob", "PodFailed")
@@ -86,14 +86,14 @@ EVERYTHING = a_policy("CompleteJob", "*")
         pytest.param(job_with(EVERYTHING), happened(Event.UNKNOWN), "spec.policies[0] CompleteJob", id="the whole job"),
     ],
 )
-def test_the_first_policy_that_matches(job: Job, occurrence: Occurrence, expected: str) -> None:
+def test_the_first_policy_that_match_policies(job: Job, occurrence: Occurrence, expected: str) -> None:
     assert chosen(job, occurrence) == expected
 
 
 def test_a_timeout_counts_from_when_it_began_and_the_first_due_is_in_front() -> None:
     job = job_with(a_policy("AbortJob", "PodFailed", timeout="1m"), a_policy("RestartJob", "PodEvicted"))
     found = [happened(Event.POD_FAILED, "worker-0", -70), happened(Event.POD_EVICTED, "worker-1", -5)]
-    due = [(str(match.action), match.due) for match in matches(job, found)]
+    due = [(str(match.action), match.due) for match in match_policies(job, found)]
     assert due == [("AbortJob", later(-10)), ("RestartJob", later(-5))]
 
 
@@ -105,6 +105,6 @@ def test_a_timeout_counts_from_when_it_began_and_the_first_due_is_in_front() -> 
         pytest.param(Event.POD_EVICTED, -1, "1m", False, id="no failure"),
     ],
 )
-def test_whether_a_failure_awaits_its_policy(event: Event, since: float, timeout: str, expected: Any) -> None:
-    found = matches(job_with(a_policy("AbortJob", event, timeout=timeout)), [happened(event, "worker-0", since)])
-    assert failure_awaits(found, NOW) is expected
+def test_a_failure_is_pending_until_its_policy_is_due(event: Event, since: float, timeout: str, expected: Any) -> None:
+    found = match_policies(job_with(a_policy("AbortJob", event, timeout=timeout)), [happened(event, "worker-0", since)])
+    assert has_pending_failure(found, NOW) is expected

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,39 +11,43 @@ from pumice.model.gang import NO_GANG
 from pumice.model.job import Job, Metadata
 from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
 from pumice.model.vocabulary import Action, Event, Phase
-from pumice.reconcile.ledger import Ledger, write_ledger
+from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE
-from pumice.reconcile.reasons import reason_for, what_is_awaited
-from pumice.reconcile.requested_action import SUSPENDED, Order
-from pumice.reconcile.tally import Tally
+from pumice.reconcile.pod_creation import plan_pods
+from pumice.reconcile.reasons import reason_for, waiting_reason
+from pumice.reconcile.requested_action import SUSPENDED, Request
+from pumice.reconcile.state import PodCounts
 from tests.builders import a_job, a_task
-from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, a_two_worker_job, ended
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_state, a_two_worker_job, ended
 
 
 def why(
-    order: Order | None, phase: Phase, *pods: ObservedPod, counts: Tally | None = None, **fields: Any
+    request: Request | None, to: Phase, *pods: ObservedPod, counts: PodCounts | None = None, **fields: Any
 ) -> tuple[str, str]:
-    found = reason_for(a_snapshot(*pods, **fields), order, phase, counts or Tally())
+    state = a_state(*pods, **fields)
+    if counts is not None:
+        state = replace(state, pods=replace(state.pods, counts=counts))
+    found = reason_for(state, request, to)
     return found.reason, found.message
 
 
-def by_policy(action: Action, event: Event, name: str = "") -> Order:
-    return Order(action, (a_match(action, event, name),))
+def by_policy(action: Action, event: Event, name: str = "") -> Request:
+    return Request(action, (a_match(action, event, name),))
 
 
-COMMAND = Order(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
+COMMAND = Request(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
 ACTED = "; policy spec.policies[0]"
 
 
 @pytest.mark.parametrize(
-    ("order", "expected"),
+    ("asked", "expected"),
     [
         pytest.param(
-            Order(DEADLINE), (DEADLINE, "the job ran longer than its activeDeadlineSeconds, 60"), id="the deadline"
+            Request(DEADLINE), (DEADLINE, "the job ran longer than its activeDeadlineSeconds, 60"), id="the deadline"
         ),
         pytest.param(COMMAND, ("Command", "AbortJob was asked for by Command stop"), id="a Command"),
-        pytest.param(Order(Action.ABORT_JOB, reason=SUSPENDED), ("Suspended", "spec.suspend is true"), id="the spec"),
-        pytest.param(Order(Action.RESUME_JOB), ("", ""), id="resumed by the spec"),
+        pytest.param(Request(Action.ABORT_JOB, reason=SUSPENDED), ("Suspended", "spec.suspend is true"), id="the spec"),
+        pytest.param(Request(Action.RESUME_JOB), ("", ""), id="resumed by the spec"),
         pytest.param(
             by_policy(Action.ABORT_JOB, Event.POD_FAILED, "worker-0"),
             ("PodFailed", f"worker-0 failed first: exit code 2{ACTED} PodFailed: AbortJob"),
@@ -63,14 +68,14 @@ ACTED = "; policy spec.policies[0]"
         ),
     ],
 )
-def test_why_something_was_done(order: Order, expected: tuple[str, str]) -> None:
+def test_the_reason_of_a_request(asked: Request, expected: tuple[str, str]) -> None:
     job = a_two_worker_job(active_deadline_seconds=60)
-    assert why(order, Phase.ABORTING, ended("worker-0", 2), job=job) == expected
+    assert why(asked, Phase.ABORTING, ended("worker-0", 2), job=job) == expected
 
 
 def test_a_failure_whose_pod_is_gone() -> None:
-    order = by_policy(Action.ABORT_JOB, Event.POD_FAILED, "worker-0")
-    assert why(order, Phase.ABORTING) == ("PodFailed", f"PodFailed of worker-0{ACTED} PodFailed: AbortJob")
+    request = by_policy(Action.ABORT_JOB, Event.POD_FAILED, "worker-0")
+    assert why(request, Phase.ABORTING) == ("PodFailed", f"PodFailed of worker-0{ACTED} PodFailed: AbortJob")
 
 
 @pytest.mark.parametrize(
@@ -84,19 +89,17 @@ def test_a_failure_whose_pod_is_gone() -> None:
     ],
 )
 def test_what_is_kept(was: str, phase: Phase, expected: tuple[str, str]) -> None:
-    snapshot = a_snapshot(phase=was, reason="Why", message="because")
-    found = reason_for(snapshot, None, phase, Tally())
-    assert (found.reason, found.message) == expected
+    assert why(None, phase, phase=was, reason="Why", message="because") == expected
 
 
-def test_an_order_that_changes_no_phase_keeps_the_reason() -> None:
-    snapshot = a_snapshot(phase="Restarting", reason="Why", message="because")
-    found = reason_for(snapshot, by_policy(Action.RESTART_JOB, Event.POD_FAILED, "worker-0"), Phase.RESTARTING, Tally())
-    assert (found.reason, found.message) == ("Why", "because")
+def test_a_request_that_changes_no_phase_keeps_the_reason() -> None:
+    request = by_policy(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
+    found = why(request, Phase.RESTARTING, phase="Restarting", reason="Why", message="because")
+    assert found == ("Why", "because")
 
 
 LIMITED = a_job(a_task("worker", 2, max_restarts=1), min_available=2, max_retry=3)
-OVERDONE = {"controlled_resources": write_ledger(Ledger(restarts_by_task={"worker": 2}))}
+OVERDONE = {"ledger": Ledger(restarts_by_task={"worker": 2})}
 
 
 @pytest.mark.parametrize(
@@ -113,14 +116,13 @@ OVERDONE = {"controlled_resources": write_ledger(Ledger(restarts_by_task={"worke
     ],
 )
 def test_the_budget_is_spent(job: Job, fields: dict[str, Any], expected: str) -> None:
-    snapshot = a_snapshot(job=job, phase="Restarting", message="because", **fields)
-    found = reason_for(snapshot, None, Phase.FAILED, Tally())
-    assert (found.reason, found.message) == ("RetriesExhausted", expected)
+    found = why(None, Phase.FAILED, job=job, phase="Restarting", message="because", **fields)
+    assert found == ("RetriesExhausted", expected)
 
 
-def counted(**succeeded: int) -> Tally:
+def counted(**succeeded: int) -> PodCounts:
     by_task = {task: Counter({"Succeeded": count}) for task, count in succeeded.items()}
-    return Tally(succeeded=sum(succeeded.values()), by_task=by_task)
+    return PodCounts(succeeded=sum(succeeded.values()), by_task=by_task)
 
 
 TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=2), min_available=3)
@@ -151,7 +153,7 @@ TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=
             (),
             counted(),
             ("MinAvailableNotMet", "0 of 2 pods succeeded, 1 needed"),
-            id="nobody is left to tell",
+            id="no pod is left",
         ),
         pytest.param(
             TWO_TASKS,
@@ -176,13 +178,15 @@ TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=
         ),
     ],
 )
-def test_why_a_job_failed(job: Job, pods: tuple[ObservedPod, ...], counts: Tally, expected: tuple[str, str]) -> None:
+def test_why_a_job_failed(
+    job: Job, pods: tuple[ObservedPod, ...], counts: PodCounts, expected: tuple[str, str]
+) -> None:
     assert why(None, Phase.FAILED, *pods, counts=counts, job=job) == expected
 
 
 BOTH = (a_pod("worker-0"), a_pod("worker-1"))
 PENDING = (a_pod("worker-0", "Pending"), a_pod("worker-1"))
-TROUBLE = Trouble("FailedCreate", "quota")
+REFUSED = Trouble("FailedCreate", "quota")
 
 
 @pytest.mark.parametrize(
@@ -204,10 +208,11 @@ TROUBLE = Trouble("FailedCreate", "quota")
             ("", ""),
             id="a place for one that goes",
         ),
-        pytest.param(BOTH, {"troubles": (TROUBLE,)}, ("FailedCreate", "quota"), id="a trouble"),
-        pytest.param((), {"troubles": (TROUBLE, TROUBLE)}, ("FailedCreate", "quota (and 1 more)"), id="two troubles"),
+        pytest.param(BOTH, {"troubles": (REFUSED,)}, ("FailedCreate", "quota"), id="a failure"),
+        pytest.param((), {"troubles": (REFUSED, REFUSED)}, ("FailedCreate", "quota (and 1 more)"), id="two failures"),
     ],
 )
 def test_what_a_job_waits_for(pods: tuple[ObservedPod, ...], fields: dict[str, Any], expected: tuple[str, str]) -> None:
-    found = what_is_awaited(a_snapshot(*pods, **fields), Ledger(), NOW)
+    state = a_state(*pods, **fields)
+    found = waiting_reason(state, plan_pods(state, NOW))
     assert (found.reason, found.message) == expected

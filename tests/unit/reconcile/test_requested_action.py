@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.policies import Match
-from pumice.reconcile.requested_action import Order, choose, left_open, stale_commands, wake_up
+from pumice.reconcile.requested_action import Request, choose_request, stale_commands, unhandled
 from tests.builders import UID, a_job, a_task
-from tests.unit.reconcile.values import NOW, a_match, a_snapshot, a_two_worker_job, later
+from tests.unit.reconcile.values import NOW, a_match, a_state, a_two_worker_job, later
 
 FAILED = a_match(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
 LIMITED = a_two_worker_job(active_deadline_seconds=60)
@@ -25,17 +24,17 @@ def a_command(action: str, name: str = "c", at: str = "2030-01-01T00:00:00Z", ui
     return Command(action=action, metadata=metadata, target=CommandTarget(**target) if target else None)
 
 
-def chosen(found: tuple[Match, ...] = (), ledger: Ledger | None = None, **fields: Any) -> str:
-    order = choose(a_snapshot(**fields), ledger or Ledger(), found, NOW)
-    return str(order.action) if order is not None else ""
+def chosen(matched: tuple[Match, ...] = (), **fields: Any) -> str:
+    request = choose_request(a_state(**fields), matched, NOW)
+    return str(request.action) if request is not None else ""
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         pytest.param({}, "", id="nothing"),
-        pytest.param({"found": (FAILED,)}, "RestartJob", id="a policy"),
-        pytest.param({"found": (FAILED,), "commands": (a_command("AbortJob"),)}, "AbortJob", id="a Command first"),
+        pytest.param({"matched": (FAILED,)}, "RestartJob", id="a policy"),
+        pytest.param({"matched": (FAILED,), "commands": (a_command("AbortJob"),)}, "AbortJob", id="a Command first"),
         pytest.param(
             {"job": a_two_worker_job(suspend=True), "commands": (a_command("TerminateJob"),)},
             "AbortJob",
@@ -48,7 +47,7 @@ def chosen(found: tuple[Match, ...] = (), ledger: Ledger | None = None, **fields
         ),
     ],
 )
-def test_the_first_that_has_something_to_say(fields: dict[str, Any], expected: str) -> None:
+def test_the_order_of_requests(fields: dict[str, Any], expected: str) -> None:
     assert chosen(**fields) == expected
 
 
@@ -66,7 +65,7 @@ def test_a_deadline(phase: str, ran: float, expected: str) -> None:
     assert chosen(job=LIMITED, phase=phase, ledger=Ledger(first_running=later(ran))) == expected
 
 
-def test_no_deadline_before_the_first_run() -> None:
+def test_no_deadline_before_the_first_running() -> None:
     assert chosen(job=LIMITED) == ""
 
 
@@ -93,7 +92,7 @@ def test_suspension_by_the_spec(suspend: bool | None, suspended: bool, phase: st
     [
         pytest.param(a_command("RestartJob"), None, "RestartJob", id="an action"),
         pytest.param(a_command("RestartPod"), None, "SyncJob", id="no pod can be named"),
-        pytest.param(a_command("Nonsense"), None, "SyncJob", id="nobody's action"),
+        pytest.param(a_command("Nonsense"), None, "SyncJob", id="an unknown action"),
         pytest.param(a_command("ResumeJob"), True, "SyncJob", id="the spec still says suspend"),
         pytest.param(a_command("ResumeJob"), None, "ResumeJob", id="resume"),
         pytest.param(a_command("AbortJob", uid="done"), None, "", id="obeyed already"),
@@ -112,9 +111,8 @@ def test_a_command(command: Command, suspend: bool | None, expected: str) -> Non
 def test_a_command_for_a_uid(uid: str, expected: str) -> None:
     command = a_command("AbortJob", name="c", kind="Job")
     command = Command(action="AbortJob", metadata=command.metadata, target=CommandTarget(uid=uid))
-    snapshot = a_snapshot(commands=(command,))
     assert chosen(commands=(command,)) == expected
-    assert (stale_commands(snapshot, Ledger()) == [command]) is (expected == "")
+    assert (stale_commands(a_state(commands=(command,))) == [command]) is (expected == "")
 
 
 def test_the_oldest_command_is_obeyed_first() -> None:
@@ -122,25 +120,25 @@ def test_the_oldest_command_is_obeyed_first() -> None:
         a_command("AbortJob", "z", "2030-01-01T00:00:00Z"),
         a_command("RestartJob", "a", "2030-01-01T00:00:01Z"),
     )
-    order = choose(a_snapshot(commands=(second, first)), Ledger(), (), NOW)
-    assert order is not None
-    assert order.command == first
+    request = choose_request(a_state(commands=(second, first)), (), NOW)
+    assert request is not None
+    assert request.command == first
 
 
-def test_a_policy_acts_for_all_that_ask_for_the_same() -> None:
+def test_matches_that_request_the_same_action_are_handled_together() -> None:
     other = a_match(Action.ABORT_JOB, Event.POD_EVICTED, "worker-1")
     more = a_match(Action.RESTART_JOB, Event.TASK_FAILED, "worker-1")
-    order = choose(a_snapshot(), Ledger(), (FAILED, other, more), NOW)
-    assert order == Order(Action.RESTART_JOB, (FAILED, more))
-    assert left_open((FAILED, other, more), order) == [other]
-    assert left_open((FAILED,), None) == [FAILED]
+    request = choose_request(a_state(), (FAILED, other, more), NOW)
+    assert request == Request(Action.RESTART_JOB, (FAILED, more))
+    assert unhandled((FAILED, other, more), request) == [other]
+    assert unhandled((FAILED,), None) == [FAILED]
 
 
 @pytest.mark.parametrize(
     ("match", "phase", "expected"),
     [
         pytest.param(a_match(Action.ABORT_JOB, Event.POD_FAILED, "worker-0", due=1), "Running", "", id="not due"),
-        pytest.param(a_match(Action.RESUME_JOB, Event.POD_FAILED, "worker-0"), "Running", "", id="means nothing"),
+        pytest.param(a_match(Action.RESUME_JOB, Event.POD_FAILED, "worker-0"), "Running", "", id="has no effect"),
         pytest.param(a_match(Action.ABORT_JOB, Event.POD_FAILED, "worker-0"), "Restarting", "AbortJob", id="due"),
     ],
 )
@@ -160,7 +158,7 @@ def test_when_a_policy_acts(match: Match, phase: str, expected: str) -> None:
 )
 def test_what_costs_a_retry(events: tuple[Event, ...], expected: bool) -> None:
     found = tuple(a_match(Action.RESTART_JOB, event, "worker-0") for event in events)
-    assert Order(Action.RESTART_JOB, found).costs_a_retry is expected
+    assert Request(Action.RESTART_JOB, found).costs_a_retry is expected
 
 
 PARTS = PartitionPolicy(total_partitions=3, partition_size=2)
@@ -175,28 +173,11 @@ PARTS = PartitionPolicy(total_partitions=3, partition_size=2)
         pytest.param(Action.RESTART_PARTITION, ("worker-3",), {"worker": {2, 3}}, id="its partition"),
         pytest.param(Action.RESTART_PARTITION, ("worker-4",), {"worker": {4}}, id="a partition that is cut short"),
         pytest.param(Action.RESTART_PARTITION, ("master-0",), {"master": {0}}, id="a task without partitions"),
-        pytest.param(Action.RESTART_POD, ("",), {}, id="nobody is named"),
+        pytest.param(Action.RESTART_POD, ("",), {}, id="no pod is named"),
         pytest.param(Action.RESTART_POD, ("gone-1",), {}, id="no such task"),
     ],
 )
-def test_whom_a_targeted_action_means(action: Action, names: tuple[str, ...], expected: dict[str, set[int]]) -> None:
+def test_the_targets_of_an_action(action: Action, names: tuple[str, ...], expected: dict[str, set[int]]) -> None:
     job = a_job(a_task("master"), a_task("worker", 5, partition_policy=PARTS))
     found = tuple(a_match(action, Event.POD_FAILED, name) for name in names)
-    assert Order(action, found).targets(job) == expected
-
-
-@pytest.mark.parametrize(
-    ("dues", "ran", "expected"),
-    [
-        pytest.param((), None, None, id="nothing"),
-        pytest.param((-1, 0), None, None, id="due already"),
-        pytest.param((30, 10), None, 10, id="the first"),
-        pytest.param((30,), -50, 10, id="the deadline"),
-        pytest.param((), -70, None, id="past the deadline"),
-    ],
-)
-def test_when_to_look_again(dues: tuple[float, ...], ran: float | None, expected: float | None) -> None:
-    found = [a_match(Action.ABORT_JOB, Event.POD_FAILED, "worker-0", due) for due in dues]
-    ledger = Ledger(first_running=None if ran is None else later(ran))
-    wanted: dt.datetime | None = None if expected is None else later(expected)
-    assert wake_up(LIMITED, ledger, found, NOW) == wanted
+    assert Request(action, found).targets(job) == expected

@@ -12,7 +12,7 @@ from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decide import decide
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
-from pumice.reconcile.sanitize import plausible_ledger, plausible_status
+from pumice.reconcile.sanitize import sanitize_ledger, sanitize_status
 from tests.unit.reconcile.values import NOW, a_pod, a_snapshot, a_two_worker_job, ended, later
 
 HUGE = 2**31 - 1
@@ -20,7 +20,7 @@ HUGE = 2**31 - 1
 
 def test_a_status_as_we_write_it_is_left_as_it_is() -> None:
     job = a_snapshot(version=3, retry_count=2).job
-    assert plausible_status(job, NOW) is job
+    assert sanitize_status(job, NOW) is job
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_status_as_we_write_it_is_left_as_it_is() -> None:
 )
 def test_what_cannot_be_is_put_right(fields: dict[str, Any], mended: dict[str, Any]) -> None:
     job = msgspec.structs.replace(a_two_worker_job(), status=JobStatus(**fields))
-    assert plausible_status(job, NOW).status == JobStatus(**mended)
+    assert sanitize_status(job, NOW).status == JobStatus(**mended)
 
 
 def test_nothing_in_a_ledger_is_later_than_now() -> None:
@@ -62,7 +62,7 @@ def test_nothing_in_a_ledger_is_later_than_now() -> None:
         unknown_since=later(60),
         first_running=later(60),
     )
-    assert plausible_ledger(ledger, job, NOW) == Ledger(
+    assert sanitize_ledger(ledger, job, NOW) == Ledger(
         generation=1,
         void=2,
         restart=Restart(RestartKind.TARGETS, 1, {"worker": frozenset((0,))}),

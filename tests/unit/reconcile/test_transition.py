@@ -12,10 +12,18 @@ from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.phases import move_for
-from pumice.reconcile.requested_action import SUSPENDED, Order
-from pumice.reconcile.transition import LONGEST_MESSAGE, carried_out, entered, is_exhausted, running_duration, settled
-from tests.builders import a_job, a_task
-from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, later
+from pumice.reconcile.requested_action import SUSPENDED, Request
+from pumice.reconcile.state import State
+from pumice.reconcile.transition import (
+    LONGEST_MESSAGE,
+    apply_transition,
+    carry_out,
+    choose_transition,
+    enter_phase,
+    record_phase,
+    running_duration,
+)
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_snapshot, a_state, later
 
 KNOWN = Ledger(
     spent=1,
@@ -28,25 +36,38 @@ KNOWN = Ledger(
 
 
 def move(
-    order: Order | None, *pods: ObservedPod, phase: str = "Running", ledger: Ledger = KNOWN
+    request: Request, *pods: ObservedPod, phase: str = "Running", ledger: Ledger = KNOWN
 ) -> tuple[int, int, Ledger]:
     """Version and retryCount, both 4 before, and the ledger."""
-    snapshot = a_snapshot(*pods, phase=phase, version=4, retry_count=4)
-    asked = move_for(Phase(phase), order.action if order is not None else None)
-    job, after = carried_out(snapshot, ledger, asked, order)
-    return job.status.version, job.status.retry_count, after
+    state = a_state(*pods, phase=phase, version=4, retry_count=4, ledger=ledger)
+    status, after = carry_out(state, ledger, move_for(Phase(phase), request.action), request)
+    return status.version, status.retry_count, after
 
 
-def order_for(action: Action, *events: tuple[Event, str]) -> Order:
-    return Order(action, tuple(a_match(action, event, name) for event, name in events))
+def request_for(action: Action, *events: tuple[Event, str]) -> Request:
+    return Request(action, tuple(a_match(action, event, name) for event, name in events))
 
 
-def test_without_an_order_nothing_changes() -> None:
-    assert move(None) == (4, 4, KNOWN)
+@pytest.mark.parametrize(
+    ("asked", "phase", "is_sorted_again"),
+    [
+        pytest.param(None, "Running", False, id="nothing happens"),
+        pytest.param(None, "Restarting", True, id="the next phase"),
+        pytest.param(Request(Action.RESTART_JOB), "Running", True, id="a request"),
+        pytest.param(Request(Action.RESTART_JOB), "Restarting", True, id="a request that changes no phase"),
+    ],
+)
+def test_pods_are_sorted_again_only_when_the_job_moves(
+    asked: Request | None, phase: str, is_sorted_again: bool
+) -> None:
+    state = a_state(a_pod("worker-0"), a_pod("worker-1"), phase=phase, group=None)
+    after = apply_transition(state, choose_transition(state, asked, (), NOW), (), NOW)
+    assert (after.pods is not state.pods) is is_sorted_again
+    assert after.pods == State.of(after.snapshot, after.ledger).pods
 
 
 def test_a_restart_of_the_job_voids_everything() -> None:
-    version, retries, ledger = move(order_for(Action.RESTART_JOB, (Event.POD_FAILED, "worker-0")))
+    version, retries, ledger = move(request_for(Action.RESTART_JOB, (Event.POD_FAILED, "worker-0")))
     assert (version, retries) == (5, 5)
     expected = Ledger(spent=2, void=5, restart=Restart(RestartKind.ALL), restarts_by_task={"worker": 1})
     assert ledger == expected
@@ -69,47 +90,47 @@ def test_a_restart_of_the_job_voids_everything() -> None:
         ),
     ],
 )
-def test_what_is_charged(events: tuple[tuple[Event, str], ...], spent: int, by_task: dict[str, int]) -> None:
-    _, retries, ledger = move(order_for(Action.RESTART_JOB, *events))
+def test_what_counts_against_max_retry(
+    events: tuple[tuple[Event, str], ...], spent: int, by_task: dict[str, int]
+) -> None:
+    _, retries, ledger = move(request_for(Action.RESTART_JOB, *events))
     assert (retries, ledger.spent, ledger.restarts_by_task) == (5, spent, by_task)
 
 
-def test_a_command_is_noted_and_costs_nothing() -> None:
-    order = Order(Action.RESTART_JOB, command=Command(action="RestartJob", metadata=Metadata(uid="c")))
-    version, retries, ledger = move(order)
+def test_a_command_is_recorded_and_costs_no_retry() -> None:
+    request = Request(Action.RESTART_JOB, command=Command(action="RestartJob", metadata=Metadata(uid="c")))
+    version, retries, ledger = move(request)
     assert (version, retries, ledger.spent, set(ledger.obeyed)) == (5, 4, 1, {"c"})
 
 
-def test_a_command_that_means_nothing_is_noted_all_the_same() -> None:
-    order = Order(Action.SYNC_JOB, command=Command(action="Nonsense", metadata=Metadata(uid="c")))
-    assert move(order) == (4, 4, replace(KNOWN, obeyed=frozenset("c")))
+def test_a_command_without_effect_is_recorded_too() -> None:
+    request = Request(Action.SYNC_JOB, command=Command(action="Nonsense", metadata=Metadata(uid="c")))
+    assert move(request) == (4, 4, replace(KNOWN, obeyed=frozenset("c")))
 
 
 def test_a_restart_that_grows_is_not_charged_again() -> None:
-    order = order_for(Action.RESTART_JOB, (Event.POD_FAILED, "worker-0"))
-    version, retries, ledger = move(order, phase="Restarting")
+    request = request_for(Action.RESTART_JOB, (Event.POD_FAILED, "worker-0"))
+    version, retries, ledger = move(request, phase="Restarting")
     assert (version, retries, ledger.spent) == (5, 4, 1)
 
 
 @pytest.mark.parametrize(
-    ("order", "phase", "restart", "suspended"),
+    ("asked", "phase", "restart", "suspended"),
     [
-        pytest.param(Order(Action.ABORT_JOB), "Running", None, False, id="abort"),
-        pytest.param(Order(Action.ABORT_JOB, reason=SUSPENDED), "Running", None, True, id="suspend"),
-        pytest.param(Order(Action.RESUME_JOB), "Aborted", Restart(RestartKind.UNSUCCESSFUL), False, id="resume"),
-        pytest.param(Order(Action.COMPLETE_JOB), "Running", None, False, id="complete"),
+        pytest.param(Request(Action.ABORT_JOB), "Running", None, False, id="abort"),
+        pytest.param(Request(Action.ABORT_JOB, reason=SUSPENDED), "Running", None, True, id="suspend"),
+        pytest.param(Request(Action.RESUME_JOB), "Aborted", Restart(RestartKind.UNSUCCESSFUL), False, id="resume"),
+        pytest.param(Request(Action.COMPLETE_JOB), "Running", None, False, id="complete"),
     ],
 )
-def test_successes_outlive_whatever_is_no_restart(
-    order: Order, phase: str, restart: Restart | None, suspended: bool
-) -> None:
-    version, retries, ledger = move(order, phase=phase)
+def test_only_a_restart_voids_successes(asked: Request, phase: str, restart: Restart | None, suspended: bool) -> None:
+    version, retries, ledger = move(asked, phase=phase)
     assert (version, retries) == (5, 4)
     assert ledger == Ledger(spent=1, succeeded=KNOWN.succeeded, restart=restart, suspended=suspended)
 
 
 def test_a_targeted_restart_forgets_only_its_targets() -> None:
-    version, retries, ledger = move(order_for(Action.RESTART_POD, (Event.POD_FAILED, "worker-1")))
+    version, retries, ledger = move(request_for(Action.RESTART_POD, (Event.POD_FAILED, "worker-1")))
     assert (version, retries, ledger.spent) == (4, 5, 2)
     assert ledger.restart == Restart(RestartKind.TARGETS, 5, {"worker": frozenset((1,))})
     assert (ledger.seen, ledger.succeeded) == ({"worker": frozenset((0,))}, {"worker": frozenset()})
@@ -119,35 +140,20 @@ def test_a_targeted_restart_forgets_only_its_targets() -> None:
 @pytest.mark.parametrize(
     ("pod", "targets"),
     [
-        pytest.param(a_pod("worker-0", version=4, retry=3), {0, 1}, id="one of the restart before lingers"),
-        pytest.param(a_pod("worker-0", version=4, retry=4), {1}, id="its successor is not meant"),
+        pytest.param(a_pod("worker-0", version=4, retry=3), {0, 1}, id="a target of the restart before exists"),
+        pytest.param(a_pod("worker-0", version=4, retry=4), {1}, id="its new pod is no target"),
     ],
 )
 def test_a_second_targeted_restart(pod: ObservedPod, targets: set[int]) -> None:
     before = Ledger(restart=Restart(RestartKind.TARGETS, 4, {"worker": frozenset((0,))}))
-    _, _, ledger = move(order_for(Action.RESTART_POD, (Event.POD_FAILED, "worker-1")), pod, ledger=before)
+    _, _, ledger = move(request_for(Action.RESTART_POD, (Event.POD_FAILED, "worker-1")), pod, ledger=before)
     assert ledger.restart is not None
     assert ledger.restart.targets == {"worker": targets}
 
 
-@pytest.mark.parametrize(
-    ("spent", "by_task", "expected"),
-    [
-        pytest.param(2, {}, False, id="one is left"),
-        pytest.param(3, {}, True, id="maxRetry"),
-        pytest.param(0, {"a": 1}, False, id="as many as maxRestarts"),
-        pytest.param(0, {"a": 2}, True, id="more than maxRestarts"),
-        pytest.param(0, {"b": 2}, False, id="a task without limit"),
-    ],
-)
-def test_when_the_budget_is_spent(spent: int, by_task: dict[str, int], expected: bool) -> None:
-    job = a_job(a_task("a", max_restarts=1), a_task("b"), max_retry=3)
-    assert is_exhausted(job, Ledger(spent=spent, restarts_by_task=by_task)) is expected
-
-
 def test_a_phase_that_is_kept_keeps_its_time() -> None:
     status = JobStatus(state=JobState(phase="Running", last_transition_time="then"))
-    after = entered(status, Phase.RUNNING, "Why", "because", NOW)
+    after = enter_phase(status, Phase.RUNNING, "Why", "because", NOW)
     assert after.state == JobState(phase="Running", reason="Why", message="because", last_transition_time="then")
     assert after.conditions == []
 
@@ -155,7 +161,7 @@ def test_a_phase_that_is_kept_keeps_its_time() -> None:
 def test_a_phase_that_is_entered_again_is_the_newest_condition() -> None:
     before = [JobCondition(status="Pending", last_transition_time="1"), JobCondition(status="Running")]
     status = JobStatus(state=JobState(phase="Running"), conditions=before)
-    after = entered(status, Phase.PENDING, "", "", NOW)
+    after = enter_phase(status, Phase.PENDING, "", "", NOW)
     assert after.state == JobState(phase="Pending", last_transition_time="2030-01-02T03:04:05Z")
     pending = JobCondition(status="Pending", last_transition_time="2030-01-02T03:04:05Z")
     assert after.conditions == [before[1], pending]
@@ -167,11 +173,11 @@ def test_a_phase_that_is_entered_again_is_the_newest_condition() -> None:
         pytest.param(Phase.RUNNING, Ledger(), Ledger(first_running=NOW), id="the first run"),
         pytest.param(Phase.RUNNING, Ledger(first_running=later(-9)), Ledger(first_running=later(-9)), id="not again"),
         pytest.param(Phase.PENDING, Ledger(), Ledger(), id="no run yet"),
-        pytest.param(Phase.ABORTED, KNOWN, Ledger(spent=1, succeeded=KNOWN.succeeded), id="nobody is missed"),
+        pytest.param(Phase.ABORTED, KNOWN, Ledger(spent=1, succeeded=KNOWN.succeeded), id="winding down"),
     ],
 )
-def test_what_the_ledger_notes_of_a_phase(phase: Phase, before: Ledger, expected: Ledger) -> None:
-    assert settled(before, phase, NOW) == expected
+def test_what_the_ledger_records_of_a_phase(phase: Phase, before: Ledger, expected: Ledger) -> None:
+    assert record_phase(before, phase, NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,6 +197,6 @@ def test_how_long_a_job_took(phase: str, ran: float | None, expected: str | None
 
 
 def test_a_message_that_is_too_long_to_be_stored_is_cut() -> None:
-    after = entered(JobStatus(), Phase.PENDING, "FailedCreate", "x" * 10**6, NOW)
+    after = enter_phase(JobStatus(), Phase.PENDING, "FailedCreate", "x" * 10**6, NOW)
     assert len(after.state.message) == LONGEST_MESSAGE
     assert after.state.message.endswith("x...")

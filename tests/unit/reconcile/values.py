@@ -11,11 +11,12 @@ from pumice.model.findings import SPEC
 from pumice.model.job import Job, LifecyclePolicy
 from pumice.model.snapshot import ContainerEnd, ObservedGroup, ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobState, JobStatus
-from pumice.model.vocabulary import Action, Event, Phase
+from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger, write_ledger
 from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.podgroup import pod_group
 from pumice.reconcile.policies import Match
+from pumice.reconcile.state import State
 from tests.builders import a_job, a_task
 
 NOW = dt.datetime(2030, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
@@ -76,6 +77,10 @@ def observed_group(job: Job, phase: str = "Running", **spec: Any) -> ObservedGro
     return ObservedGroup({group["metadata"]["name"]: group}, phase)
 
 
+def a_state(*pods: ObservedPod, ledger: Ledger | None = None, **fields: Any) -> State:
+    return State.of(a_snapshot(*pods, **fields), ledger or Ledger())
+
+
 def a_two_worker_job(**spec: Any) -> Job:
     return a_job(a_task("worker", 2), **{"min_available": 2, "max_retry": 3, **spec})
 
@@ -92,7 +97,3 @@ def happened(event: Event, name: str = "", since: float = 0, **fields: Any) -> O
 def a_match(action: Action, event: Event, name: str = "", due: float = 0, **fields: Any) -> Match:
     policy = a_policy(action, event)
     return Match(happened(event, name, **fields), policy, SPEC / "policies" / 0, later(due))
-
-
-def phase_of(snapshot: Snapshot) -> Phase:
-    return Phase(snapshot.job.status.state.phase)

@@ -8,9 +8,10 @@ from typing import Final
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.model.job import Job
-from pumice.model.snapshot import JobKey
+from pumice.model.snapshot import JobKey, Snapshot
 from pumice.reconcile.dependencies import may_start
 from pumice.reconcile.ledger import read_ledger
+from pumice.reconcile.state import State
 
 _NAMED: Final = 3
 
@@ -36,7 +37,7 @@ def _missing(world: World, key: JobKey, kubelet: Kubelet, job: Job) -> Iterator[
     if hanging:
         yield f"{_listed(hanging)} hang{'s' if len(hanging) == 1 else ''} pending, as the scenario says"
     there = tuple(stored.seen for stored in world.pods_of(key))
-    free = may_start(job, there, read_ledger(job.status))
+    free = may_start(State.of(Snapshot(job, there), read_ledger(job.status)))
     for task in job.spec.tasks:
         if task.depends_on is not None and task.name not in free and task.replicas:
             condition = "to complete" if task.depends_on.condition == "Completed" else "to run"
