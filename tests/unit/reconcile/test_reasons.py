@@ -176,6 +176,13 @@ TWO_TASKS = a_job(a_task("a", 2, min_available=1), a_task("b", 2, min_available=
             ("MinAvailableNotMet", "1 of 3 pods succeeded, 2 needed"),
             id="the job asks for fewer than its task",
         ),
+        pytest.param(
+            a_job(a_task("a", 3, min_available=1), min_available=1, min_success=2),
+            (),
+            counted(a=1),
+            ("MinAvailableNotMet", "1 of 3 pods succeeded, 2 needed"),
+            id="every task has enough",
+        ),
     ],
 )
 def test_why_a_job_failed(
