@@ -38,15 +38,16 @@ With `--json` every finding is one JSON object a line, with the keys `severity` 
 ConfigMap, Secret and PersistentVolumeClaim documents may stand beside the Job; other kinds get a warning.
 """,
     "render": """\
-The order is: Services, ConfigMap, Secret, NetworkPolicy, PersistentVolumeClaims, PodGroup, then the pods by task and
-index. The same input always gives the same bytes. `-o json` prints one `v1` `List`. Private keys are never made here:
-what is made when the job runs reads `<made at run time>`, what the file gives reads `<given in the file>`, which
-`--show-secrets` shows. Findings go to standard error.
+Prints exactly the objects that a controller with the same `--gang` creates. The order is: Services, ConfigMap, Secret,
+NetworkPolicy, PersistentVolumeClaims, PodGroups, then the pods by task and index. The same input always gives the same
+bytes. `-o json` prints one `v1` `List`. Private keys are never made here: what is made when the job runs reads
+`<made at run time>`, what the file gives reads `<given in the file>`, which `--show-secrets` shows. Findings go to
+standard error.
 """,
     "explain": """\
-Each line says what is in the pod, its value, who put it there (you with the line of your file, the job, a plugin, or a
-default) and why. With `--json` every line is one JSON object with the keys `pod`, `kind`, `container`, `name`, `value`,
-`by`, `why` and `line`.
+Each line says what is in the pod, its value, who put it there (you with the line of your file, the job, a plugin, the
+gang, or a default) and why. With `--json` every line is one JSON object with the keys `pod`, `kind`, `container`,
+`name`, `value`, `by`, `why` and `line`.
 """,
     "plugins": """\
 With `--json` every plugin is one JSON object a line, with the keys `name`, `summary`, `requires`, `builtin`, `example`

@@ -1,52 +1,82 @@
-"""Whether an object of the API server is what a manifest asks for: all that is asked for, whatever was added to it."""
+"""What `pumice render` prints, compared with what a controller creates.
+
+The server fills in defaults and admission plugins add fields. So each rendered object is sent to the server as a dry
+run, and the answer is compared with the created object: nothing may be missing, and nothing may be added.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
 
-from tests.cluster.api import Object
+from tests.cluster.api import Object, eventually
+from tests.cluster.controllers import MAIN, Controllers, apply
+from tests.meta.tree import ROOT
 
-# By what the items of a list are told apart; other lists are compared item by item.
-_KEYS = ("mountPath", "containerPort", "port", "key", "uid", "name")
-
-
-def missing(expected: Any, actual: Any, path: str = "") -> Iterator[str]:
-    """What is asked for and not there, a line each."""
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for key, value in expected.items():
-            # Empty and absent are one thing to an API server.
-            if value not in ({}, [], None, "") or actual.get(key) not in ({}, [], None, "", value):
-                yield from missing(value, actual.get(key), f"{path}.{key}")
-    elif isinstance(expected, list) and isinstance(actual, list):
-        yield from _missing_items(expected, actual, path)
-    elif expected != actual:
-        yield f"{path}: {expected!r}, but it is {actual!r}"
-
-
-def _missing_items(expected: list[Any], actual: list[Any], path: str) -> Iterator[str]:
-    key = next((key for key in _KEYS if expected and isinstance(expected[0], dict) and key in expected[0]), None)
-    if key is None:
-        if expected != actual:
-            yield f"{path}: {expected!r}, but it is {actual!r}"
-        return
-    known = {item.get(key): item for item in actual}
-    order = [item[key] for item in expected]
-    if [item.get(key) for item in actual if item.get(key) in order] != order:
-        yield f"{path}: {order} in this order, but they are {list(known)}"
-    for item in expected:
-        yield from missing(item, known.get(item[key]), f"{path}[{item[key]}]")
+_PLURALS = {
+    "Service": "services",
+    "ConfigMap": "configmaps",
+    "Secret": "secrets",
+    "NetworkPolicy": "networkpolicies",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "PodGroup": "podgroups",
+    "Pod": "pods",
+}
+_DIFFERENT_EACH_TIME = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers")
 
 
-def as_stored(manifest: Object) -> Object:
-    """A manifest as an API server would hold it, as far as it can be known: of a Secret only the names of its keys."""
-    if manifest["kind"] != "Secret":
-        return manifest
-    return {
-        **{key: value for key, value in manifest.items() if key not in ("stringData", "data")},
-        "keys": _keys(manifest),
-    }
+def check_created(controllers: Controllers, namespace: str, file: Path, gang: str) -> None:
+    """Start a controller for the Job of a file; fail unless it creates exactly what `pumice render --gang` prints."""
+    api = controllers.cluster.api()
+    uid = apply(controllers.cluster, namespace, file)["metadata"]["uid"]
+    manifests = _rendered(file, namespace, uid, gang)
+    expected = [_comparable(api.call("POST", f"{_path(manifest)}?dryRun=All", manifest)) for manifest in manifests]
+    controllers.start(namespace, gang=gang)
+    if gang == "volcano":
+        [group] = [manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "PodGroup"]
+        eventually("its PodGroup is there", lambda: api.find("PodGroup", namespace, group))
+        assert api.list("Pod", namespace) == []
+        # Volcano's scheduler would do this.
+        api.patch("PodGroup", namespace, group, {"status": {"phase": "Inqueue"}})
+    pods = sum(manifest["kind"] == "Pod" for manifest in manifests)
+    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == pods)
+    for manifest, wanted in zip(manifests, expected, strict=True):
+        assert _comparable(api.call("GET", f"{_path(manifest)}/{manifest['metadata']['name']}")) == wanted
+    for kind, version in {(manifest["kind"], manifest["apiVersion"]) for manifest in manifests}:
+        path = _path({"kind": kind, "apiVersion": version, "metadata": {"namespace": namespace}})
+        found = {each["metadata"]["name"] for each in api.call("GET", path)["items"]} - {"kube-root-ca.crt"}
+        assert found == {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == kind}
 
 
-def _keys(secret: Object) -> list[str]:
-    return sorted({*secret.get("data", {}), *secret.get("stringData", {})})
+def _rendered(file: Path, namespace: str, uid: str, gang: str) -> list[Object]:
+    flags = ["-o", "json", f"--namespace={namespace}", f"--uid={uid}", f"--gang={gang}"]
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "render", str(file), *flags],
+        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    items: list[Object] = json.loads(done.stdout)["items"]
+    return items
+
+
+def _comparable(found: Object) -> Object:
+    """An object without its status and what differs with each creation; of a Secret only the names of its keys."""
+    metadata = {key: value for key, value in found["metadata"].items() if key not in _DIFFERENT_EACH_TIME}
+    kept = {**found, "metadata": metadata, "status": None}
+    if found["kind"] == "Secret":
+        kept["data"] = sorted(found["data"])
+    # The volume of a pod's token has a random name.
+    stored: Object = json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access", json.dumps(kept)))
+    return stored
+
+
+def _path(manifest: Object) -> str:
+    version, namespace = manifest["apiVersion"], manifest["metadata"]["namespace"]
+    return f"/api{'s' * ('/' in version)}/{version}/namespaces/{namespace}/{_PLURALS[manifest['kind']]}"

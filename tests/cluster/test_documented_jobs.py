@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,8 +15,8 @@ from pumice.engines.local.container_spec.active_python import active_python
 from pumice.engines.local.state.settings import ExtraMount, Settings
 from scripts.frameworks import TORCH, environment, find
 from tests.cluster.api import Api, Object, eventually
-from tests.cluster.comparing import as_stored, missing
-from tests.cluster.controllers import MAIN, Controllers, apply, phase
+from tests.cluster.comparing import check_created
+from tests.cluster.controllers import Controllers, apply, phase
 from tests.cluster.running_kubelet import RunningKubelet
 from tests.meta.tree import ROOT
 
@@ -47,45 +44,9 @@ for host in hosts:
 """
 
 
-def _rendered(example: str, namespace: str, uid: str) -> list[Object]:
-    """What `pumice render` prints for it."""
-    command = [sys.executable, "-c", MAIN, "render", str(EXAMPLES / example), "-o", "json"]
-    done = subprocess.run(
-        [*command, f"--namespace={namespace}", f"--uid={uid}"],
-        env={"PATH": os.defpath, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    items: list[Object] = json.loads(done.stdout)["items"]
-    return items
-
-
 @pytest.mark.parametrize("example", ["pytorch-job", "tensorflow-dist-mnist", "lm-mpi-job"])
-def test_a_documented_job_becomes_what_render_prints(
-    controllers: Controllers, api: Api, namespace: str, example: str
-) -> None:
-    controllers.start(namespace, gang="volcano")
-    job = apply(controllers.cluster, namespace, EXAMPLES / f"{example}.yaml")
-    expected = _rendered(f"{example}.yaml", namespace, job["metadata"]["uid"])
-    [group] = [each["metadata"]["name"] for each in expected if each["kind"] == "PodGroup"]
-    eventually("its PodGroup is there", lambda: api.find("PodGroup", namespace, group))
-    assert api.list("Pod", namespace) == []
-    # Volcano's scheduler would do this.
-    api.patch("PodGroup", namespace, group, {"status": {"phase": "Inqueue"}})
-    pods = sum(each["kind"] == "Pod" for each in expected)
-    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == pods)
-    for manifest in expected:
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
-        found = {"kind": kind, "apiVersion": manifest["apiVersion"], **api.get(kind, namespace, name)}
-        assert list(missing(as_stored(manifest), as_stored(found), f"{kind} {name}")) == []
-        [owner] = found["metadata"]["ownerReferences"]
-        assert (owner["uid"], owner["controller"]) == (job["metadata"]["uid"], True)
-    for kind in ("Service", "ConfigMap", "Secret", "NetworkPolicy", "PersistentVolumeClaim", "PodGroup", "Pod"):
-        wanted = [each["metadata"]["name"] for each in expected if each["kind"] == kind]
-        made = [each["metadata"]["name"] for each in api.list(kind, namespace)]
-        assert [name for name in made if name != "kube-root-ca.crt"] == sorted(wanted)
+def test_a_documented_job_becomes_what_render_prints(controllers: Controllers, namespace: str, example: str) -> None:
+    check_created(controllers, namespace, EXAMPLES / f"{example}.yaml", "volcano")
 
 
 def _settings(example: str, state: Path, environ: dict[str, str]) -> Settings:

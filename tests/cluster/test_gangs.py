@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pumice.model.gang import GANG_PROVIDERS
 from pumice.model.job import Manifest
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
+from tests.cluster.comparing import check_created
 from tests.cluster.controllers import Controllers, phase
 from tests.cluster.jobs import state
 from tests.cluster.played_kubelet import PlayedKubelet
 
 NODE = "node-of-gangs"
 HEARTBEAT = 5.0
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 QUANTITY = {"x-kubernetes-int-or-string": True}
 
 
@@ -104,20 +109,24 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
     assert {pod["spec"]["schedulerName"] for pod in api.list("Pod", namespace)} == {"default-scheduler"}
 
 
+@pytest.fixture
+def priority_classes(api: Api, namespace: str) -> Iterator[tuple[str, str]]:
+    """The names of a low and a high one."""
+    names = (f"low-{namespace}"[:60], f"high-{namespace}"[:60])
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    for value, name in enumerate(names):
+        api.call("POST", path, {"metadata": {"name": name}, "value": value})
+    yield names
+    for name in names:
+        api.call("DELETE", f"{path}/{name}")
+
+
 def test_tasks_of_different_priorities_are_groups_of_their_own(
-    controllers: Controllers, api: Api, namespace: str, scheduled: Cluster
+    controllers: Controllers, api: Api, namespace: str, priority_classes: tuple[str, str]
 ) -> None:
-    classes = {"high": f"high-{namespace}"[:60], "low": f"low-{namespace}"[:60]}
-    for value, name in enumerate(classes.values()):
-        made = {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-        }
-        api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)
+    low, high = priority_classes
     controllers.start(namespace, gang="native")
-    job = a_job("mixed", {"master": 1, "worker": 2}, priorities={"master": classes["high"], "worker": classes["low"]})
+    job = a_job("mixed", {"master": 1, "worker": 2}, priorities={"master": high, "worker": low})
     uid = api.create("Job", namespace, job)["metadata"]["uid"]
     eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == 3)
     groups = {one["metadata"]["name"]: one["spec"] for one in api.list("NativePodGroup", namespace)}
@@ -131,8 +140,6 @@ def test_tasks_of_different_priorities_are_groups_of_their_own(
         "mixed-worker-0": f"mixed-{uid}-1",
         "mixed-worker-1": f"mixed-{uid}-1",
     }
-    for name in classes.values():
-        api.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
 
 
 def test_a_gang_that_begins_with_nobody_grows(controllers: Controllers, api: Api, namespace: str) -> None:
@@ -202,10 +209,9 @@ def test_a_group_that_somebody_edits_or_removes_is_put_right(
     assert api.get("NativePodGroup", namespace, name)["metadata"]["uid"] == first["metadata"]["uid"]
 
 
-def test_with_coscheduling_one_group_and_a_label_say_who_belongs_together(
-    controllers: Controllers, api: Api, namespace: str
-) -> None:
-    """The definition is as the plugin brings it, as far as Pumice writes to it; the plugin itself is not here."""
+@pytest.fixture
+def coscheduling(api: Api, namespace: str) -> Iterator[str]:
+    """The plugin's definition of a PodGroup, as far as Pumice writes to it; the plugin itself is not here."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups"
     fields = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": QUANTITY}}
@@ -216,20 +222,48 @@ def test_with_coscheduling_one_group_and_a_label_say_who_belongs_together(
     made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
     note = {"api-approved.kubernetes.io": "unapproved, a test"}
     api.call("POST", path, {**made, "metadata": {"name": "podgroups.scheduling.x-k8s.io", "annotations": note}})
-    try:
-        eventually("it is served", lambda: api.ask("GET", groups).status == 200)
-        controllers.start(namespace, gang="coscheduling")
-        uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
-        pods = eventually("its pods are made", lambda: _all_of(api, namespace, 2))
-        [group] = api.call("GET", groups)["items"]
-        assert group["metadata"]["name"] == f"train-{uid}"
-        assert group["spec"] == {"minMember": 2, "minResources": {"cpu": "2"}}
-        assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {f"train-{uid}"}
-        assert {pod["spec"]["schedulerName"] for pod in pods} == {"scheduler-plugins-scheduler"}
-        api.call("PATCH", f"{groups}/train-{uid}", {"spec": {"minMember": 1}}, "application/merge-patch+json")
-        eventually("it is put right", lambda: api.call("GET", groups)["items"][0]["spec"]["minMember"] == 2)
-    finally:
-        api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
+    eventually("it is served", lambda: api.ask("GET", groups).status == 200)
+    yield groups
+    api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
+
+
+def test_with_coscheduling_one_group_and_a_label_say_who_belongs_together(
+    controllers: Controllers, api: Api, namespace: str, coscheduling: str
+) -> None:
+    controllers.start(namespace, gang="coscheduling")
+    uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
+    pods = eventually("its pods are made", lambda: _all_of(api, namespace, 2))
+    [group] = api.call("GET", coscheduling)["items"]
+    assert group["metadata"]["name"] == f"train-{uid}"
+    assert group["spec"] == {"minMember": 2, "minResources": {"cpu": "2"}}
+    assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {f"train-{uid}"}
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"scheduler-plugins-scheduler"}
+    api.call("PATCH", f"{coscheduling}/train-{uid}", {"spec": {"minMember": 1}}, "application/merge-patch+json")
+    eventually("it is put right", lambda: api.call("GET", coscheduling)["items"][0]["spec"]["minMember"] == 2)
+
+
+@pytest.fixture
+def job_file(priority_classes: tuple[str, str], tmp_path: Path) -> Path:
+    """A Job with every kind of object; its tasks have two priorities, which are two native PodGroups."""
+    job = a_job(
+        "train",
+        {"master": 1, "worker": 2},
+        priorities={"master": priority_classes[1]},
+        plugins={"env": [], "ssh": [], "svc": ["--disable-network-policy=false"]},
+        volumes=[{"mountPath": "/data", "volumeClaim": CLAIM}],
+    )
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps(job), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("gang", GANG_PROVIDERS)
+def test_the_controller_creates_exactly_what_render_prints(
+    controllers: Controllers, namespace: str, gang: str, job_file: Path, request: pytest.FixtureRequest
+) -> None:
+    if gang == "coscheduling":
+        request.getfixturevalue("coscheduling")
+    check_created(controllers, namespace, job_file, gang)
 
 
 def _all_of(api: Api, namespace: str, count: int) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pumice.admission.names import is_generated
 from pumice.cli.findings import Report, counted, in_order, write_reports
 from pumice.cli.output import style_for
 from pumice.model.findings import METADATA, ROOT, Finding, warning
+from pumice.model.gang import GANG_PROVIDERS, VOLCANO, GangProvider
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.scalars import kind_of
@@ -23,7 +25,7 @@ from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
-from pumice.reconcile.podgroup import pod_group
+from pumice.reconcile.gangs import GangMembership, pod_groups
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.documents import Document, read
 
@@ -90,16 +92,30 @@ def as_stored(admitted: Admitted, namespace: str = "", uid: str = NO_UID) -> Job
 
 
 def render(
-    admitted: Admitted, namespace: str = "", uid: str = NO_UID, *, show_secrets: bool = False
+    admitted: Admitted,
+    namespace: str = "",
+    uid: str = NO_UID,
+    gang: GangProvider = VOLCANO,
+    *,
+    show_secrets: bool = False,
 ) -> Iterator[Manifest]:
     """The objects that the controller creates for a Job, in a fixed order."""
     job = as_stored(admitted, namespace, uid)
     for companion in owned_objects(job, admitted.plugins):
         yield _readable(companion, show_secrets=show_secrets) if isinstance(companion, Once) else companion
     yield from claims(job)
-    yield pod_group(job)
-    for pod in pods(job, admitted.plugins):
+    yield from pod_groups(job, gang)
+    for pod in pods(job, (*admitted.plugins, GangMembership(gang))):
         yield pod.manifest
+
+
+def add_gang_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gang",
+        choices=tuple(GANG_PROVIDERS),
+        default=VOLCANO.name,
+        help=f"the gang provider that starts the pods together on the cluster; default {VOLCANO.name}",
+    )
 
 
 def _readable(once: Once, *, show_secrets: bool) -> Manifest:

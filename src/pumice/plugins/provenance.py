@@ -88,7 +88,7 @@ def _things(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Itera
     for kind, field in (("label", "labels"), ("annotation", "annotations")):
         for name, value in (metadata.get(field) or {}).items():
             yield trace(kind, name, value, ("metadata", field, name))
-    for field in ("hostname", "subdomain", "schedulerName", "priorityClassName"):
+    for field in ("hostname", "subdomain", "schedulerName", "schedulingGroup", "priorityClassName"):
         if pod.spec.get(field):
             yield trace(field, "", pod.spec[field], ("spec", field))
     for index, volume in enumerate(pod.spec.get("volumes") or []):
@@ -123,5 +123,7 @@ def _text(value: Any) -> str:
         for source in ("configMapKeyRef", "secretKeyRef"):
             if source in value:
                 return f"{value[source].get('name', '')}/{value[source].get('key', '')}"
+        if "podGroupName" in value:
+            return str(value["podGroupName"])
         return json.dumps(value, separators=(",", ":"))
     return str(value)

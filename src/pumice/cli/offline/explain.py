@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.admission.admit import Admitted
-from pumice.cli.jobfile import JobDocument, as_stored, load_valid
+from pumice.cli.jobfile import JobDocument, add_gang_argument, as_stored, load_valid
 from pumice.cli.output import Style, style_for, table
 from pumice.model.findings import Path
+from pumice.model.gang import GANG_PROVIDERS
 from pumice.model.job import Job, TaskSpec
 from pumice.model.slot import Slot
 from pumice.model.suggestions import nearest
 from pumice.model.text import some
 from pumice.plugins.guard import PluginError
 from pumice.plugins.provenance import JOB, YOU, Trace, trace_pod
+from pumice.reconcile.gangs import GangMembership
 from pumice.yaml.documents import Document
 
 _HEADINGS: Final = {
@@ -27,6 +29,7 @@ _HEADINGS: Final = {
     "hostname": "names",
     "subdomain": "names",
     "schedulerName": "scheduling",
+    "schedulingGroup": "scheduling",
     "priorityClassName": "scheduling",
     "label": "labels",
     "annotation": "annotations",
@@ -40,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pod", metavar="POD", nargs="?", default="", help="a pod, such as worker-1; default: the first of each task"
     )
+    add_gang_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
 
 
@@ -56,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.file}: {_no_such_pod(args.pod, loaded.jobs)}", file=sys.stderr)
         return 2
     # One at a time: of a job with a thousand tasks, each pod has thousands of variables.
-    explained = (_explained(entry, position, slot) for entry, position, slot in chosen)
+    membership = GangMembership(GANG_PROVIDERS[args.gang])
+    explained = (_explained(entry, position, slot, membership) for entry, position, slot in chosen)
     write = _write_json if args.json else _write_text
     try:
         write(explained, style_for(sys.stdout))
@@ -87,8 +92,8 @@ class _Explained:
         return inside[0] if inside else ""
 
 
-def _explained(entry: JobDocument, position: int, slot: Slot) -> _Explained:
-    traces = trace_pod(slot, position, entry.admitted.plugins)
+def _explained(entry: JobDocument, position: int, slot: Slot, membership: GangMembership) -> _Explained:
+    traces = trace_pod(slot, position, (*entry.admitted.plugins, membership))
     notes = {finding.path: finding.message for finding in entry.admitted.findings}
     return _Explained(slot, [*traces, *_defaults(entry.admitted, position)], entry.document, notes)
 
@@ -206,6 +211,7 @@ _ORDER: Final = (
     "hostname",
     "subdomain",
     "schedulerName",
+    "schedulingGroup",
     "priorityClassName",
     "label",
     "annotation",

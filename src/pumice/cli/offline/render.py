@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 
-from pumice.cli.jobfile import NO_UID, load_valid, render
+from pumice.cli.jobfile import NO_UID, add_gang_argument, load_valid, render
+from pumice.model.gang import GANG_PROVIDERS
 from pumice.model.syntax import dns_label_error
 from pumice.plugins.guard import PluginError
 from pumice.yaml.writer import write_yaml
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--namespace", metavar="NS", default="", help='namespace of the objects; default: the file\'s, else "default"'
     )
     parser.add_argument("--uid", default=NO_UID, help="uid of the job, which some names are made of")
+    add_gang_argument(parser)
     parser.add_argument("--show-secrets", action="store_true", help="print ssh keys that the file gives")
 
 
@@ -37,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
     manifests = (
         manifest
         for entry in loaded.jobs
-        for manifest in render(entry.admitted, args.namespace, args.uid, show_secrets=args.show_secrets)
+        for manifest in render(
+            entry.admitted, args.namespace, args.uid, GANG_PROVIDERS[args.gang], show_secrets=args.show_secrets
+        )
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         # YAML and JSON are UTF-8 wherever they are written; a character that was escaped would be another value.

@@ -51,11 +51,39 @@ spec:
             mountPath: /scratch
 """
 
+GROUP = ("full-00000000-0000-0000-0000-000000000000", "the PodGroup that the pod starts with")
+
 
 def traces(terminal: Terminal, *words: str) -> list[Manifest]:
     result = terminal.run("explain", *words, "--json")
     assert result.code == 0
     return [json.loads(line) for line in result.out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("gang", "expected"),
+    [
+        pytest.param("volcano", {}, id="volcano"),
+        pytest.param(
+            "native",
+            {"schedulerName": ("default-scheduler", "--gang native, in place of volcano"), "schedulingGroup": GROUP},
+            id="native",
+        ),
+        pytest.param(
+            "coscheduling",
+            {
+                "scheduling.x-k8s.io/pod-group": GROUP,
+                "schedulerName": ("scheduler-plugins-scheduler", "--gang coscheduling, in place of volcano"),
+            },
+            id="coscheduling",
+        ),
+        pytest.param("none", {"schedulerName": ("default-scheduler", "--gang none, in place of volcano")}, id="none"),
+    ],
+)
+def test_what_the_gang_adds(gang: str, expected: dict[str, tuple[str, str]], terminal: Terminal) -> None:
+    found = traces(terminal, terminal.write(EVERYTHING), f"--gang={gang}")
+    added = {one["name"] or one["kind"]: (one["value"], one["why"]) for one in found if one["by"] == "gang"}
+    assert added == expected
 
 
 def test_everything_in_a_pod(terminal: Terminal) -> None:

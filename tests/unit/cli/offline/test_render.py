@@ -103,6 +103,24 @@ def test_uid(terminal: Terminal) -> None:
     assert group == "full-1234-5678"
 
 
+@pytest.mark.parametrize(
+    ("gang", "version", "scheduler"),
+    [
+        pytest.param("volcano", "scheduling.volcano.sh/v1beta1", "volcano", id="volcano"),
+        pytest.param("native", "scheduling.k8s.io/v1beta1", "default-scheduler", id="native"),
+        pytest.param("coscheduling", "scheduling.x-k8s.io/v1alpha1", "scheduler-plugins-scheduler", id="coscheduling"),
+        pytest.param("none", "", "default-scheduler", id="none"),
+    ],
+)
+def test_gang(gang: str, version: str, scheduler: str, terminal: Terminal) -> None:
+    """That it is exactly what a controller creates is shown by tests/cluster/test_gangs.py."""
+    objects = rendered(terminal, FULL, "--gang", gang)
+    assert [each["apiVersion"] for each in objects if each["kind"] == "PodGroup"] == ([version] if version else [])
+    assert {each["spec"]["schedulerName"] for each in objects if each["kind"] == "Pod"} == {scheduler}
+    if gang == "volcano":
+        assert objects == rendered(terminal, FULL)
+
+
 def test_names_of_claims_come_from_the_uid(terminal: Terminal) -> None:
     def claims(*words: str) -> list[str]:
         return [
@@ -120,6 +138,7 @@ def test_names_of_claims_come_from_the_uid(terminal: Terminal) -> None:
     [
         pytest.param(["--namespace", "My_Ns"], "--namespace: My_Ns: must be lower-case", id="namespace"),
         pytest.param(["--uid", "A B"], "--uid: A B: must be lower-case", id="uid"),
+        pytest.param(["--gang", "auto"], "argument --gang: invalid choice: 'auto'", id="gang"),
         pytest.param(["-o", "xml"], "argument -o/--output: invalid choice: 'xml'", id="output"),
     ],
 )
