@@ -1,4 +1,4 @@
-"""A small API server with a memory: lists in pages, watches from any version it remembers, and faults on request."""
+"""A fake API server with state: paged lists, watches from any remembered version, and scripted failures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aiohttp import web
 
 from tests.unit.engines.kubernetes.played_api import cut, event, refusing
 
-# A fault gets the request and says how to answer instead; None lets the request through.
-Fault = Callable[[web.BaseRequest], Any]
+# Takes a request and returns another handler for it, or None to let it pass.
+Failure = Callable[[web.BaseRequest], Any]
 
 
 @dataclass
@@ -22,14 +22,14 @@ class PlayedStore:
     # (version, kind, object as it was)
     history: list[tuple[int, str, dict[str, Any]]] = field(default_factory=list)
     remembered_from: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     lists: int = 0
     watches: list[str] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _cutting: int = 0
     _watched_since: int = -1
 
-    # --- what happens on the server -----------------------------------------------------------------------------------
+    # --- changes on the server ----------------------------------------------------------------------------------------
 
     def write(self, name: str, **content: Any) -> dict[str, Any]:
         known = name in self.objects
@@ -40,16 +40,16 @@ class PlayedStore:
         return self._happen("DELETED", name, self.objects[name]["metadata"]["uid"], {})
 
     def bookmark(self) -> None:
-        """What a server says each minute."""
+        """Send a bookmark, as a server does every minute."""
         self._record("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(self.version)}})
 
     def forget(self) -> None:
-        """Compaction: watches can start only from the present on."""
+        """Compact: watches can start only from the current version."""
         self.remembered_from = self.version
 
     @property
     def is_watched(self) -> bool:
-        """Whether a watch has begun since the last time that they were cut."""
+        """Whether a watch has begun since the last `cut_watches`."""
         return self._watched_since == self._cutting
 
     def cut_watches(self) -> None:
@@ -57,7 +57,7 @@ class PlayedStore:
         self._wake()
 
     def restore(self, version: int) -> None:
-        """Back to an earlier count, as from a backup; the objects are what the test makes of them."""
+        """Return to an earlier version, as from a backup; the test sets the objects."""
         self.version = version
         self.history.clear()
         self.remembered_from = 0
@@ -82,13 +82,13 @@ class PlayedStore:
         self._news.set()
         self._news = asyncio.Event()
 
-    # --- what is asked ------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        for fault in list(self.faults):
-            answer = fault(request)
+        for failure in list(self.failures):
+            answer = failure(request)
             if answer is not None:
-                self.faults.remove(fault)
+                self.failures.remove(failure)
                 made: web.StreamResponse = await answer(request)
                 return made
         return await (self._watch(request) if "watch" in request.query else self._list(request))
@@ -109,13 +109,13 @@ class PlayedStore:
         response = web.StreamResponse()
         await response.prepare(request)
         self._watched_since = cutting
-        told = 0
+        notified = 0
         while self._cutting == cutting:
             news = self._news
-            for version, kind, content in self.history[told:]:
+            for version, kind, content in self.history[notified:]:
                 if version > since or kind == "BOOKMARK":
                     await response.write(event(kind, content))
-            told = len(self.history)
+            notified = len(self.history)
             await news.wait()
         return await cut(request)
 
@@ -123,18 +123,18 @@ class PlayedStore:
         return {name: content["metadata"]["resourceVersion"] for name, content in self.objects.items()}
 
 
-def on_watch(answer: Any) -> Fault:
+def on_watch(answer: Any) -> Failure:
     return lambda request: answer if "watch" in request.query else None
 
 
-def on_list(answer: Any) -> Fault:
+def on_list(answer: Any) -> Failure:
     return lambda request: answer if "watch" not in request.query else None
 
 
-def replayed(told: list[tuple[str | None, str | None]]) -> dict[str, str]:
-    """What a listener would hold who knows nothing but what he is told; each `before` must be what he holds."""
+def replayed(notified: list[tuple[str | None, str | None]]) -> dict[str, str]:
+    """Rebuild the state from the notifications; each `before` must match it."""
     held: dict[str, str] = {}
-    for before, after in told:
+    for before, after in notified:
         if before is not None:
             uid, version = before.split("@")
             assert held.pop(uid) == version

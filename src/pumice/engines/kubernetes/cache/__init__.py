@@ -1,1 +1,1 @@
-"""The cluster as the controller knows it: informers, stores and decoding."""
+"""The cache of the cluster: informers, stores, decoders, and an index from each job to its objects."""

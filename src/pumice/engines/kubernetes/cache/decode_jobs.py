@@ -1,7 +1,7 @@
-"""Jobs and Commands as they are stored on a cluster.
+"""Decodes the Jobs and Commands of a cluster.
 
-A Job is decoded by the fast decoder if it fits, and by the patient one, which reports every misfit, if it does not: a
-definition without a schema lets anything in, and that must be told in the job's status rather than in a traceback.
+A Job that fits its types is decoded by msgspec, any other by the codec that reports every misfit: a CRD without a
+schema accepts anything, and the errors belong in the status of the job, not in a traceback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMMAND: Final = msgspec.json.Decoder(Command)
 @dataclass(frozen=True, slots=True)
 class CachedJob:
     job: Job
-    faults: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()  # fields that do not fit their types
 
     @property
     def namespace(self) -> str:
@@ -52,28 +52,12 @@ class CachedJob:
 
 @dataclass(frozen=True, slots=True)
 class CachedCommand:
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    job: JobKey
     command: Command
-
-    @property
-    def namespace(self) -> str:
-        return self.command.metadata.namespace
-
-    @property
-    def name(self) -> str:
-        return self.command.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.command.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.command.metadata.resource_version
-
-    @property
-    def job(self) -> JobKey:
-        target = self.command.target
-        return JobKey(self.namespace, target.name if target is not None else "")
 
 
 def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> CachedJob:
@@ -82,29 +66,28 @@ def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> CachedJob:
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw)
     decoded = decode(document, kubernetes)
-    # Whatever is wrong with the rest, by its metadata it is found.
     metadata = msgspec.convert(document["metadata"], Metadata)
     job = msgspec.structs.replace(decoded.job, metadata=metadata, status=_status(document.get("status")))
-    faults = (f"{finding.path}: {finding.message}" for finding in decoded.findings if finding.is_error)
-    return CachedJob(job, tuple(faults))
+    errors = (f"{finding.path}: {finding.message}" for finding in decoded.findings if finding.is_error)
+    return CachedJob(job, tuple(errors))
 
 
 def _status(document: object) -> JobStatus:
-    """As much of a status as can be read: a job that lost all of it for one wrong word would run again."""
+    """Decode the valid parts of a status: a job that lost all of it for one invalid field would run again."""
     if not isinstance(document, dict):
         return JobStatus()
-    kept: dict[str, object] = {}
+    valid: dict[str, object] = {}
     for name, value in document.items():
-        if _fits(name, value):
-            kept[name] = value
+        if _is_valid(name, value):
+            valid[name] = value
         elif isinstance(value, dict):
-            kept[name] = {key: inner for key, inner in value.items() if _fits(name, {key: inner})}
+            valid[name] = {key: inner for key, inner in value.items() if _is_valid(name, {key: inner})}
         elif isinstance(value, list):
-            kept[name] = [inner for inner in value if _fits(name, [inner])]
-    return msgspec.convert(kept, JobStatus)
+            valid[name] = [inner for inner in value if _is_valid(name, [inner])]
+    return msgspec.convert(valid, JobStatus)
 
 
-def _fits(name: str, value: object) -> bool:
+def _is_valid(name: str, value: object) -> bool:
     try:
         msgspec.convert({name: value}, JobStatus)
     except msgspec.ValidationError:
@@ -112,19 +95,16 @@ def _fits(name: str, value: object) -> bool:
     return True
 
 
-def as_it_is(job: Job) -> Job:
-    return job
+def reuse_spec(
+    decoded: CachedJob, known: CachedJob | None, add_defaults: Callable[[Job], Job] = lambda job: job
+) -> CachedJob:
+    """Keep the known spec, and all that was computed from it, while the generation is the same.
 
-
-def with_known_spec(seen: CachedJob, before: CachedJob | None, completed: Callable[[Job], Job] = as_it_is) -> CachedJob:
-    """The spec of a job changes with its generation only; the one that is known already is kept, and all made of it.
-
-    A new one is completed with the defaults: where there is no webhook, nobody has filled in the names of tasks or the
-    plugins that others need.
+    A new spec gets the defaults: without a webhook, the names of tasks and required plugins are missing.
     """
-    if before is None or before.uid != seen.uid or before.job.metadata.generation != seen.job.metadata.generation:
-        return seen if seen.faults else CachedJob(completed(seen.job))
-    return CachedJob(msgspec.structs.replace(seen.job, spec=before.job.spec), before.faults)
+    if known is None or known.uid != decoded.uid or known.job.metadata.generation != decoded.job.metadata.generation:
+        return decoded if decoded.errors else CachedJob(add_defaults(decoded.job))
+    return CachedJob(msgspec.structs.replace(decoded.job, spec=known.job.spec), known.errors)
 
 
 def same_except_text(before: Job, after: Job) -> bool:
@@ -137,9 +117,10 @@ def same_except_text(before: Job, after: Job) -> bool:
 
 
 def decode_command(raw: bytes | msgspec.Raw) -> CachedCommand | None:
-    """None for a Command to something else than a Job, such as a Queue, and for one that was obeyed or taken back."""
+    """Return None for a Command to another kind than a Job, and for one that only a finalizer keeps."""
     command = _COMMAND.decode(raw)
-    # Somebody's finalizer may keep a Command that is removed for as long as it likes.
-    if command.target is None or command.target.kind != KIND or command.metadata.deletion_timestamp is not None:
+    metadata, target = command.metadata, command.target
+    if target is None or target.kind != KIND or metadata.deletion_timestamp is not None:
         return None
-    return CachedCommand(command)
+    job = JobKey(metadata.namespace, target.name)
+    return CachedCommand(metadata.namespace, metadata.name, metadata.uid, metadata.resource_version, job, command)

@@ -1,7 +1,7 @@
-"""Objects as the API server sends them, of which only those fields are decoded that somebody reads.
+"""Decodes pods and other objects, only the fields that Pumice reads.
 
-A pod's JSON is several kilobytes and its essence a few hundred bytes: with ten thousand pods watched, what is not
-decoded is most of the memory and half of the time.
+The JSON of a pod is several kilobytes, the decoded part a few hundred bytes: with ten thousand pods this saves most of
+the memory and half of the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pumice.model.timestamps import EPOCH, NEVER, read_time
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
-_LONGEST_NUMBER: Final = 10
+_MAX_DIGITS: Final = 10
 _SECOND: Final = dt.timedelta(seconds=1)
 _KNOWN_PHASES: Final = frozenset(str(phase) for phase in PodPhase)
 
@@ -42,8 +42,8 @@ class _Meta(Struct, rename="camel", frozen=True):
     owner_references: list[_Owner] = []
 
 
-class _PodNotes(Struct, frozen=True):
-    """The annotations of a pod that say which place it has in its job."""
+class _Annotations(Struct, frozen=True):
+    """The annotations that identify a pod within its job."""
 
     task: str = field(name=keys.TASK_SPEC, default="")
     index: str = field(name=keys.TASK_INDEX, default="")
@@ -52,7 +52,7 @@ class _PodNotes(Struct, frozen=True):
 
 
 class _PodMeta(_Meta, rename="camel", frozen=True):
-    annotations: _PodNotes = _PodNotes()
+    annotations: _Annotations = _Annotations()
     deletion_grace_period_seconds: int | None = None
 
 
@@ -111,13 +111,13 @@ class CachedPod:
     job: JobKey
     job_uid: str
     observed: ObservedPod
-    is_gone: bool = False  # deleted without grace: this is the last that is seen of it
-    group: str = ""  # of Kubernetes' own gangs
+    is_gone: bool = False  # deleted without a grace period
+    group: str = ""  # spec.schedulingGroup
 
 
 @dataclass(frozen=True, slots=True)
 class CachedObject:
-    """Any other object of a Job, by its metadata."""
+    """The metadata of any other object."""
 
     namespace: str
     name: str
@@ -127,13 +127,13 @@ class CachedObject:
     job_uid: str = ""
 
 
-class _Priority(_Object, frozen=True):
+class _PriorityClass(_Object, frozen=True):
     value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CachedPriorityClass:
-    """A priority class, which has no namespace."""
+    """A PriorityClass, which has no namespace."""
 
     name: str
     uid: str
@@ -144,11 +144,11 @@ class CachedPriorityClass:
 
 _POD: Final = msgspec.json.Decoder(_Pod)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-_PRIORITY: Final = msgspec.json.Decoder(_Priority)
+_PRIORITY_CLASS: Final = msgspec.json.Decoder(_PriorityClass)
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> CachedPod | None:
-    """None for a pod that no Job owns, or that has no place in one."""
+    """Return None for a pod that no Job owns, or without an index."""
     pod = _POD.decode(raw)
     meta, owner = pod.metadata, _owner(pod.metadata)
     if owner is None or not _is_number(meta.annotations.index):
@@ -174,7 +174,7 @@ class _LabelledObject(Struct, frozen=True):
     metadata: _Labelled
 
 
-def has_lost_label(raw: bytes, label: str) -> bool:
+def lacks_label(raw: bytes, label: str) -> bool:
     return label not in msgspec.json.decode(raw, type=_LabelledObject).metadata.labels
 
 
@@ -192,15 +192,15 @@ def decode_object(raw: bytes | msgspec.Raw) -> CachedObject:
 
 
 def decode_owned(raw: bytes | msgspec.Raw) -> CachedObject | None:
-    """None for an object that no Job owns."""
-    seen = decode_object(raw)
-    return seen if seen.job is not None else None
+    """Return None for an object that no Job owns."""
+    item = decode_object(raw)
+    return item if item.job is not None else None
 
 
-def decode_priority(raw: bytes | msgspec.Raw) -> CachedPriorityClass:
-    seen = _PRIORITY.decode(raw)
-    meta = seen.metadata
-    return CachedPriorityClass(meta.name, meta.uid, meta.resource_version, seen.value)
+def decode_priority_class(raw: bytes | msgspec.Raw) -> CachedPriorityClass:
+    item = _PRIORITY_CLASS.decode(raw)
+    meta = item.metadata
+    return CachedPriorityClass(meta.name, meta.uid, meta.resource_version, item.value)
 
 
 def owned_by(manifest: dict[str, Any], uid: str) -> bool:
@@ -217,24 +217,24 @@ def _owner(meta: _Meta) -> _Owner | None:
 
 
 def _observed(pod: _Pod) -> ObservedPod:
-    meta, status, notes = pod.metadata, pod.status, pod.metadata.annotations
+    meta, status, annotations = pod.metadata, pod.status, pod.metadata.annotations
     containers = status.container_statuses
-    everyone = [*status.init_container_statuses, *containers]
+    all_containers = [*status.init_container_statuses, *containers]
     return ObservedPod(
         name=meta.name,
         uid=meta.uid,
-        task=notes.task,
-        index=int(notes.index),
-        version=_number(notes.version),
-        retry=_number(notes.retry),
+        task=annotations.task,
+        index=int(annotations.index),
+        version=_number(annotations.version),
+        retry=_number(annotations.retry),
         phase=_phase(status.phase),
         created_at=_latest(meta.creation_timestamp) or EPOCH,
-        # A grace of ten thousand years ends in a year that Python does not know.
+        # A grace period of ten thousand years ends in a year that Python does not know.
         deleted_at=read_time(meta.deletion_timestamp) or NEVER if meta.deletion_timestamp is not None else None,
         ready=bool(containers) and all(container.ready for container in containers),
-        restarts=sum(container.restart_count for container in everyone),
+        restarts=sum(container.restart_count for container in all_containers),
         reason=status.reason,
-        ends=tuple(_end(one.name, one.state.terminated) for one in everyone if one.state.terminated is not None),
+        ends=tuple(_end(one.name, one.state.terminated) for one in all_containers if one.state.terminated is not None),
     )
 
 
@@ -244,15 +244,15 @@ def _end(container: str, ended: _Terminated) -> ContainerEnd:
 
 
 def _latest(text: str | None) -> dt.datetime | None:
-    """When it had happened at the latest: these times have no fractions, and no timeout may act too early."""
+    """Return the end of the second: the times have no fractions, and no timeout may fire too early."""
     moment = read_time(text)
     return None if moment is None else moment + _SECOND
 
 
-def _phase(word: str) -> PodPhase:
-    if word in _KNOWN_PHASES:
-        return PodPhase(word)
-    return PodPhase.UNKNOWN if word else PodPhase.PENDING
+def _phase(text: str) -> PodPhase:
+    if text in _KNOWN_PHASES:
+        return PodPhase(text)
+    return PodPhase.UNKNOWN if text else PodPhase.PENDING
 
 
 def _number(text: str) -> int:
@@ -260,5 +260,5 @@ def _number(text: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    # Anybody may annotate his pods; a number of a thousand digits is none of ours.
-    return text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER
+    # Annotations are untrusted: converting a number of many digits takes long.
+    return text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS

@@ -1,7 +1,7 @@
-"""Keeps a copy of all objects of one kind: lists them once, then watches, for ever, through whatever happens.
+"""An informer: lists all objects of one kind, then watches them, and keeps a copy up to date through any failure.
 
-A watch that ends is taken up again where it ended. Only when the server does not remember that place any more is
-everything listed again, and then only what really differs is told. One object that cannot be read harms no other.
+A watch that ends is resumed where it ended. Everything is listed again only when the server has forgotten that version,
+and then only real differences are notified. An object that cannot be decoded does not affect the others.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.deep_json import members
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.cache.store import Key, Store, T, by_name, is_older
+from pumice.engines.kubernetes.cache.store import Key, Store, T, is_older
 
 _log = logging.getLogger(__name__)
 
-# Whoever is blind must not stay so for long after the server is back. A handful of watches is no storm.
-_LONGEST_WAIT = 5.0
-# A watch that ended sooner, in seconds, did not come to its natural end.
-_SHORT = 1.0
-# A list of many pages would never come to its end if the failure of one began it anew.
-_ATTEMPTS_A_PAGE = 5
-_AWAY = "away"
+# Seconds between attempts, short because the cache is stale meanwhile; there are only a few watches.
+_MAX_DELAY = 5.0
+# A watch that ended sooner, in seconds, did not end by its timeout.
+_SHORT_WATCH = 1.0
+# Retry a page, or a list of many pages would start again at every failure.
+_PAGE_ATTEMPTS = 5
+_UNREACHABLE = "unreachable"
 
 
 class _Metadata(msgspec.Struct):
@@ -41,7 +41,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Identity(msgspec.Struct):
-    """The least that every object has, for those that are not decoded further."""
+    """The metadata of an object that is not decoded further."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
@@ -51,7 +51,7 @@ _IDENTITY_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(_
 
 
 class _OutdatedError(Exception):
-    """The watch cannot be taken up where it ended; all must be listed again."""
+    """The watch cannot be resumed; everything must be listed again."""
 
 
 class Informer(Generic[T]):
@@ -62,7 +62,6 @@ class Informer(Generic[T]):
         *,
         decode: Callable[[msgspec.Raw], T | None],
         changed: Callable[[T | None, T | None], None],
-        key: Callable[[T], Key] = by_name,
         namespace: str | None = None,
         label_selector: str = "",
         metadata_only: bool = False,
@@ -76,16 +75,16 @@ class Informer(Generic[T]):
         self._label_selector = label_selector
         self._metadata_only = metadata_only
         self._decode = decode
-        self._tell = changed
-        self._store: Store[T] = Store(self._changed, key)
-        # From where to go on watching; None where all must be listed first.
+        self._notify = changed
+        self._store: Store[T] = Store(self._changed)
+        # The version to resume the watch from; None if everything must be listed first.
         self._version: str | None = None
-        # The newest version ever shown by the server, to notice that it was set back.
+        # The newest version ever seen, to notice that the server was restored to an earlier state.
         self._newest = ""
-        self._backoff = Backoff(first=0.5, longest=_LONGEST_WAIT)
+        self._backoff = Backoff(first=0.5, longest=_MAX_DELAY)
         self._failures = 0
-        # What was told of the present trouble.
-        self._trouble = ""
+        # The failure that was logged last, until the watch works again.
+        self._logged_failure = ""
 
     @property
     def items(self) -> dict[Key, T]:
@@ -93,19 +92,19 @@ class Informer(Generic[T]):
 
     @property
     def is_refused(self) -> bool:
-        """Whether it cannot be watched any more, for a reason that does not pass by itself."""
-        return self._trouble not in ("", _AWAY) and not self._optional
+        """Whether watching fails for a reason that does not pass by itself."""
+        return self._logged_failure not in ("", _UNREACHABLE) and not self._optional
 
     def put(self, item: T) -> None:
-        """An object as the answer to an own write shows it: known at once, not only when the watch tells."""
+        """Store the response to an own write, before the watch shows it."""
         self._store.put(item)
 
-    def removed(self, uid: str) -> None:
-        """The object is gone, as the answer to an own delete says."""
-        self._store.removed(uid)
+    def remove(self, uid: str) -> None:
+        """Remove an object after its own deletion, before the watch shows it."""
+        self._store.remove(uid)
 
     async def run(self) -> None:
-        """Never ends by itself."""
+        """List and watch until cancelled."""
         while True:
             try:
                 if self._version is None:
@@ -120,26 +119,26 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         seen: set[str] = set()
-        version, set_back = "", False
+        version, restored = "", False
         pages = self._client.list_pages(
             self.resource,
             self.namespace,
             label_selector=self._label_selector,
             metadata_only=self._metadata_only,
-            attempts=_ATTEMPTS_A_PAGE,
+            attempts=_PAGE_ATTEMPTS,
         )
         async with aclosing(pages):
             async for items, version in pages:
-                if not set_back and is_older(version, self._newest):
-                    set_back = True
-                    self._store.start_over()
-                seen.update(self._take(raw, even_older=set_back).uid for raw in items)
+                if not restored and is_older(version, self._newest):
+                    restored = True
+                    self._store.clear_tombstones()
+                seen.update(self._take(raw, allow_older=restored).uid for raw in items)
         for item in list(self.items.values()):
-            # What an own write showed after the list was made is not in it, and there all the same.
-            if item.uid not in seen and (set_back or not is_older(version, item.resource_version)):
-                self._store.removed(item.uid)
+            # An own write after the list was made is not in it, but exists.
+            if item.uid not in seen and (restored or not is_older(version, item.resource_version)):
+                self._store.remove(item.uid)
         self._version = self._newest = version
-        self._well()
+        self._succeeded()
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -153,65 +152,64 @@ class Informer(Generic[T]):
         )
         async with aclosing(changes):
             async for kind, raw in changes:
-                self._follow(kind, raw)
-        if time.monotonic() - began < _SHORT:
+                self._handle_event(kind, raw)
+        if time.monotonic() - began < _SHORT_WATCH:
             # A server that ends every watch at once must not be asked in a tight loop.
             await asyncio.sleep(self._backoff.after_failure())
 
-    def _follow(self, kind: str, raw: msgspec.Raw) -> None:
+    def _handle_event(self, kind: str, raw: msgspec.Raw) -> None:
         if kind in {"ADDED", "MODIFIED"}:
             seen = self._take(raw)
         else:
             seen = _identity(raw)
             if kind == "DELETED":
-                self._store.removed(seen.uid, seen.version)
+                self._store.remove(seen.uid, seen.version)
         if is_older(seen.version, self._newest):
-            # Within a watch versions only grow. This server was set back, and what it did since then is not known.
+            # Versions only grow within a watch: the server was restored, and its changes since then are unknown.
             raise _OutdatedError
         if seen.version:
             self._version = self._newest = seen.version
-        self._well()
+        self._succeeded()
 
-    def _take(self, raw: msgspec.Raw, *, even_older: bool = False) -> _Metadata:
+    def _take(self, raw: msgspec.Raw, *, allow_older: bool = False) -> _Metadata:
         try:
             item = self._decode(raw)
-        except Exception as error:  # noqa: BLE001 - whatever one object holds, the others must go on
+        except Exception as error:  # noqa: BLE001 - one object must not affect the others
             seen = _identity(raw)
-            # The version known so far is kept: an object that cannot be read is not an object that is gone.
-            _log.warning("cannot read %s %s/%s: %s", self.resource.full_name, seen.namespace, seen.name, error)
+            # Keep the known version: an object that cannot be decoded still exists.
+            _log.warning("cannot decode %s %s/%s: %s", self.resource.full_name, seen.namespace, seen.name, error)
             return seen
         if item is None:
             seen = _identity(raw)
-            self._store.left(seen.uid, seen.version)
+            self._store.deselect(seen.uid, seen.version)
             return seen
-        self._store.put(item, even_older=even_older)
+        self._store.put(item, allow_older=allow_older)
         return _Metadata(item.name, item.namespace, item.uid, item.resource_version)
 
     def _changed(self, before: T | None, after: T | None) -> None:
         try:
-            self._tell(before, after)
-        except Exception:  # noqa: BLE001 - a defect of one listener must not end the watch for all
-            _log.exception("a change of %s could not be followed", self.resource.full_name)
+            self._notify(before, after)
+        except Exception:  # noqa: BLE001 - a defect of one listener must not end the watch
+            _log.exception("handling a change of %s failed", self.resource.full_name)
 
     async def _wait(self, error: ApiError) -> None:
         self._failures += 1
-        trouble = _AWAY if error.is_transient else str(error.status)
-        # Told once, not at each try; and a connection that breaks now and then is not worth a word.
-        if trouble != self._trouble and (not error.is_transient or self._failures > 1) and not error.gone:
-            self._trouble = trouble
-            problem = "the cluster has no such resource" if error.not_found else error
-            _log.warning("cannot watch %s: %s; trying again", self.resource.full_name, problem)
+        failure = _UNREACHABLE if error.is_transient else str(error.status)
+        # Log a failure once, and a single broken connection not at all.
+        if failure != self._logged_failure and (not error.is_transient or self._failures > 1) and not error.gone:
+            self._logged_failure = failure
+            reason = "the cluster has no such resource" if error.not_found else error
+            _log.warning("cannot watch %s: %s; retrying", self.resource.full_name, reason)
         if self._optional and (error.is_forbidden or error.not_found):
-            # Nobody need wait for what will not come.
             self.synced.set()
         await asyncio.sleep(self._backoff.after_failure(error.retry_after))
 
-    def _well(self) -> None:
+    def _succeeded(self) -> None:
         if self._failures:
             self._failures = 0
             self._backoff.reset()
-            if self._trouble:
-                self._trouble = ""
+            if self._logged_failure:
+                self._logged_failure = ""
                 _log.info("watching %s again", self.resource.full_name)
 
 
@@ -219,16 +217,12 @@ def _identity(raw: msgspec.Raw) -> _Metadata:
     try:
         return _IDENTITY.decode(raw).metadata
     except RecursionError:
-        return _identity_of_deep(raw)
+        # The metadata may be as deep as the object: managedFields repeats its structure.
+        parts = members(bytes(members(bytes(raw)).get("metadata", b"")))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _Metadata()
-
-
-def _identity_of_deep(raw: msgspec.Raw) -> _Metadata:
-    """Its metadata may be as deep: who wrote which field is told there."""
-    parts = members(bytes(members(bytes(raw)).get("metadata", b"")))
     try:
-        words = {name: msgspec.json.decode(parts[name], type=str) for name in _IDENTITY_FIELDS if name in parts}
-        return msgspec.convert(words, _Metadata)
+        fields = {name: msgspec.json.decode(parts[name], type=str) for name in _IDENTITY_FIELDS if name in parts}
+        return msgspec.convert(fields, _Metadata)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return _Metadata()

@@ -1,7 +1,7 @@
-"""What an informer knows: the objects by name, in the newest version seen, whether a watch or an own write showed it.
+"""The objects of an informer by name, each in the newest version seen, in a watch or in the response to an own write.
 
-Answers to own writes and lines of a watch overtake each other. So a version never gives way to an older one, and what
-was seen to be deleted does not come back to life when the answer that created it arrives late.
+Responses and watch events overtake each other. So a version is never replaced by an older one, and a deleted object
+does not return when the response that created it arrives late.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-# An answer that comes later than this after its object's deletion has been given up by everybody.
-_LIFE = 300.0
+# Seconds that a tombstone is kept: no response arrives later.
+_TOMBSTONE_LIFE = 300.0
 
-Key = tuple[str, str]
+Key = tuple[str, str]  # namespace and name
 
 
-class Known(Protocol):
-    """What every object must tell of itself."""
-
+class HasIdentity(Protocol):
     @property
     def namespace(self) -> str: ...
     @property
@@ -31,73 +29,71 @@ class Known(Protocol):
     def resource_version(self) -> str: ...
 
 
-T = TypeVar("T", bound=Known)
+T = TypeVar("T", bound=HasIdentity)
 
 
 def is_older(version: str, than: str) -> bool:
-    """Versions that are numbers are in order; of others, nothing can be said, and nothing is older."""
-    if version.isdigit() and than.isdigit():
-        return int(version) < int(than)
-    return False
-
-
-def by_name(item: Known) -> Key:
-    return item.namespace, item.name
+    """Compare numeric versions; others have no order, so none is older."""
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tombstone:
-    died: float
-    # The version of the deletion, if the watch showed it. What is newer is alive: it only left the selection and came
-    # back, which looks like a deletion to whoever watches by label.
+    created: float
+    # The version of the deletion, if the watch showed it. A newer object is alive: it only lost its label for a while,
+    # which looks like a deletion in a watch by label.
     version: str | None
 
 
 class Store(Generic[T]):
     def __init__(
-        self,
-        changed: Callable[[T | None, T | None], None],
-        key: Callable[[T], Key] = by_name,
-        clock: Callable[[], float] = time.monotonic,
+        self, changed: Callable[[T | None, T | None], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.items: dict[Key, T] = {}
         self._changed = changed
-        self._key = key
         self._clock = clock
         self._keys: dict[str, Key] = {}
         self._tombstones: dict[str, _Tombstone] = {}
 
-    def put(self, item: T, *, even_older: bool = False) -> None:
-        """Take this version, unless it is known, outdated or dead."""
-        key = self._key(item)
+    def put(self, item: T, *, allow_older: bool = False) -> None:
+        """Store this version, unless it is known, older than the known one, or deleted."""
+        key = (item.namespace, item.name)
         before = self.items.get(key)
         if before is not None:
             if before.uid == item.uid and before.resource_version == item.resource_version:
                 return
-            if is_older(item.resource_version, before.resource_version) and not even_older:
+            if is_older(item.resource_version, before.resource_version) and not allow_older:
                 return
-        if self._tombstones and self._is_dead(item):
+        if self._tombstones and self._is_deleted(item):
             return
         if before is not None and before.uid != item.uid:
-            # The name was given away: the one who had it is gone, whether or not anybody saw it go.
-            self.removed(before.uid)
+            # The name was reused: the old object is gone, whether or not its deletion was seen.
+            self.remove(before.uid)
             before = None
         self.items[key] = item
         self._keys[item.uid] = key
         self._changed(before, item)
 
-    def removed(self, uid: str, version: str | None = None) -> None:
-        self._bury(uid, version)
+    def remove(self, uid: str, version: str | None = None) -> None:
+        now = self._clock()
+        # Tombstones are in the order of deletion, so the expired ones come first.
+        expired = itertools.takewhile(
+            lambda old: now - self._tombstones[old].created > _TOMBSTONE_LIFE, self._tombstones
+        )
+        for old in list(expired):
+            del self._tombstones[old]
+        self._tombstones.pop(uid, None)
+        self._tombstones[uid] = _Tombstone(now, version)
         self._drop(uid)
 
-    def left(self, uid: str, version: str) -> None:
-        """It is alive, but as of this version of no interest any more. It may come back."""
+    def deselect(self, uid: str, version: str) -> None:
+        """Drop an object that exists but is not decoded as of this version. It may return."""
         item = self.items.get(self._keys.get(uid, ("", "")))
         if item is not None and not is_older(version, item.resource_version):
             self._drop(uid)
 
-    def start_over(self) -> None:
-        """Forget who is dead: the server was set back to an earlier state, where they may be alive."""
+    def clear_tombstones(self) -> None:
+        """Forget deletions: the server was restored to an earlier state, in which the objects may exist."""
         self._tombstones.clear()
 
     def _drop(self, uid: str) -> None:
@@ -105,16 +101,8 @@ class Store(Generic[T]):
         if key is not None:
             self._changed(self.items.pop(key), None)
 
-    def _is_dead(self, item: T) -> bool:
+    def _is_deleted(self, item: T) -> bool:
         tombstone = self._tombstones.get(item.uid)
         if tombstone is None:
             return False
         return tombstone.version is None or not is_older(tombstone.version, item.resource_version)
-
-    def _bury(self, uid: str, version: str | None) -> None:
-        now = self._clock()
-        # They stand in the order of death, so the old ones are in front.
-        for old in list(itertools.takewhile(lambda old: now - self._tombstones[old].died > _LIFE, self._tombstones)):
-            del self._tombstones[old]
-        self._tombstones.pop(uid, None)
-        self._tombstones[uid] = _Tombstone(now, version)

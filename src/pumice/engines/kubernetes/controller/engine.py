@@ -18,8 +18,8 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
-from pumice.engines.kubernetes.cache.decode_jobs import decode_job, with_known_spec
-from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, has_lost_label, owned_by
+from pumice.engines.kubernetes.cache.decode_jobs import decode_job, reuse_spec
+from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, lacks_label, owned_by
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
 from pumice.engines.kubernetes.controller.metrics import Numbers
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedObjectManager, failed, name_taken
@@ -85,7 +85,7 @@ class KubernetesEngine:
             companions=companions,
             claims=frozenset(claims),
             commands=tuple(one.command for one in self.cache.commands_of.get(key, {}).values()),
-            faults=seen.faults,
+            faults=seen.errors,
             priorities=self.cache.priorities,
             gang=self.gang,
         )
@@ -105,7 +105,7 @@ class KubernetesEngine:
             raise failure from error
         self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
         seen = decode_job(raw, self.cache.kubernetes)
-        self.cache.jobs.put(with_known_spec(seen, self.cache.jobs.get(job.namespace, job.name)))
+        self.cache.jobs.put(reuse_spec(seen, self.cache.jobs.get(job.namespace, job.name)))
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
         seen = self.cache.jobs.get(key.namespace, key.name)
@@ -170,7 +170,7 @@ class KubernetesEngine:
             raw = await self.client.get(resources.PODS, job.namespace, name, attempts=ATTEMPTS)
         except ApiError as error:
             raise failed("create", resources.PODS, name, error) from error
-        if has_lost_label(raw, keys.JOB_NAME) and owned_by(msgspec.json.decode(raw), job.uid):
+        if lacks_label(raw, keys.JOB_NAME) and owned_by(msgspec.json.decode(raw), job.uid):
             message = f"Pod {name} has lost its label {keys.JOB_NAME}, and is not followed without it; put it back"
             raise EngineError("FailedCreate", message)
         return raw
@@ -188,7 +188,7 @@ class KubernetesEngine:
         if pod is None or pod.is_gone:
             known = self.cache.pods_of.get(key, {}).get(name)
             if known is not None and known.uid == uid:
-                self.cache.pods.removed(known)
+                self.cache.pods.remove(known)
         else:
             self.cache.pods.put(pod)
 
@@ -213,7 +213,7 @@ class KubernetesEngine:
                 raise failed("delete", resources.COMMANDS, name, error) from error
         known = self.cache.commands_of.get(key, {}).get(name)
         if known is not None and known.uid == uid:
-            self.cache.commands.removed(known)
+            self.cache.commands.remove(known)
 
     async def _delete_job(self, key: JobKey, uid: str) -> None:
         try:

@@ -105,7 +105,7 @@ class OwnedObjectManager:
         if seen is None or seen.job_uid != job.uid:
             return
         await self._delete(_BY_KIND[kind], job, name, seen.uid)
-        self.cache.owned_objects[kind].removed(seen)
+        self.cache.owned_objects[kind].remove(seen)
         self._contents.get(key, {}).pop((kind, name), None)
 
     async def _read(self, key: JobKey, place: tuple[str, str], seen: CachedObject) -> Manifest | None:

@@ -195,7 +195,7 @@ class PodGroupManager:
             # The answer is the PodGroup if a finalizer keeps it, else a Status.
             answer = msgspec.json.decode(raw, type=_Deleted).metadata
             if answer.deletion_timestamp is None:
-                self.watched.removed(seen)
+                self.watched.remove(seen)
             else:
                 # It stays until its pods are gone. Its successor has the same name, so the job waits for its removal.
                 going = dataclasses.replace(seen, is_deleting=True, resource_version=answer.resource_version)

@@ -85,5 +85,8 @@ def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING):
         play(story())
     assert names == ["a", "b", "c"]
-    logged = [message for record in caplog.records if (message := record.getMessage()).startswith("cannot read")]
-    assert [message.partition(": ")[0] for message in logged] == ["cannot read pods n/deep", "cannot read pods n/later"]
+    logged = [message for record in caplog.records if (message := record.getMessage()).startswith("cannot decode")]
+    assert [message.partition(": ")[0] for message in logged] == [
+        "cannot decode pods n/deep",
+        "cannot decode pods n/later",
+    ]

@@ -21,14 +21,14 @@ from tests.builders import a_document
 A, B = JobKey("lab", "a"), JobKey("lab", "b")
 
 
-class Watching:
+class Cluster:
     def __init__(self) -> None:
-        self.touched: list[JobKey] = []
-        self.cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), self.touched.append)
+        self.enqueued: list[JobKey] = []
+        self.cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), self.enqueued.append)
 
-    def heard(self) -> list[JobKey]:
-        heard, self.touched[:] = list(dict.fromkeys(self.touched)), []
-        return heard
+    def taken(self) -> list[JobKey]:
+        taken, self.enqueued[:] = list(dict.fromkeys(self.enqueued)), []
+        return taken
 
 
 def a_pod(owner: str, version: int, uid: str = "u1", **status: Any) -> CachedPod:
@@ -58,35 +58,35 @@ def a_claim(name: str) -> CachedObject:
 
 
 def test_a_pod_belongs_to_one_job_at_a_time() -> None:
-    cluster = Watching()
+    cluster = Cluster()
     cluster.cache.pods.put(a_pod("a", 1))
-    cluster.heard()
+    cluster.taken()
     cluster.cache.pods.put(a_pod("b", 2))
     assert list(cluster.cache.pods_of) == [B]
-    assert cluster.heard() == [A, B]
-    cluster.cache.pods.removed(a_pod("b", 2))
+    assert cluster.taken() == [A, B]
+    cluster.cache.pods.remove(a_pod("b", 2))
     assert dict(cluster.cache.pods_of) == {}
 
 
-def test_what_of_a_pod_nobody_looks_at_wakes_nobody() -> None:
-    cluster = Watching()
+def test_an_irrelevant_change_of_a_pod_enqueues_nothing() -> None:
+    cluster = Cluster()
     cluster.cache.pods.put(a_pod("a", 1, phase="Running"))
-    cluster.heard()
+    cluster.taken()
     cluster.cache.pods.put(a_pod("a", 2, phase="Running", qosClass="Burstable"))
-    assert cluster.heard() == []
+    assert cluster.taken() == []
     cluster.cache.pods.put(a_pod("a", 3, phase="Failed"))
-    assert cluster.heard() == [A]
+    assert cluster.taken() == [A]
 
 
-def test_a_pod_made_anew_under_its_name() -> None:
-    cluster = Watching()
+def test_a_recreated_pod_replaces_the_old_one() -> None:
+    cluster = Cluster()
     cluster.cache.pods.put(a_pod("a", 1))
     cluster.cache.pods.put(a_pod("a", 5, uid="u2"))
     assert [pod.uid for pod in cluster.cache.pods_of[A].values()] == ["u2"]
 
 
 def test_a_command_has_one_target_at_a_time() -> None:
-    cluster = Watching()
+    cluster = Cluster()
     for version, name in enumerate("ab", 1):
         target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": name}
         metadata = {"name": "stop", "namespace": "lab", "uid": "u1", "resourceVersion": str(version)}
@@ -99,33 +99,28 @@ def test_a_command_has_one_target_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("claim", "expected"),
     [
-        pytest.param("data", [A], id="of one"),
-        pytest.param("shared", [A, B], id="of both"),
-        pytest.param("other", [], id="of nobody"),
+        pytest.param("data", [A], id="one job"),
+        pytest.param("shared", [A, B], id="two jobs"),
+        pytest.param("other", [], id="no job"),
     ],
 )
-def test_a_claim_wakes_those_that_name_it(claim: str, expected: list[JobKey]) -> None:
-    cluster = Watching()
+def test_a_claim_enqueues_the_jobs_that_use_it(claim: str, expected: list[JobKey]) -> None:
+    cluster = Cluster()
     cluster.cache.jobs.put(a_job("a", claims=("data", "shared")))
     cluster.cache.jobs.put(a_job("b", claims=("shared",)))
-    cluster.heard()
+    cluster.taken()
     cluster.cache.claims.put(a_claim(claim))
-    assert cluster.heard() == expected
-    cluster.cache.claims.removed(a_claim(claim))
-    assert cluster.heard() == expected
+    assert cluster.taken() == expected
+    cluster.cache.claims.remove(a_claim(claim))
+    assert cluster.taken() == expected
 
 
-def test_nothing_is_remembered_of_a_job_that_is_gone() -> None:
-    cluster = Watching()
+def test_a_deleted_job_leaves_no_index_entry() -> None:
+    cluster = Cluster()
     job = a_job("a", claims=("data",))
     cluster.cache.jobs.put(job)
     cluster.cache.pods.put(a_pod("a", 1))
-    cluster.cache.pods.removed(a_pod("a", 1))
-    cluster.cache.jobs.removed(job)
+    cluster.cache.pods.remove(a_pod("a", 1))
+    cluster.cache.jobs.remove(job)
     cache = cluster.cache
-    assert (dict(cache.pods_of), dict(cache.commands_of), dict(cache.owned_objects_of), cache._claimants) == (
-        {},
-        {},
-        {},
-        {},
-    )
+    assert not any((cache.pods_of, cache.commands_of, cache.owned_objects_of, cache._claimants))

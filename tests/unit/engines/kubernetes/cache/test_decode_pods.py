@@ -10,14 +10,14 @@ from pumice.engines.kubernetes.cache.decode_pods import (
     decode_object,
     decode_owned,
     decode_pod,
-    decode_priority,
+    decode_priority_class,
     owned_by,
 )
 from pumice.model.snapshot import JobKey, PodPhase
 from pumice.model.timestamps import NEVER
 
 OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j1", "controller": True}
-NOTES = {
+ANNOTATIONS = {
     "volcano.sh/task-spec": "worker",
     "volcano.sh/task-index": "3",
     "volcano.sh/job-version": "2",
@@ -25,14 +25,14 @@ NOTES = {
 }
 
 
-def a_pod(owner: dict[str, Any] | None = OWNER, notes: dict[str, str] | None = None, **status: Any) -> bytes:
+def a_pod(owner: dict[str, Any] | None = OWNER, annotations: dict[str, str] | None = None, **status: Any) -> bytes:
     metadata = {
         "name": "train-worker-3",
         "namespace": "lab",
         "uid": "p1",
         "resourceVersion": "42",
         "creationTimestamp": "2030-01-01T00:00:00Z",
-        "annotations": {**NOTES, **(notes or {})},
+        "annotations": {**ANNOTATIONS, **(annotations or {})},
         "managedFields": [{"manager": "pumice"}],
     }
     if owner is not None:
@@ -44,14 +44,14 @@ def ended(name: str, code: int, **more: Any) -> dict[str, Any]:
     return {"name": name, "state": {"terminated": {"exitCode": code, **more}}}
 
 
-def test_a_pod_is_known_by_its_place_in_its_job() -> None:
+def test_a_pod_of_a_job() -> None:
     pod = decode_pod(a_pod(phase="Running", containerStatuses=[{"name": "main", "ready": True, "restartCount": 2}]))
     assert pod is not None
     assert (pod.job, pod.job_uid, pod.uid, pod.resource_version) == (JobKey("lab", "train"), "j1", "p1", "42")
     seen = pod.observed
     assert (seen.task, seen.index, seen.version, seen.retry) == ("worker", 3, 2, 1)
     assert (seen.phase, seen.ready, seen.restarts) == (PodPhase.RUNNING, True, 2)
-    # The second in which it was made is over: timeouts that count from it do not act too early.
+    # The end of that second, so that timeouts do not fire too early.
     assert seen.created_at == dt.datetime(2030, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
     assert not pod.is_gone
 
@@ -63,30 +63,30 @@ def test_a_pod_is_known_by_its_place_in_its_job() -> None:
         pytest.param(a_pod(owner={**OWNER, "controller": False}), id="owned, not controlled"),
         pytest.param(a_pod(owner={**OWNER, "apiVersion": "batch/v1"}), id="a Job of Kubernetes"),
         pytest.param(a_pod(owner={**OWNER, "kind": "JobFlow"}), id="another kind"),
-        pytest.param(a_pod(notes={"volcano.sh/task-index": "-1"}), id="an index below zero"),
-        pytest.param(a_pod(notes={"volcano.sh/task-index": "9" * 5000}), id="an index of thousands of digits"),
-        pytest.param(a_pod(notes={"volcano.sh/task-index": "٣"}), id="a digit of another script"),
+        pytest.param(a_pod(annotations={"volcano.sh/task-index": "-1"}), id="an index below zero"),
+        pytest.param(a_pod(annotations={"volcano.sh/task-index": "9" * 5000}), id="an index of thousands of digits"),
+        pytest.param(a_pod(annotations={"volcano.sh/task-index": "٣"}), id="a digit of another script"),
     ],
 )
-def test_what_has_no_place_in_a_job_is_left_out(raw: bytes) -> None:
+def test_pods_that_belong_to_no_job(raw: bytes) -> None:
     assert decode_pod(raw) is None
 
 
 @pytest.mark.parametrize(
-    ("word", "phase"),
+    ("text", "phase"),
     [
-        pytest.param("", PodPhase.PENDING, id="not said yet"),
+        pytest.param("", PodPhase.PENDING, id="empty"),
         pytest.param("Succeeded", PodPhase.SUCCEEDED, id="known"),
-        pytest.param("Paused", PodPhase.UNKNOWN, id="a word of the future"),
+        pytest.param("Paused", PodPhase.UNKNOWN, id="unknown"),
     ],
 )
-def test_phases(word: str, phase: PodPhase) -> None:
-    pod = decode_pod(a_pod(phase=word))
+def test_phases(text: str, phase: PodPhase) -> None:
+    pod = decode_pod(a_pod(phase=text))
     assert pod is not None
     assert pod.observed.phase is phase
 
 
-def test_how_containers_ended_init_containers_first() -> None:
+def test_terminated_containers_init_containers_first() -> None:
     pod = decode_pod(
         a_pod(
             phase="Failed",
@@ -106,7 +106,7 @@ def test_how_containers_ended_init_containers_first() -> None:
     assert pod.observed.reason == "Evicted"
 
 
-def test_a_grace_without_end_and_an_end_that_never_was() -> None:
+def test_timestamps_out_of_range() -> None:
     pod = json.loads(a_pod())
     pod["metadata"] |= {"deletionTimestamp": "33658-09-27T01:46:40Z", "deletionGracePeriodSeconds": 10**12}
     ended = {"terminated": {"exitCode": 1, "finishedAt": "0000-01-01T00:00:00Z"}}
@@ -129,7 +129,7 @@ def test_a_pod_that_is_deleted_without_grace_is_gone(grace: int, gone: bool) -> 
     assert seen.observed.is_deleting
 
 
-def test_other_objects_by_their_metadata() -> None:
+def test_metadata_of_other_objects() -> None:
     owned = {
         "metadata": {"name": "x", "namespace": "lab", "uid": "u", "resourceVersion": "7", "ownerReferences": [OWNER]}
     }
@@ -146,5 +146,5 @@ def test_other_objects_by_their_metadata() -> None:
 
 def test_priority_classes() -> None:
     raw = json.dumps({"metadata": {"name": "high", "uid": "u", "resourceVersion": "1"}, "value": 1000}).encode()
-    seen = decode_priority(raw)
+    seen = decode_priority_class(raw)
     assert (seen.name, seen.value, seen.namespace) == ("high", 1000, "")

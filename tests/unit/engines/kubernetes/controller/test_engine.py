@@ -22,9 +22,9 @@ from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManage
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.memory.clock import EPOCH
 from pumice.model.bare_pod import bare_pod
-from pumice.model.command import Command, CommandTarget
+from pumice.model.command import Command
 from pumice.model.gang import NO_GANG
-from pumice.model.job import Job, Metadata
+from pumice.model.job import Job
 from pumice.model.objects import owned
 from pumice.model.snapshot import JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobState, JobStatus
@@ -126,9 +126,7 @@ def with_belongings(client: Client) -> KubernetesEngine:
     engine = an_engine(client, NEW)
     observed = ObservedPod("p", "p1", "worker", 0, 0, 0, PodPhase.RUNNING, EPOCH)
     engine.cache.pods.put(CachedPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
-    target = CommandTarget(kind="Job", name=KEY.name)
-    metadata = Metadata(name="c", namespace=KEY.namespace, uid="c1", resource_version="4")
-    engine.cache.commands.put(CachedCommand(Command(metadata=metadata, target=target)))
+    engine.cache.commands.put(CachedCommand(KEY.namespace, "c", "c1", "4", KEY, Command()))
     engine.cache.owned_objects["Service"].put(CachedObject(KEY.namespace, "s", "s1", "5", KEY, "new"))
     return engine
 

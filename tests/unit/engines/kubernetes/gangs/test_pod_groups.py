@@ -56,7 +56,7 @@ def test_when_a_removed_group_is_gone_its_job_hears_of_it(answer: Handler, stays
             assert groups.of(JOB, ["g"]) == []
             assert (groups.watched.get(JOB.namespace, "g") is not None) is stays
             touched.clear()
-            groups.watched.removed(GROUP)
+            groups.watched.remove(GROUP)
             assert touched == ([KEY] if stays else [])
 
     play(story())
