@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.model.gang import GANG_PROVIDERS
 from pumice.model.job import Manifest
+from pumice.model.snapshot import GANG_PROVIDERS
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.comparing import check_created

@@ -17,10 +17,10 @@ from pumice.admission.names import is_generated
 from pumice.cli.findings import Report, counted, in_order, write_reports
 from pumice.cli.output import style_for
 from pumice.model.findings import METADATA, ROOT, Finding, warning
-from pumice.model.gang import GANG_PROVIDERS, VOLCANO, GangProvider
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import KeyPair, Once, claims
 from pumice.model.scalars import kind_of
+from pumice.model.snapshot import GANG_PROVIDERS, VOLCANO, GangProvider
 from pumice.model.suggestions import nearest
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 from pumice.plugins.owned_objects import owned_objects

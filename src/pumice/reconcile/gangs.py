@@ -19,11 +19,11 @@ from typing import ClassVar, Final
 import msgspec
 
 from pumice.model import keys, naming
-from pumice.model.gang import COSCHEDULING, NATIVE, VOLCANO, VOLCANO_SCHEDULER, GangProvider
 from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
+from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, VOLCANO_SCHEDULER, GangProvider
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError
 from pumice.reconcile.podgroup import pod_group

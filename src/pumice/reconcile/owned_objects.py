@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pumice.model.gang import VOLCANO
 from pumice.model.job import Manifest
 from pumice.model.objects import Once, claim_names, claims
+from pumice.model.snapshot import VOLCANO
 from pumice.plugins.base import Base
 from pumice.plugins.owned_objects import manifest_of, owned_objects
 from pumice.reconcile.decision import EngineCommand, Ensure, JobEvent, Remove, Severity

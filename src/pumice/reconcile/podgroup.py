@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pumice.model import keys, naming
-from pumice.model.gang import VOLCANO
 from pumice.model.job import Job, Manifest, NetworkTopology, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.quantity import Quantity
 from pumice.model.resources import pod_usage, sum_usage
+from pumice.model.snapshot import VOLCANO
 
 # What the definition of a Job makes of a topology that names no mode.
 DEFAULT_MODE: Final = "hard"

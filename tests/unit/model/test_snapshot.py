@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from pumice.model.snapshot import ContainerEnd, JobKey, ObservedGroup, ObservedPod, PodPhase
+from pumice.model.snapshot import GANG_PROVIDERS, ContainerEnd, JobKey, ObservedGroup, ObservedPod, PodPhase
 
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 
@@ -83,3 +83,7 @@ def test_when_and_how_a_pod_ended(
 )
 def test_pods_are_made_once_the_group_is_in_its_queue(phase: str, admits: bool) -> None:
     assert ObservedGroup({}, phase).admits_pods is admits
+
+
+def test_only_without_a_gang_are_there_no_groups() -> None:
+    assert [name for name, provider in GANG_PROVIDERS.items() if not provider.has_groups] == ["none"]

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.model.gang import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import Pod
 from pumice.model.slot import Slot
+from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 from pumice.plugins.guard import PluginError
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.gangs import GangMembership, decisive_part, group_names, pod_groups

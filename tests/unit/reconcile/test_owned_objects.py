@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from pumice.model.gang import COSCHEDULING, NATIVE, NO_GANG, GangProvider
 from pumice.model.job import Job, Manifest, VolumeSpec
-from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
+from pumice.model.snapshot import COSCHEDULING, NATIVE, NO_GANG, GangProvider, ObservedGroup, ObservedPod, Trouble
 from pumice.plugins.base import Base
 from pumice.plugins.env import Env
 from pumice.plugins.owned_objects import manifest_of, owned_objects

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from pumice.model.gang import NATIVE, NO_GANG
 from pumice.model.job import DependsOn, VolumeSpec
-from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
+from pumice.model.snapshot import NATIVE, NO_GANG, ObservedGroup, ObservedPod, Trouble
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.pod_creation import plan_pods
 from tests.builders import UID, a_job, a_task

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from pumice.model.command import Command
-from pumice.model.gang import NO_GANG
 from pumice.model.job import Job, Metadata
-from pumice.model.snapshot import ObservedGroup, ObservedPod, Trouble
+from pumice.model.snapshot import NO_GANG, ObservedGroup, ObservedPod, Trouble
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE

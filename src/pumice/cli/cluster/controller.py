@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.auth.access import Access, AccessError, find_acce
 from pumice.engines.kubernetes.controller.logging import FORMATS, LEVELS, set_up
 from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.kubernetes.gangs.choice import CHOICES, GangError
-from pumice.model.gang import COSCHEDULING
+from pumice.model.snapshot import COSCHEDULING
 from pumice.model.syntax import dns_label_error
 from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types

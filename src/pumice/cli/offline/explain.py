@@ -13,9 +13,9 @@ from pumice.admission.admit import Admitted
 from pumice.cli.jobfile import JobDocument, add_gang_argument, as_stored, load_valid
 from pumice.cli.output import Style, style_for, table
 from pumice.model.findings import Path
-from pumice.model.gang import GANG_PROVIDERS
 from pumice.model.job import Job, TaskSpec
 from pumice.model.slot import Slot
+from pumice.model.snapshot import GANG_PROVIDERS
 from pumice.model.suggestions import nearest
 from pumice.model.text import some
 from pumice.plugins.guard import PluginError

@@ -9,7 +9,7 @@ import sys
 import msgspec
 
 from pumice.cli.jobfile import NO_UID, add_gang_argument, load_valid, render
-from pumice.model.gang import GANG_PROVIDERS
+from pumice.model.snapshot import GANG_PROVIDERS
 from pumice.model.syntax import dns_label_error
 from pumice.plugins.guard import PluginError
 from pumice.yaml.writer import write_yaml

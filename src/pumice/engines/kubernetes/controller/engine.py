@@ -26,10 +26,9 @@ from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedOb
 from pumice.engines.kubernetes.controller.status_patch import status_patch
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_membership
 from pumice.model import keys
-from pumice.model.gang import GangProvider
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject, claim_names
-from pumice.model.snapshot import JobKey, Snapshot
+from pumice.model.snapshot import GangProvider, JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.model.timestamps import parse_time
 from pumice.plugins.owned_objects import manifest_of

@@ -32,9 +32,8 @@ from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager
-from pumice.model.gang import COSCHEDULING
 from pumice.model.shape import Schema
-from pumice.model.snapshot import JobKey
+from pumice.model.snapshot import COSCHEDULING, JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.loop import Loop
 from pumice.runtime.queue import KeyQueue

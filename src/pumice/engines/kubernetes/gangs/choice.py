@@ -8,7 +8,7 @@ from typing import Final
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.model.gang import COSCHEDULING, GANG_PROVIDERS, GangProvider
+from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, GangProvider
 
 AUTO: Final = "auto"
 NONE: Final = "none"

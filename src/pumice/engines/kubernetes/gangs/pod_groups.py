@@ -19,9 +19,8 @@ from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache, ResourceCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_owned, owned_by
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, failed, name_taken
-from pumice.model.gang import VOLCANO, GangProvider
 from pumice.model.job import Job, Manifest
-from pumice.model.snapshot import JobKey, ObservedGroup
+from pumice.model.snapshot import VOLCANO, GangProvider, JobKey, ObservedGroup
 from pumice.reconcile.gangs import group_names
 from pumice.runtime.ports import EngineError
 

@@ -13,8 +13,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.engines.kubernetes.gangs.pod_groups import CachedGroup, Condition, PodGroupManager, check_membership
-from pumice.model.gang import COSCHEDULING, NATIVE, VOLCANO, GangProvider
-from pumice.model.snapshot import JobKey, ObservedGroup
+from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, GangProvider, JobKey, ObservedGroup
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job, a_task, a_template
