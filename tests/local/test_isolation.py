@@ -32,7 +32,7 @@ HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
 
 
 @pytest.mark.parametrize(
-    ("isolation", "network", "kind", "proxied", "warnings"),
+    ("wanted", "network", "kind", "proxied", "warnings"),
     [
         pytest.param(Isolation.AUTO, Network.OUTBOUND, Sandbox, True, 1, id="namespaces, outbound"),
         pytest.param(Isolation.NAMESPACES, Network.JOB, Sandbox, False, 0, id="namespaces, job"),
@@ -44,7 +44,7 @@ def test_ways(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    isolation: Isolation,
+    wanted: Isolation,
     network: Network,
     kind: type,
     proxied: bool,
@@ -52,11 +52,11 @@ def test_ways(
 ) -> None:
     need_namespaces()
     # Whatever programs for it are installed: those have their own test.
-    monkeypatch.setattr(isolation, "open_outbound", functools.partial(open_outbound, kinds=()))
+    monkeypatch.setattr(isolation, "open_outbound", functools.partial(open_outbound, programs=()))
 
     async def story() -> None:
         told: list[str] = []
-        sandbox = await open_sandbox("job", tmp_path / "stage", isolation, told.append)
+        sandbox = await open_sandbox("job", tmp_path / "stage", wanted, told.append)
         assert type(sandbox) is kind
         async with way_out(sandbox, network, HOSTS, told.append, told.append) as way:
             assert ("https_proxy" in way.env) is proxied
@@ -83,7 +83,7 @@ def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.M
             ended.set()
 
         async def opened(*_: object) -> OutboundRoute:
-            return OutboundRoute(close, over=over)
+            return OutboundRoute(close, ended=over)
 
         monkeypatch.setattr(isolation, "open_outbound", opened)
         sandbox = cast(Sandbox, object())
@@ -130,7 +130,7 @@ def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeyp
     async def story() -> None:
         told: list[str] = []
         with pytest.raises(RefusedError, match="job: cannot be started: no further process is allowed: see ulimit -u"):
-            await open_sandbox("job", tmp_path / "stage", isolation, told.append)
+            await open_sandbox("job", tmp_path / "stage", wanted, told.append)
         assert told == []
 
     run(story())

@@ -1,7 +1,7 @@
-"""wait-for-master by each of its ways to ask: nc, bash with and without timeout, and the engine's own nc.
+"""wait-for-master with each of its probes: nc, bash with and without timeout, and the engine's nc shim.
 
-Images are small directories that hold nothing else, so that the way is the one that was meant. For the engine's own nc
-the host itself must lack the others: `pumice run` then sees a machine from which they are hidden.
+Images are small directories with nothing but the programs of one probe. For the shim the host itself must lack the
+others, so `pumice run` is started on a machine where they are hidden.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 HOSTS = File("/etc/hosts", b"127.0.0.1 localhost\n10.77.0.10 master\n10.77.0.11 worker\n")
 LISTEN = "import socket; s = socket.create_server(('', 23456)); print('up', flush=True); s.accept(); s.accept()"
 SHELL = {"sh": "dash", "sleep": "sleep"}
-WAYS = {
+PROBES = {
     "nc": {**SHELL, "nc": "busybox", "true": "true"},
     "bash and timeout": {**SHELL, "bash": "bash", "timeout": "timeout"},
     "bash": {**SHELL, "bash": "bash"},
@@ -41,10 +41,10 @@ async def _wait(made: Box, image: Path, seconds: int) -> Output:
 
 
 @pytest.mark.needs("bash", "busybox", "dash")
-@pytest.mark.parametrize("way", WAYS)
-def test_waits_and_passes(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("probe", PROBES)
+def test_waits_until_the_master_listens(tmp_path: Path, probe: str) -> None:
     need_namespaces()
-    image = small_root(tmp_path / "image", WAYS[way])
+    image = small_root(tmp_path / "image", PROBES[probe])
 
     async def story() -> None:
         async with box(tmp_path / "stage") as made:
@@ -60,16 +60,16 @@ def test_waits_and_passes(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.needs("bash", "busybox", "dash")
-@pytest.mark.parametrize("way", WAYS)
-def test_gives_up_and_says_so(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("probe", PROBES)
+def test_times_out(tmp_path: Path, probe: str) -> None:
     need_namespaces()
-    image = small_root(tmp_path / "image", WAYS[way])
+    image = small_root(tmp_path / "image", PROBES[probe])
 
     async def story() -> None:
         async with box(tmp_path / "stage") as made:
-            said = await (waiting := await _wait(made, image, 2)).rest()
-            assert re.search(r"(?m)^gave up on master:23456: no answer in \d+s$", said), said
-            assert "raise --wait-master-timeout (now 2)" in said
+            output = await (waiting := await _wait(made, image, 2)).rest()
+            assert re.search(r"(?m)^gave up on master:23456: no answer in \d+s$", output), output
+            assert "raise --wait-master-timeout (now 2)" in output
             assert (await waiting.ended()).code == 1
 
     run(story())
@@ -100,8 +100,8 @@ MASTER = (
     "while s.accept()[0].recv(1) != b'x': pass"
 )
 WORKER = "import socket; socket.create_connection(('trial-master-0.trial', 23456)).sendall(b'x'); print('through')"
-# What the host has, and whether that is an nc.
-HOSTS_PROGRAMS = {
+# Programs that are added to the host, and those that are hidden.
+HOST_PROGRAMS = {
     "nc": (("busybox",), ("bash", "timeout")),
     "bash and timeout": ((), ("nc",)),
     "bash": ((), ("nc", "timeout")),
@@ -110,8 +110,8 @@ HOSTS_PROGRAMS = {
 
 
 def _run_on(host: str, job: str, place: Path) -> subprocess.CompletedProcess[str]:
-    """`pumice run` where /usr/bin has a layer above, in which programs are added and missing."""
-    added, hidden = HOSTS_PROGRAMS[host]
+    """Run `pumice run` with an overlay on /usr/bin that adds and hides programs."""
+    added, hidden = HOST_PROGRAMS[host]
     for name in ("upper", "work"):
         (place / name).mkdir()
     (place / "job.yaml").write_text(job)
@@ -133,8 +133,8 @@ def _run_on(host: str, job: str, place: Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.needs("bash", "busybox")
-@pytest.mark.parametrize("host", HOSTS_PROGRAMS)
-def test_the_host_as_image_waits_and_passes(tmp_path: Path, host: str) -> None:
+@pytest.mark.parametrize("host", HOST_PROGRAMS)
+def test_the_host_as_image_waits_until_the_master_listens(tmp_path: Path, host: str) -> None:
     need_namespaces()
     job = JOB.replace("MASTER", MASTER).replace("WORKER", WORKER).replace("SECONDS", "40")
     done = _run_on(host, job, tmp_path)
@@ -144,7 +144,7 @@ def test_the_host_as_image_waits_and_passes(tmp_path: Path, host: str) -> None:
 
 
 @pytest.mark.needs("bash", "busybox")
-def test_the_host_without_any_of_them_gives_up_and_says_so(tmp_path: Path) -> None:
+def test_the_host_without_any_probe_times_out(tmp_path: Path) -> None:
     need_namespaces()
     job = JOB.replace("MASTER", "import time; time.sleep(100)").replace("WORKER", "").replace("SECONDS", "2")
     done = _run_on("nothing", job, tmp_path)
@@ -152,7 +152,7 @@ def test_the_host_without_any_of_them_gives_up_and_says_so(tmp_path: Path) -> No
     assert "gave up on trial-master-0.trial:23456: no answer in" in done.stdout + done.stderr
 
 
-def test_a_host_with_an_nc_needs_no_other(tmp_path: Path) -> None:
+def test_a_host_with_nc_gets_no_shim(tmp_path: Path) -> None:
     (tmp_path / "nc").write_text("#!/bin/sh\n")
     (tmp_path / "nc").chmod(0o755)
     assert nc_files(str(tmp_path), running_interpreter()) == ([], [])
@@ -168,16 +168,16 @@ def _nc(place: Path) -> str:
     ("arguments", "code"),
     [
         pytest.param(["-z", "127.0.0.1", "OPEN"], 0, id="open"),
-        pytest.param(["-z", "-w", "3", "127.0.0.1", "OPEN"], 0, id="bounded"),
-        pytest.param(["-zv", "-w3", "127.0.0.1", "OPEN"], 0, id="together"),
+        pytest.param(["-z", "-w", "3", "127.0.0.1", "OPEN"], 0, id="timeout"),
+        pytest.param(["-zv", "-w3", "127.0.0.1", "OPEN"], 0, id="combined flags"),
         pytest.param(["-z", "127.0.0.1", "CLOSED"], 1, id="closed"),
         pytest.param(["-z", "no.such.host.invalid", "OPEN"], 1, id="unknown"),
-        pytest.param(["127.0.0.1", "OPEN", "-e", "true"], 1, id="another nc's way"),
+        pytest.param(["127.0.0.1", "OPEN", "-e", "true"], 1, id="unsupported flag"),
         pytest.param(["-z", "127.0.0.1"], 1, id="no port"),
-        pytest.param(["-z", "127.0.0.1", "ssh"], 1, id="no number"),
+        pytest.param(["-z", "127.0.0.1", "ssh"], 1, id="port is no number"),
     ],
 )
-def test_the_program(tmp_path: Path, arguments: list[str], code: int) -> None:
+def test_nc_shim(tmp_path: Path, arguments: list[str], code: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         ports = {"OPEN": str(listener.getsockname()[1]), "CLOSED": str(closed.getsockname()[1])}
@@ -187,8 +187,8 @@ def test_the_program(tmp_path: Path, arguments: list[str], code: int) -> None:
     assert bool(done.stderr) == ("usage" in done.stderr.decode())
 
 
-def test_a_python_that_others_cannot_reach(tmp_path: Path) -> None:
-    """As one below the home of root is to the user that the container runs as."""
+def test_a_python_that_other_users_cannot_read(tmp_path: Path) -> None:
+    """Such as a Python in root's home, for the container's user."""
     need_namespaces()
     real = running_interpreter()
     private = tmp_path / "private"
@@ -207,7 +207,7 @@ def test_a_python_that_others_cannot_reach(tmp_path: Path) -> None:
             await made.pod("a")
             spec = made.spec("a", "nc", "-z", "10.77.0.99", files=tuple(files), mounts=(*mounts, *python_mounts()))
             user = {"uid": 65534, "gid": 65534} if AS_ROOT else {}
-            ended, said = await made.run(made.spec("a", *spec.argv, files=spec.files, mounts=spec.mounts, **user))
-            assert (ended.code, "usage: nc -z" in said) == (1, True), said
+            ended, output = await made.run(made.spec("a", *spec.argv, files=spec.files, mounts=spec.mounts, **user))
+            assert (ended.code, "usage: nc -z" in output) == (1, True), output
 
     run(story())

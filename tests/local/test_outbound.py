@@ -1,4 +1,4 @@
-"""A pod gets out through the proxy, and reaches its peers without."""
+"""Outbound traffic of pods through the proxy, and traffic between pods without it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.network import outbound
-from pumice.engines.local.network.outbound import HINT, NOTE, open_outbound, outbound_env
+from pumice.engines.local.network.outbound import HINT, NOTE, open_outbound
 from pumice.engines.local.network.relay import Server, Stream
-from pumice.engines.local.network.tunnel_programs import Kind, tun_device_problem
+from pumice.engines.local.network.tunnel_programs import TunnelProgram, tun_device_problem
 from tests.local.sandbox.boxes import Box, box, in_box, need_namespaces, python_mounts, run
 
 PEER = """
@@ -35,72 +35,65 @@ async def _answer(client: Stream) -> None:
 
 
 @in_box
-async def test_out_by_the_proxy_and_to_peers_directly(box: Box) -> None:
+async def test_outbound_traffic_uses_the_proxy_and_pods_connect_directly(box: Box) -> None:
     need_namespaces()
     listener = socket.create_server(("127.0.0.1", 0))
     server = Server(listener, _answer)
     await server.start()
-    # Nothing beyond this machine is reached in a test, so its loopback plays the outside.
-    way = await open_outbound(box.sandbox, ["10.77.0.99"], kinds=(), permits=lambda _: True)
-    assert way.env["no_proxy"].endswith("10.77.0.99")
-    assert way.note == NOTE + HINT
+    # Tests stay on this machine, so its loopback stands in for the outside.
+    route = await open_outbound(box.sandbox, ["10.77.0.99"], programs=(), permits=lambda _: True)
+    assert route.env["no_proxy"].endswith("10.77.0.99")
+    assert route.note == NOTE + HINT
     await box.pod("a")
     peer = await box.pod("b")
     output = await box.start(box.spec("b", sys.executable, "-I", "-c", PEER, mounts=python_mounts()))
     assert await output.line() == "up"
     urls = (f"http://127.0.0.1:{listener.getsockname()[1]}/", f"http://{peer}:8000/")
-    # With 127.0.0.1 off the list, for this once it is outside to the client, too.
-    env = dict(way.env) | dict.fromkeys(("no_proxy", "NO_PROXY"), peer)
+    # Without 127.0.0.1 in no_proxy, the client takes it for the outside, too.
+    env = dict(route.env) | dict.fromkeys(("no_proxy", "NO_PROXY"), peer)
     spec = box.spec("a", sys.executable, "-c", CLIENT, *urls, mounts=python_mounts(), env=env)
     ended, text = await box.run(spec)
     assert (ended.code, text.splitlines()) == (0, ["from outside", "from the peer"])
-    await way.close()
+    await route.close()
     await server.close()
 
 
-def test_a_program_that_fails_is_named_and_the_proxy_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_fails_is_named_and_the_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_namespaces()
-    monkeypatch.setattr(outbound, "tun_device_problem", str)
-    failing = Kind("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
-    absent = Kind("no-such-program", list)
+    monkeypatch.setattr(outbound, "tun_device_problem", lambda: None)
+    failing = TunnelProgram("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
+    absent = TunnelProgram("no-such-program", list)
 
     async def story() -> None:
         async with box(tmp_path) as made:
-            way = await open_outbound(made.sandbox, [], kinds=(absent, failing))
-            assert way.note == f"{NOTE}\n  sh does not lead out: no tap for you"
-            assert "https_proxy" in way.env
-            await way.close()
+            route = await open_outbound(made.sandbox, [], programs=(absent, failing))
+            assert route.note == f"{NOTE}\n  sh does not work: no tap for you"
+            assert "https_proxy" in route.env
+            await route.close()
 
     run(story())
 
 
 @in_box
-async def test_a_device_that_is_closed_is_named_with_what_opens_it(box: Box) -> None:
+async def test_an_unusable_tun_device_is_named(box: Box) -> None:
     need_namespaces()
-    way = await open_outbound(box.sandbox, [], kinds=(Kind("sh", list),))
-    fault = tun_device_problem()
-    assert way.note == f"{NOTE}\n  sh does not lead out: " + (fault or "it ended at once")
-    await way.close()
+    route = await open_outbound(box.sandbox, [], programs=(TunnelProgram("sh", list),))
+    device = tun_device_problem()
+    assert route.note == f"{NOTE}\n  sh does not work: {device.text if device else 'it ended at once'}"
+    await route.close()
 
 
 @in_box
-async def test_the_proxy_is_there_for_the_pods_of_the_job_only(box: Box) -> None:
-    """It listens in the job's network, in which nothing of the machine and of other jobs is."""
+async def test_only_pods_of_the_job_can_connect_to_the_proxy(box: Box) -> None:
+    """It listens in the job's network namespace."""
     need_namespaces()
     before = _listeners()
-    way = await open_outbound(box.sandbox, [], kinds=())
+    route = await open_outbound(box.sandbox, [], programs=())
     assert _listeners() - before == set()
-    await way.close()
+    await route.close()
 
 
 def _listeners() -> set[str]:
     listening = "0A"
     rows = [line.split() for file in ("tcp", "tcp6") for line in Path(f"/proc/net/{file}").read_text().splitlines()]
     return {row[1] for row in rows if row[3] == listening and row[1].endswith(f":{3128:04X}")}
-
-
-def test_variables() -> None:
-    env = outbound_env(["job-worker-0.job", "10.77.0.10"])
-    assert {env[name] for name in ("http_proxy", "https_proxy", "all_proxy")} == {"http://10.77.0.1:3128"}
-    inside = env["no_proxy"].split(",")
-    assert {"localhost", "127.0.0.1", "10.77.0.0/16", "job-worker-0.job", "10.77.0.10"} <= set(inside)

@@ -1,4 +1,4 @@
-"""The proxy alone, on the loopback: what it understands, and where it does not lead."""
+"""The proxy on loopback: the protocols it serves, and the hosts it refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def _echo_head(client: Stream) -> None:
 
 @asynccontextmanager
 async def _proxied(permits: Permits) -> AsyncIterator[tuple[Stream, int]]:
-    """A connection to a proxy, and the port of a server behind it."""
+    """Yield a connection to a proxy, and the port of a server behind it."""
     listener, behind = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     proxy, server = Proxy(listener, permits), Server(behind, _echo_head)
     await proxy.start()
@@ -76,9 +76,9 @@ def test_http(request_: str, answer: str) -> None:
     [
         pytest.param("CONNECT 127.0.0.1:PORT HTTP/1.1\n\n", "403", id="loopback"),
         pytest.param("CONNECT localhost:PORT HTTP/1.1\n\n", "403", id="loopback by name"),
-        pytest.param("GET http://[::1]:PORT/ HTTP/1.1\n\n", "403", id="loopback 6"),
+        pytest.param("GET http://[::1]:PORT/ HTTP/1.1\n\n", "403", id="IPv6 loopback"),
         pytest.param("CONNECT 0.0.0.0:PORT HTTP/1.1\n\n", "403", id="unspecified"),
-        pytest.param("GET / HTTP/1.1\nHost: here\n\n", "400", id="not for a proxy"),
+        pytest.param("GET / HTTP/1.1\nHost: here\n\n", "400", id="no proxy request"),
         pytest.param("GET https://example.org/ HTTP/1.1\n\n", "400", id="https without connect"),
         pytest.param("CONNECT example.org HTTP/1.1\n\n", "400", id="no port"),
         pytest.param("CONNECT a:b HTTP/1.1\n\n", "400", id="bad port"),
@@ -100,23 +100,23 @@ def test_refused_http(request_: str, status: str) -> None:
         pytest.param(f"GET http://a/{'a' * 100_000} HTTP/1.1\n\n", "", id="too long"),
     ],
 )
-def test_what_no_client_should_say(request_: str, answer: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It gets an answer, or is cut off; whoever runs the job hears nothing of it."""
+def test_a_bad_request_is_not_logged(request_: str, answer: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The client gets an answer or is disconnected."""
 
     async def story() -> None:
         try:
-            said = await _converse(_everywhere, request_)
+            response = await _converse(_everywhere, request_)
         except ConnectionError:
-            said = ""
-        assert said.startswith(answer)
-        assert bool(said) == bool(answer)
+            response = ""
+        assert response.startswith(answer)
+        assert bool(response) == bool(answer)
 
     run(story())
     gc.collect()
     assert caplog.records == []
 
 
-def test_nobody_there() -> None:
+def test_connection_refused() -> None:
     async def story() -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
@@ -133,7 +133,7 @@ def test_nobody_there() -> None:
         pytest.param(_everywhere, 1, b"\x01\x7f\x00\x00\x01", 0, id="address"),
         pytest.param(_everywhere, 1, b"\x03\x09127.0.0.1", 0, id="name"),
         pytest.param(outside, 1, b"\x01\x7f\x00\x00\x01", 2, id="loopback"),
-        pytest.param(outside, 1, b"\x04" + bytes(15) + b"\x01", 2, id="loopback 6"),
+        pytest.param(outside, 1, b"\x04" + bytes(15) + b"\x01", 2, id="IPv6 loopback"),
         pytest.param(_everywhere, 2, b"\x01\x7f\x00\x00\x01", 7, id="bind"),
     ],
 )

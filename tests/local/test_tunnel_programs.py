@@ -1,4 +1,4 @@
-"""A job is led out for real, from a machine of its own: a network with a server and a name server in it."""
+"""Outbound traffic by pasta and slirp4netns, from a network namespace with a server and a DNS server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pumice.engines.local.network.tunnel_programs import nameservers, tun_device
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 from tests.meta.tree import ROOT
 
-# 192.0.2.77 plays the world outside. Its name server answers every question with that address.
+# 192.0.2.77 stands in for the outside. Its DNS server answers every query with that address.
 MACHINE = """
 import asyncio, os, socket, struct, sys, threading
 from pathlib import Path
 from pumice.engines.local.sandbox.net.netlink import Netlink
 from pumice.engines.local.network.outbound import open_outbound
-from pumice.engines.local.network.tunnel_programs import KINDS
+from pumice.engines.local.network.tunnel_programs import PROGRAMS
 from tests.local.sandbox.boxes import box, python_mounts, run
 from pumice.engines.local.sandbox.specs import File
 
@@ -62,7 +62,7 @@ for name in sys.argv[1:]:
         with socket.create_connection((name, 8080), timeout=3) as connection:
             print(name, connection.makefile().read())
     except OSError as error:
-        print(name, "is not reached")
+        print(name, "is unreachable")
 '''
 
 def below(pid):
@@ -70,20 +70,20 @@ def below(pid):
 
 async def story():
     async with box(Path(sys.argv[1])) as made:
-        way = await open_outbound(made.sandbox, [], [kind for kind in KINDS if kind.program == sys.argv[2]])
-        print("note", way.note.partition("pods")[0], flush=True)
+        route = await open_outbound(made.sandbox, [], [each for each in PROGRAMS if each.name == sys.argv[2]])
+        print("note", route.note.partition("pods")[0], flush=True)
         if sys.argv[3] == "wait":
             helper = below(str(os.getpid()))[-1]
             (first,) = below(helper)
             print(helper, first, *below(first), flush=True)
             await asyncio.sleep(1000)
-        files = (File("/etc/resolv.conf", "".join(f"nameserver {n}\\n" for n in way.nameservers).encode()),)
+        files = (File("/etc/resolv.conf", "".join(f"nameserver {n}\\n" for n in route.nameservers).encode()),)
         for pod in ("a", "b"):
             await made.pod(pod)
             names = ("outside.test", "192.0.2.77", "198.51.100.2", "127.0.0.1")
             argv = (sys.executable, "-I", "-c", CLIENT, *names)
             print((await made.run(made.spec(pod, *argv, files=files, mounts=python_mounts())))[1], end="", flush=True)
-        await way.close()
+        await route.close()
 
 def run_job():
     os.chdir(os.path.dirname(sys.argv[1]))
@@ -104,7 +104,7 @@ PATIENCE = 20
 def _tunnels() -> None:
     need_namespaces()
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        pytest.skip("/dev/net/tun is not for this user: chmod 666 /dev/net/tun")
+        pytest.skip("this user may not open /dev/net/tun: chmod 666 /dev/net/tun")
 
 
 def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
@@ -128,12 +128,12 @@ def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
 
 @pytest.mark.usefixtures("_tunnels")
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_pod_gets_out_by_name_and_address_but_not_to_the_loopback(tmp_path: Path, program: str) -> None:
+def test_every_pod_reaches_the_outside_by_name_and_address_but_not_the_loopback(tmp_path: Path, program: str) -> None:
     engine = _start(tmp_path, program, "reach")
-    said, _ = engine.communicate(timeout=100)
+    output, _ = engine.communicate(timeout=100)
     reached = ["outside.test hello 192.0.2.77", "192.0.2.77 hello 192.0.2.77"]
-    refused = ["198.51.100.2 is not reached", "127.0.0.1 is not reached"]
-    assert said.splitlines() == ["note ", *2 * (reached + refused)]
+    refused = ["198.51.100.2 is unreachable", "127.0.0.1 is unreachable"]
+    assert output.splitlines() == ["note ", *2 * (reached + refused)]
 
 
 JOB = """
@@ -149,17 +149,17 @@ spec:
 
 @pytest.mark.usefixtures("_tunnels")
 @pytest.mark.needs("pasta")
-def test_pods_of_a_run_get_out_by_name_without_a_proxy(tmp_path: Path) -> None:
+def test_pods_of_a_run_reach_the_outside_by_name_without_a_proxy(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(JOB)
     engine = _start(tmp_path, "any", "job")
-    said, _ = engine.communicate(timeout=100)
+    output, _ = engine.communicate(timeout=100)
     assert engine.returncode == 0
-    assert sorted(said.splitlines()) == [f"only-{index}  hello 192.0.2.77" for index in range(2)]
+    assert sorted(output.splitlines()) == [f"only-{index}  hello 192.0.2.77" for index in range(2)]
 
 
 @pytest.mark.usefixtures("_tunnels")
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_nothing_is_left_of_it_after_kill_9(tmp_path: Path, program: str) -> None:
+def test_all_processes_end_after_kill_9(tmp_path: Path, program: str) -> None:
     engine = _start(tmp_path, program, "wait")
     assert engine.stdout is not None
     assert engine.stdout.readline() == "note \n"
@@ -176,7 +176,7 @@ def test_nothing_is_left_of_it_after_kill_9(tmp_path: Path, program: str) -> Non
 
 
 def _name(pid: str) -> str:
-    """The process that saw to it that all is ready may be gone by now."""
+    """Return "" for a process that has ended, like the one that waits until the network is ready."""
     try:
         return Path("/proc", pid, "comm").read_text().strip()
     except FileNotFoundError:
@@ -184,28 +184,29 @@ def _name(pid: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("mode", "fault"),
+    ("mode", "problem"),
     [
         pytest.param(None, "there is no DEVICE\n  hint: sudo modprobe tun", id="missing"),
-        pytest.param(0o000, "DEVICE is closed to this user\n  hint: sudo chmod 666 DEVICE", id="closed"),
-        pytest.param(0o666, "", id="open"),
+        pytest.param(0o000, "this user may not open DEVICE\n  hint: sudo chmod 666 DEVICE", id="closed"),
+        pytest.param(0o666, None, id="open"),
     ],
 )
-def test_the_device(tmp_path: Path, mode: int | None, fault: str) -> None:
+def test_tun_device_problem(tmp_path: Path, mode: int | None, problem: str | None) -> None:
     device = tmp_path / "tun"
     if mode is not None:
         device.touch()
         device.chmod(mode)
     if mode == 0 and AS_ROOT:
-        pytest.skip("nothing is closed to root")
-    assert tun_device_problem(device) == fault.replace("DEVICE", str(device))
+        pytest.skip("root may open every device")
+    found = tun_device_problem(device)
+    assert (found and found.text) == (problem and problem.replace("DEVICE", str(device)))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("# none\nnameserver 127.0.0.53\n", (tunnel_programs._NAMES,), id="one"),
-        pytest.param("nameserver fd00::1\nnameserver\n", (), id="only of the other kind"),
+        pytest.param("# none\nnameserver 127.0.0.53\n", (tunnel_programs._DNS,), id="one"),
+        pytest.param("nameserver fd00::1\nnameserver\n", (), id="only IPv6"),
         pytest.param(None, (), id="no file"),
     ],
 )

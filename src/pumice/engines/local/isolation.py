@@ -102,8 +102,8 @@ async def way_out(
 
 
 async def _watch(way: OutboundRoute, lost: Tell) -> None:
-    if way.over is not None:
-        await way.over()
+    if way.ended is not None:
+        await way.ended()
         lost("what led the pods out has ended: from now on they reach each other only")
 
 

@@ -1,59 +1,57 @@
-"""Addresses of pods: 10.77.0.10 and up, and the same one whenever the pod of a slot is made anew."""
+"""Assigns addresses to pods, from 10.77.0.10 upwards. A slot's pod has the same address each time it is created."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
+from pumice.model.problem import PumiceError
+
 NETWORK: Final = "10.77.0.0/16"
 GATEWAY: Final = "10.77.0.1"
 
 _FIRST: Final = 10
-# Numbers 0 and 255 at the end look like a network and its broadcast address to some programs.
+# Some programs take addresses that end in 0 or 255 for a network or a broadcast address.
 _PER_BLOCK: Final = 254
 _BLOCKS: Final = 256
 CAPACITY: Final = _PER_BLOCK * _BLOCKS - (_FIRST - 1)
 
 
-class AddressesExhaustedError(Exception):
+class AddressesExhaustedError(PumiceError):
     def __init__(self) -> None:
-        super().__init__(f"a job has at most {CAPACITY} pods on one machine")
+        super().__init__(f"a job can have at most {CAPACITY} pods on one machine")
 
 
 class Addresses:
-    """Hands out addresses by name. An address stays with its name until it is given back."""
-
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """The names are served in order, so that a job's pods have neighbouring addresses."""
+        """Assign addresses to the names in order, so that a job's pods have neighbouring addresses."""
         self._numbers: dict[str, int] = {}
-        self._returned: list[int] = []
+        self._released: list[int] = []
         for name in names:
             self.of(name)
 
     def of(self, name: str) -> str:
+        """Return the address of a name; assign one the first time."""
         number = self._numbers.get(name)
         if number is None:
-            # Those that were never used come first: a peer may still remember who had a returned one.
-            number = len(self._numbers) + len(self._returned)
+            # Unused addresses first: peers may still have connections to a released one.
+            number = len(self._numbers) + len(self._released)
             if number >= CAPACITY:
-                number = self._oldest_returned()
+                if not self._released:
+                    raise AddressesExhaustedError
+                number = self._released.pop(0)
             self._numbers[name] = number
         return address(number)
 
     def release(self, name: str) -> None:
-        """The slot is gone for good, as after scaling down."""
+        """Forget a name, as after scaling down."""
         number = self._numbers.pop(name, None)
         if number is not None:
-            self._returned.append(number)
-
-    def _oldest_returned(self) -> int:
-        if not self._returned:
-            raise AddressesExhaustedError
-        return self._returned.pop(0)
+            self._released.append(number)
 
 
 def address(number: int) -> str:
-    """The address of the pod with this number, counted from 0."""
+    """Return the address with this number, counted from 0."""
     if not 0 <= number < CAPACITY:
         raise AddressesExhaustedError
     block, last = divmod(number + _FIRST - 1, _PER_BLOCK)

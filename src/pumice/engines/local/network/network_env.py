@@ -1,6 +1,6 @@
-"""Variables that let libraries find the pod's network: which interface to use, and which proxy leads out.
+"""Environment variables for a pod's network: the interface to use, and the proxy for outbound traffic.
 
-Gloo and NCCL otherwise guess the interface from the host name, and a wrong guess shows as a hang of minutes.
+Gloo and NCCL otherwise guess the interface from the host name, and a wrong guess hangs for minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 POD_INTERFACE: Final = "eth0"
 
 _INTERFACE_VARIABLES: Final = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-# A list beyond this size would crowd out the program's own arguments, which share the kernel's limit.
+# Variables share the kernel's size limit with the program's arguments.
 _LONGEST_LIST: Final = 32_000
 
 
@@ -25,9 +25,10 @@ def loopback_interface(platform: str = sys.platform) -> str:
 
 
 def proxy_env(proxy: str, pods: str, names: Iterable[str]) -> dict[str, str]:
-    """Variables that send outbound traffic through a proxy, but none that stays within the job.
+    """Send outbound traffic through the proxy, but not traffic within the job.
 
-    `pods` is the network of the pods (`10.77.0.0/16`) and `names` are the names by which they reach each other.
+    `pods` is the network of the pods (`10.77.0.0/16`), `names` are names and addresses of pods: not every library
+    supports a network in no_proxy.
     """
     inside = ["localhost", "127.0.0.1", "::1", pods, ".svc", ".cluster.local"]
     length = len(",".join(inside))
@@ -36,5 +37,6 @@ def proxy_env(proxy: str, pods: str, names: Iterable[str]) -> dict[str, str]:
         if length > _LONGEST_LIST:
             break
         inside.append(name)
-    away = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
-    return {**away, **dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(inside))}
+    # all_proxy has an HTTP URL, too: libraries without SOCKS support fail on a SOCKS URL, even an unused one.
+    outbound = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    return dict.fromkeys(outbound, proxy) | dict.fromkeys(("no_proxy", "NO_PROXY"), ",".join(inside))

@@ -1,4 +1,4 @@
-"""The way out of a job's network (`--network outbound`): by a program that the machine has for it, else by a proxy."""
+"""Connects a job's network to the outside (`--network outbound`): by pasta or slirp4netns, else by a proxy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pumice.engines.local.network.addresses import GATEWAY, NETWORK
 from pumice.engines.local.network.network_env import proxy_env
 from pumice.engines.local.network.proxy import Permits, Proxy, outside
 from pumice.engines.local.network.tunnel_programs import (
-    KINDS,
-    Kind,
+    PROGRAMS,
     Tunnel,
     TunnelError,
-    installed,
+    TunnelProgram,
     nameservers,
     tun_device_problem,
 )
@@ -24,13 +23,13 @@ _PORT: Final = 3128
 URL: Final = f"http://{GATEWAY}:{_PORT}"
 NOTE: Final = (
     "pods reach the outside through a proxy (http_proxy, https_proxy): programs that ignore these variables, UDP and "
-    "ping do not get out"
+    "ping have no access"
 )
-HINT: Final = "\n  hint: install passt or slirp4netns, and everything gets out"
+HINT: Final = "\n  hint: install passt or slirp4netns for full access"
 
 
 class NetworkSandbox(Protocol):
-    """What the way out needs of the sandbox."""
+    """A sandbox as far as outbound traffic needs it."""
 
     @property
     def pid(self) -> int: ...
@@ -40,39 +39,32 @@ class NetworkSandbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutboundRoute:
-    """`env` and `nameservers` are for the pods; `note` is what the user should know, or empty.
-
-    It leads out until it is closed, which must be before the sandbox is.
-    """
+    """`env` and `nameservers` are for pods; `note` names limitations. Close it before the sandbox."""
 
     close: Callable[[], Awaitable[None]]
     env: Mapping[str, str] = field(default_factory=dict)
     nameservers: Sequence[str] = ()
     note: str = ""
-    over: Callable[[], Awaitable[None]] | None = None  # returns when it has come to an end by itself
-
-
-def outbound_env(names: Iterable[str]) -> dict[str, str]:
-    """`names` are the names and addresses of the pods: not every library understands a network in no_proxy."""
-    env = proxy_env(URL, NETWORK, names)
-    # An HTTP address here, too: libraries without SOCKS fail at the sight of the other kind, even if unused.
-    return {**env, "all_proxy": URL, "ALL_PROXY": URL}
+    ended: Callable[[], Awaitable[None]] | None = None  # returns when the route has ended by itself
 
 
 async def open_outbound(
-    sandbox: NetworkSandbox, names: Iterable[str], kinds: Sequence[Kind] = KINDS, permits: Permits = outside
+    sandbox: NetworkSandbox,
+    names: Iterable[str],
+    programs: Sequence[TunnelProgram] = PROGRAMS,
+    permits: Permits = outside,
 ) -> OutboundRoute:
-    """By the first that works. A program that is there and fails is named, with what it said."""
-    found = [(kind, program) for kind in kinds if (program := installed(kind)) is not None]
-    fault = tun_device_problem() if found else ""
-    failures = [f"\n  {found[0][0].program} does not lead out: {fault}"] if fault else []
-    for kind, program in found if not fault else []:
+    """Use the first program that works, else the proxy; the note names each program that failed, and why."""
+    installed = [(program, path) for program in programs if (path := program.path()) is not None]
+    device = tun_device_problem() if installed else None
+    failures = [] if device is None else [f"\n  {installed[0][0].name} does not work: {device.text}"]
+    for program, path in [] if device is not None else installed:
         try:
-            tunnel = await Tunnel.start(sandbox.pid, kind, program)
+            tunnel = await Tunnel.start(sandbox.pid, program, path)
         except TunnelError as error:
-            failures.append(f"\n  {kind.program} does not lead out: {error}")
+            failures.append(f"\n  {program.name} does not work: {error}")
         else:
-            return OutboundRoute(tunnel.close, nameservers=nameservers(), over=tunnel.over)
+            return OutboundRoute(tunnel.close, nameservers=nameservers(), ended=tunnel.wait)
     proxy = Proxy(await sandbox.listen(GATEWAY, _PORT), permits)
     await proxy.start()
-    return OutboundRoute(proxy.close, outbound_env(names), note=NOTE + ("".join(failures) or HINT))
+    return OutboundRoute(proxy.close, proxy_env(URL, NETWORK, names), note=NOTE + ("".join(failures) or HINT))

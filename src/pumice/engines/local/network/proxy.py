@@ -1,7 +1,7 @@
-"""The way out of a job's network where the machine offers no other: a proxy that runs in the engine.
+"""A proxy in the engine for outbound traffic where neither pasta nor slirp4netns works.
 
-It speaks HTTP (CONNECT, and plain requests with a full URL) and SOCKS 5 on one port, told apart by the first byte.
-The host's own loopback is not outside: what listens there trusts whoever is on the machine.
+It serves HTTP (CONNECT, and plain requests with a full URL) and SOCKS 5 on one port, distinguished by the first byte.
+It does not connect to the host's loopback: servers there trust everyone on the machine.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Permits = Callable[[str], bool]
 
 
 class ForbiddenError(OSError):
-    """The proxy does not lead there."""
+    """The proxy does not connect to this host."""
 
 
 def outside(address: str) -> bool:
-    """Whether this address is beyond the host itself."""
+    """Return whether an address is not the host itself."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(ip, "ipv4_mapped", None)
     ip = mapped if mapped is not None else ip
@@ -40,12 +40,8 @@ class Proxy:
     def __init__(self, listener: socket.socket, permits: Permits = outside) -> None:
         self._permits = permits
         self._server = Server(listener, self._serve)
-
-    async def start(self) -> None:
-        await self._server.start()
-
-    async def close(self) -> None:
-        await self._server.close()
+        self.start = self._server.start
+        self.close = self._server.close
 
     async def _serve(self, client: Stream) -> None:
         first = await client.reader.readexactly(1)
@@ -59,22 +55,22 @@ class Proxy:
         request, *headers = head[:-4].split(b"\r\n")
         try:
             method, target, version = request.decode("ascii").split(" ")
-            there, path = _target(method, target)
+            (host, port), path = _target(method, target)
         except ValueError:
-            await _say(client, "400 Bad Request", "this is a proxy: CONNECT host:port, or a full http:// URL")
+            await _respond(client, "400 Bad Request", "this is a proxy: CONNECT host:port, or a full http:// URL")
             return
         try:
-            server = await self._reach(*there)
+            server = await self._connect(host, port)
         except ForbiddenError as error:
-            await _say(client, "403 Forbidden", str(error))
+            await _respond(client, "403 Forbidden", str(error))
             return
         except OSError as error:
-            await _say(client, "502 Bad Gateway", f"{there[0]}:{there[1]}: {error.strerror or error}")
+            await _respond(client, "502 Bad Gateway", f"{host}:{port}: {error.strerror or error}")
             return
         if method == "CONNECT":
             client.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
-            # One request a connection: the next could be for another server.
+            # One request per connection: the next could be for another server.
             kept = [header for header in headers if not header.lower().startswith(_OWN_HEADERS)]
             lines = [f"{method} {path} {version}".encode(), *kept, b"Connection: close", b"", b""]
             server.writer.write(b"\r\n".join(lines))
@@ -90,7 +86,7 @@ class Proxy:
         answer = _SOCKS_NO_COMMAND
         if command == _SOCKS_CONNECT:
             try:
-                server = await self._reach(host, port)
+                server = await self._connect(host, port)
                 answer = _SOCKS_OK
             except ForbiddenError:
                 answer = _SOCKS_REFUSED
@@ -102,16 +98,16 @@ class Proxy:
         else:
             await writer.drain()
 
-    async def _reach(self, host: str, port: int) -> Stream:
-        """Names are looked up here, once: the address that was judged is the one that is reached."""
+    async def _connect(self, host: str, port: int) -> Stream:
+        """Resolve the name once, so that the address that is checked is the one that is connected to."""
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (UnicodeError, OverflowError) as error:
-            raise OSError(f"no name of a host, or no port: {error}") from error
+            raise OSError(f"invalid host name or port: {error}") from error
         addresses = [str(entry[4][0]) for entry in found if self._permits(str(entry[4][0]))]
         if not addresses:
-            raise ForbiddenError(f"{host} is this machine itself, to which no pod is led")
+            raise ForbiddenError(f"{host} resolves to this machine; pods may not reach the host's loopback")
         failure = OSError()
         for address in addresses:
             try:
@@ -122,7 +118,7 @@ class Proxy:
 
 
 def _target(method: str, target: str) -> tuple[tuple[str, int], str]:
-    """Where a request goes, and what is asked there. Raises ValueError."""
+    """Return host and port of a request, and its path. Raises ValueError."""
     parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
     if not parts.hostname or (method == "CONNECT") != (parts.port is not None and not parts.scheme):
         raise ValueError(target)
@@ -142,7 +138,7 @@ async def _socks_host(reader: asyncio.StreamReader, kind: int) -> str:
     raise ValueError(f"SOCKS address type {kind}")
 
 
-async def _say(client: Stream, status: str, text: str) -> None:
+async def _respond(client: Stream, status: str, text: str) -> None:
     body = f"{text}\n".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     client.writer.write(head.encode() + body)

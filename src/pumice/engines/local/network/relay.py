@@ -1,4 +1,4 @@
-"""Two connections joined into one, and servers whose connections end with them."""
+"""Relays between two connections, and servers whose connections end with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 _PART = 65536
-# Linger for no time: the kernel then resets the connection.
+# With a linger time of 0 the kernel resets the connection.
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -19,7 +19,7 @@ class Stream(NamedTuple):
     writer: asyncio.StreamWriter
 
     def abort(self) -> None:
-        """So that the peer sees a failure, and not an end."""
+        """Reset the connection, so that the peer sees a failure and not an end of data."""
         connection = self.writer.get_extra_info("socket")
         if connection.fileno() >= 0:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -30,7 +30,7 @@ Serve = Callable[[Stream], Awaitable[None]]
 
 
 async def relay(one: Stream, other: Stream) -> None:
-    """Until both sides have said all they had to say. A side that breaks off breaks the other."""
+    """Copy in both directions until both sides have ended; reset both if one breaks off."""
     try:
         await asyncio.gather(_copy(one, other), _copy(other, one))
     except OSError:
@@ -45,16 +45,16 @@ async def _copy(source: Stream, target: Stream) -> None:
     while part := await source.reader.read(_PART):
         target.writer.write(part)
         await target.writer.drain()
-    # Only this direction is over: who has sent his request still waits for the answer.
+    # Only this direction has ended: a client that has sent its request still waits for the answer.
     target.writer.write_eof()
 
 
-async def opened(connection: socket.socket) -> Stream:
+async def open_stream(connection: socket.socket) -> Stream:
     return Stream(*await asyncio.open_connection(sock=connection))
 
 
 class Server:
-    """Serves every connection of a listener in a task of its own, until it is closed."""
+    """Serves each connection of a listener in its own task until it is closed."""
 
     def __init__(self, listener: socket.socket, serve: Serve) -> None:
         self._listener = listener
@@ -73,13 +73,13 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._attend(Stream(reader, writer)))
+        task = asyncio.ensure_future(self._handle(Stream(reader, writer)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attend(self, stream: Stream) -> None:
+    async def _handle(self, stream: Stream) -> None:
         try:
-            # Whatever a client sends or breaks off is its own affair, and must not be heard of here.
+            # Errors of a client must not show up in the engine's output.
             with contextlib.suppress(OSError, EOFError, ValueError, asyncio.LimitOverrunError):
                 await self._serve(stream)
         except BaseException:

@@ -14,7 +14,7 @@ from pumice.engines.local.network.addresses import (
 )
 
 
-def test_neighbours() -> None:
+def test_address() -> None:
     assert [address(number) for number in (0, 1, 244, 245, CAPACITY - 1)] == [
         "10.77.0.10",
         "10.77.0.11",
@@ -24,7 +24,7 @@ def test_neighbours() -> None:
     ]
 
 
-def test_all_addresses_are_good_and_different() -> None:
+def test_all_addresses_are_valid_and_different() -> None:
     every = [address(number) for number in range(CAPACITY)]
     assert len(set(every)) == CAPACITY >= 65_000
     network = ipaddress.ip_network(NETWORK)
@@ -34,7 +34,7 @@ def test_all_addresses_are_good_and_different() -> None:
 
 
 @pytest.mark.parametrize("number", [-1, CAPACITY])
-def test_no_such_address(number: int) -> None:
+def test_a_number_out_of_range(number: int) -> None:
     with pytest.raises(AddressesExhaustedError, match="at most 65015 pods"):
         address(number)
 
@@ -44,13 +44,13 @@ def test_an_address_stays_with_its_slot() -> None:
     assert addresses.of("worker-0") == "10.77.0.11"
     assert addresses.of("worker-1") == "10.77.0.12"
     addresses.release("worker-0")
-    addresses.release("never-there")
+    addresses.release("unknown")
     assert addresses.of("worker-1") == "10.77.0.12"
     assert addresses.of("worker-2") == "10.77.0.13"
     assert addresses.of("master-0") == "10.77.0.10"
 
 
-def test_returned_addresses_are_used_when_there_are_no_others() -> None:
+def test_released_addresses_are_used_last() -> None:
     addresses = Addresses(map(str, range(CAPACITY)))
     with pytest.raises(AddressesExhaustedError):
         addresses.of("one more")
