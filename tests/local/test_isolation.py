@@ -130,7 +130,7 @@ def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeyp
     async def story() -> None:
         told: list[str] = []
         with pytest.raises(RefusedError, match="job: cannot be started: no further process is allowed: see ulimit -u"):
-            await open_sandbox("job", tmp_path / "stage", wanted, told.append)
+            await open_sandbox("job", tmp_path / "stage", isolation, told.append)
         assert told == []
 
     run(story())
