@@ -1,7 +1,4 @@
-"""A plain client of the API server for tests: one call, one answer, nothing retried.
-
-Independent of the client that is tested, and synchronous, so that a test reads from top to bottom.
-"""
+"""A simple synchronous client of the API server for tests, independent of the client under test; it does not retry."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from typing import Any, TypeVar
 Object = dict[str, Any]
 T = TypeVar("T")
 
-# Where objects of a kind live: the group and version, the plural, and whether they are in a namespace.
+# The group, version and plural of each kind.
 KINDS: Mapping[str, tuple[str, str]] = {
     "Job": ("apis/batch.volcano.sh/v1alpha1", "jobs"),
     "Command": ("apis/bus.volcano.sh/v1alpha1", "commands"),
@@ -42,7 +39,7 @@ PATIENCE = 120.0
 
 
 class RefusedError(Exception):
-    """The server's answer was not 2xx. `body` is its Status object, if it sent one."""
+    """The status of the response was not 2xx. `body` is the Status object, if the server sent one."""
 
     def __init__(self, status: int, body: Object) -> None:
         super().__init__(f"{status} {body.get('reason', '')}: {body.get('message', '')}")
@@ -63,7 +60,7 @@ class Answer:
 
 
 class Api:
-    """Usable from several threads. `server` may be http or https."""
+    """Thread-safe. `server` may be http or https."""
 
     def __init__(self, server: str, token: str, tls: ssl.SSLContext | None) -> None:
         self.server = server
@@ -84,10 +81,10 @@ class Api:
         return answer.body
 
     def ask(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Answer:
-        """Whatever the answer is."""
+        """Send a request and return the response with any status."""
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        # A connection that rested may have been closed by the other side; a fresh one says whether the server is there.
+        # The server may have closed an idle connection; a new one shows whether the server is up.
         connection = self._take()
         if connection is not None:
             try:
@@ -121,10 +118,10 @@ class Api:
             return self._idle.pop() if self._idle else None
 
     def _connect(self) -> http.client.HTTPConnection:
-        place = urllib.parse.urlsplit(self.server)
+        url = urllib.parse.urlsplit(self.server)
         if self.tls is None:
-            return http.client.HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE)
-        return http.client.HTTPSConnection(place.hostname or "", place.port, timeout=PATIENCE, context=self.tls)
+            return http.client.HTTPConnection(url.hostname or "", url.port, timeout=PATIENCE)
+        return http.client.HTTPSConnection(url.hostname or "", url.port, timeout=PATIENCE, context=self.tls)
 
     # --- by kind ------------------------------------------------------------------------------------------------------
 
@@ -164,15 +161,15 @@ class Api:
 
 
 def eventually(what: str, ask: Callable[[], T], within: float = PATIENCE) -> T:
-    """The first answer that is not empty; a failed assertion counts as "not yet", and is shown if it never passes."""
+    """Poll until the result is truthy and return it; a failed assertion counts as falsy and is shown on timeout."""
     deadline = time.monotonic() + within
     while True:
-        trouble: AssertionError | None = None
+        failure: AssertionError | None = None
         try:
             if answer := ask():
                 return answer
         except AssertionError as error:
-            trouble = error
+            failure = error
         if time.monotonic() > deadline:
-            raise AssertionError(f"after {within:.0f} s still not: {what}\n{trouble or ''}") from trouble
+            raise AssertionError(f"after {within:.0f} s still not: {what}\n{failure or ''}") from failure
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A plain asynchronous client for what plays a part of the cluster: calls, and a watch that never gives up."""
+"""A simple asynchronous client for the simulated parts of the cluster: calls, and a watch that always resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AsyncApi:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._tls: ssl.SSLContext | bool = tls if tls is not None else True
         self._session: aiohttp.ClientSession | None = None
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._pending: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=16, ssl=self._tls)
@@ -38,25 +38,25 @@ class AsyncApi:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._session is not None
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        if self._pending:
+            await asyncio.wait(self._pending)
         connector = self._session.connector
         assert isinstance(connector, aiohttp.TCPConnector)
-        # No farewell on TLS connections: the loop may end before it is answered.
+        # Skip the TLS shutdown handshake: the loop may end before the server answers.
         await connector.close(abort_ssl=True)
         await self._session.close()
 
     async def call(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
-        """A call that was begun is ended, even if nobody waits for it any more."""
+        """Send a request; it completes even if the caller is cancelled."""
         task = asyncio.create_task(self._call(method, path, body, content_type))
-        self._under_way.add(task)
+        self._pending.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._under_way.discard(task)
+        self._pending.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waited has it; if nobody did, asyncio need not complain
+            task.exception()  # marks it as retrieved, in case the caller was cancelled
 
     async def _call(self, method: str, path: str, body: object, content_type: str) -> Any:
         assert self._session is not None
@@ -70,8 +70,10 @@ class AsyncApi:
                 raise RefusedError(response.status, found)
             return found
 
-    async def persist(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
-        """Until it is done or refused for good: None where the object is gone, or has been changed by someone else."""
+    async def call_until_done(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> Any:
+        """Retry server and network errors; return None if the object is gone or was changed by another client."""
         while True:
             try:
                 return await self.call(method, path, body, content_type)
@@ -85,7 +87,7 @@ class AsyncApi:
             await asyncio.sleep(_PAUSE)
 
     async def follow(self, path: str) -> AsyncIterator[tuple[str, Object]]:
-        """What is there, as ADDED, then all that changes; what went away while nobody watched is DELETED."""
+        """Yield existing objects as ADDED, then all changes; objects that vanish between two watches are DELETED."""
         known: dict[str, Object] = {}
         while True:
             try:
@@ -134,6 +136,6 @@ class AsyncApi:
 
 
 def _is_another(error: RefusedError) -> bool:
-    """Whether a patch that names a uid met a namesake that came later."""
+    """Whether a patch with a uid hit a newer object of the same name."""
     causes = (error.body.get("details") or {}).get("causes") or []
     return any(cause.get("field") == "metadata.uid" for cause in causes)

@@ -1,7 +1,7 @@
-"""A Kubernetes of real programs on loopback: etcd, API server and, where a test wants them, controllers and scheduler.
+"""A real Kubernetes control plane on loopback: etcd, API server and, on request, controller manager and scheduler.
 
-Everything lies in one directory and ends with the tests. The API server goes before etcd: the other way round it waits
-for its store for minutes.
+All files are in one directory, and all processes end with the tests. The API server is stopped before etcd: without
+etcd, its shutdown takes minutes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from tests.cluster.pki import Pki, make_pki
 from tests.cluster.processes import Daemon, Reaper
 
 GATES = "--feature-gates=GenericWorkload=true"
-# What tests count on. Those that watch nodes are not among them: no node here renews its lease, and pods are not to be
-# evicted for it.
+# Without the node controllers: nodes here renew no lease, and their pods must not be evicted for that.
 CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
@@ -36,7 +35,7 @@ CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
 )
-# user -> (token, groups). The plain user may do nothing until a test allows it.
+# user -> (token, groups). The plain user has no permissions until a test grants them.
 USERS = {
     "admin": ("admin-token", "system:masters"),
     "plain": ("plain-token", ""),
@@ -74,31 +73,31 @@ class Cluster:
         return ssl.create_default_context(cafile=self.pki.path("ca.crt"))
 
     def api(self, token: str = USERS["admin"][0]) -> Api:
-        """One for each token, however often it is asked for: each keeps connections open until the cluster ends."""
+        """Return the client of a token, which keeps its connections open until the cluster stops."""
         if token not in self._apis:
             self._apis[token] = Api(self.server, token, self.tls)
         return self._apis[token]
 
     def kubeconfig(self, user: str = "admin", *, token: str = "", server: str = "", namespace: str = "default") -> Path:
-        """A file that leads to this cluster as that user, or with a token of one's own, or by way of another server."""
-        place = server or self.server
-        trust = {} if place.startswith("http:") else {"certificate-authority": self.pki.path("ca.crt")}
+        """Write a kubeconfig for a user, or with another token, or for another server such as a proxy."""
+        url = server or self.server
+        trust = {} if url.startswith("http:") else {"certificate-authority": self.pki.path("ca.crt")}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "test", "cluster": {"server": place, **trust}}],
+            "clusters": [{"name": "test", "cluster": {"server": url, **trust}}],
             "users": [{"name": user, "user": {"token": token or USERS[user][0]}}],
             "contexts": [{"name": user, "context": {"cluster": "test", "user": user, "namespace": namespace}}],
             "current-context": user,
         }
-        # Several threads of a test may want one at the same time.
+        # A unique name, because several threads of a test may call this at the same time.
         file = self.folder / f"{user.replace(':', '-')}-{next(self._numbers)}.kubeconfig"
         file.touch(0o600)
         file.write_text(json.dumps(config))
         return file
 
     def kubectl(self, *arguments: str, stdin: str = "", kubeconfig: Path | None = None) -> str:
-        """What it printed; a failed assertion with what it complained about if it failed."""
+        """Run kubectl and return its standard output; fail with its standard error."""
         config = kubeconfig or self.folder / "admin.config"
         command = [str(self.programs.path("kubectl")), f"--kubeconfig={config}", *arguments]
         done = subprocess.run(
@@ -128,13 +127,12 @@ class Cluster:
         self.reaper.close()
 
     def restart_api_server(self, *, crash: bool = False) -> None:
-        """The same data, the same port."""
+        """Restart it with the same data on the same port."""
         (self.api_server.kill if crash else self.api_server.stop)()
         self.api_server.start()
         self.api_server.wait_ready(self._is_ready)
 
     def start_controllers(self) -> None:
-        """Garbage collection, namespaces that go away, ServiceAccounts, quotas, and what protects PodGroups."""
         config = self.kubeconfig("system:kube-controller-manager")
         daemon = self._daemon(
             "kube-controller-manager",
@@ -156,7 +154,7 @@ class Cluster:
         config = self.kubeconfig("system:kube-scheduler")
         daemon = self._daemon("kube-scheduler", *_as_user(config), f"--secure-port={port}", GATES)
         daemon.start()
-        # Its certificate is its own, made at start.
+        # It serves a self-signed certificate.
         tls = ssl._create_unverified_context()
         daemon.wait_ready(lambda: _answers(f"https://127.0.0.1:{port}/readyz", tls))
 
@@ -226,15 +224,15 @@ class Cluster:
     # --- namespaces ---------------------------------------------------------------------------------------------------
 
     def make_namespace(self, name: str) -> None:
-        """With its ServiceAccount: without one no pod is let in."""
+        """Create a namespace with its default ServiceAccount, without which pods are rejected."""
         api = self.api()
         api.create("Namespace", "", {"metadata": {"name": name}})
         if "kube-controller-manager" not in self.daemons:
             api.create("ServiceAccount", name, {"metadata": {"name": "default"}})
-        eventually("the ServiceAccount is there", lambda: api.find("ServiceAccount", name, "default"))
+        eventually("the ServiceAccount exists", lambda: api.find("ServiceAccount", name, "default"))
 
     def make_node(self, name: str, **allocatable: str) -> None:
-        """A node that is ready, with room for so much; pods=110 unless told otherwise."""
+        """Create a ready node with these allocatable resources."""
         api = self.api()
         room = {"cpu": "4", "memory": "8Gi", "pods": "110", **allocatable}
         api.create("Node", "", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
@@ -242,19 +240,19 @@ class Cluster:
         api.patch(
             "Node", "", name, {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}, "status"
         )
-        # New nodes come with a taint, which nobody else would take away here.
+        # Remove the taint of new nodes, as a node controller would.
         api.patch("Node", "", name, {"spec": {"taints": None}})
 
     def service_account_token(self, namespace: str, name: str) -> str:
-        """A token of a ServiceAccount, as its pod would have it."""
+        """Request a token of a ServiceAccount, as kubelet does for its pods."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         return str(self.api().call("POST", path, request)["status"]["token"])
 
 
 def make_cluster(programs: Programs, folder: Path) -> Cluster:
-    """Ready to be started. Certificates are valid around the present."""
-    pki = make_pki(folder / "pki", dt.datetime.now(dt.UTC))  # noqa: TID251 - an API server knows only the real time
+    """Create a cluster that is ready to be started, with certificates that are valid now."""
+    pki = make_pki(folder / "pki", dt.datetime.now(dt.UTC))  # noqa: TID251 - an API server uses the real time
     return Cluster(programs, folder, pki, free_port(), Reaper())
 
 

@@ -1,6 +1,6 @@
-"""A real cluster for the tests of this folder: one for each process that runs some of them, a namespace for each test.
+"""Fixtures of this folder: one real cluster per test process, one namespace per test.
 
-All tests of this folder run in one process, but for those that stop parts of the cluster: tests/together.py says which.
+All tests of this folder run in one process, except those that stop parts of the cluster; see tests/together.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RUNNING = pytest.StashKey[Cluster]()
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """What the servers said last, beside a test that failed."""
+    """Add the last log lines of all servers to the report of a failed test."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's result, which the annotation of a wrapper cannot name
     cluster = item.config.stash.get(_RUNNING, None)
@@ -38,9 +38,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def kubernetes_programs_found() -> kubernetes_programs.Programs:
     found = kubernetes_programs.find_or_wait(os.environ, ROOT)
     if found is None:
-        _give_up("the programs of Kubernetes are not built: make test does it")
+        _skip("the Kubernetes programs are not built; run make test")
     if "etcd" in found.missing() or "kube-apiserver" in found.missing() or "kubectl" in found.missing():
-        _give_up(f"{found.origin} lacks {', '.join(found.missing())}")
+        _skip(f"{found.origin} does not contain {', '.join(found.missing())}")
     return found
 
 
@@ -50,7 +50,7 @@ def cluster(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Cluster]:
-    """etcd, API server and, where they are to be had, the controllers; the scheduler is a fixture of its own."""
+    """etcd, API server and, if available, controller manager; for the scheduler see `scheduled`."""
     running = make_cluster(kubernetes_programs_found, tmp_path_factory.mktemp("cluster"))
     request.config.stash[_RUNNING] = running
     try:
@@ -65,17 +65,17 @@ def cluster(
 
 @pytest.fixture
 def garbage_collected(cluster: Cluster) -> Cluster:
-    """The cluster, if it collects garbage and finishes namespaces."""
+    """The cluster, with garbage collection and namespace deletion."""
     if "kube-controller-manager" not in cluster.daemons:
-        _give_up(f"{cluster.programs.origin} lacks kube-controller-manager")
+        _skip(f"{cluster.programs.origin} does not contain kube-controller-manager")
     return cluster
 
 
 @pytest.fixture
 def scheduled(cluster: Cluster) -> Cluster:
-    """The cluster with a scheduler, started by the first test that wants one."""
+    """The cluster with a scheduler, which the first test that uses it starts."""
     if "kube-scheduler" in cluster.programs.missing():
-        _give_up(f"{cluster.programs.origin} lacks kube-scheduler")
+        _skip(f"{cluster.programs.origin} does not contain kube-scheduler")
     if "kube-scheduler" not in cluster.daemons:
         cluster.start_scheduler()
     return cluster
@@ -83,13 +83,13 @@ def scheduled(cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def api(cluster: Cluster) -> Api:
-    """As the administrator."""
+    """The client of the administrator."""
     return cluster.api()
 
 
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for one test; what is in it is asked to go when the test is over."""
+    """A namespace for one test, deleted after it."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:45].strip("-")
     name = f"{words}-{os.urandom(3).hex()}"
     cluster.make_namespace(name)
@@ -99,7 +99,7 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
 
 @pytest.fixture(scope="session")
 def pumice_cluster(cluster: Cluster) -> Cluster:
-    """The cluster with Pumice's definitions and permissions."""
+    """The cluster with the definitions and permissions of `pumice install`."""
     install(cluster)
     return cluster
 
@@ -112,7 +112,7 @@ def controllers(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Controllers
     starter.stop()
 
 
-def _give_up(why: str) -> NoReturn:
+def _skip(reason: str) -> NoReturn:
     if IN_CI:
-        pytest.fail(why)
-    pytest.skip(why)
+        pytest.fail(reason)
+    pytest.skip(reason)

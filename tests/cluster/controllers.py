@@ -1,4 +1,4 @@
-"""`pumice controller` as a process of its own, with exactly the permissions that `pumice install` grants."""
+"""Starts `pumice controller` as a process, with exactly the permissions that `pumice install` grants."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PERMISSIONS = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterR
 
 
 def installed(gang: str = "auto", *, webhook: bool = True) -> Iterator[Object]:
-    """What `pumice install` prints, without what only a cluster with nodes could run."""
+    """Return what `pumice install` prints, without the workloads, which would need nodes."""
     for manifest in manifests(InstallOptions(image="pumice", gang=gang, webhook=webhook)):
         if manifest["kind"] in PERMISSIONS:
             yield manifest
-    # Volcano's definitions are there too, so that each gang provider can be asked for.
+    # With Volcano's definitions, so that tests can use each gang provider.
     for manifest in manifests(InstallOptions(image="pumice", gang="volcano", webhook=webhook)):
         if manifest["kind"] == "CustomResourceDefinition":
             yield manifest
@@ -37,19 +37,19 @@ def install(cluster: Cluster, gang: str = "auto") -> None:
     cluster.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(documents))
     api = cluster.api()
     kinds = ("Job", "Command", "PodGroup")
-    eventually("they are served", lambda: all(api.ask("GET", path_of(kind)).status == 200 for kind in kinds))
+    eventually("the definitions are served", lambda: all(api.ask("GET", path_of(kind)).status == 200 for kind in kinds))
 
 
 @dataclass(slots=True)
 class Controllers:
-    """Starts controllers, and ends those that are left when the test is over."""
+    """Starts controllers and stops them after the test."""
 
     cluster: Cluster
     folder: Path
     started: list[Daemon] = field(default_factory=list)
 
     def start(self, namespace: str, *flags: str, server: str = "", gang: str = "none") -> Daemon:
-        """One that serves that namespace, or all if it is empty; by way of `server`, if given."""
+        """Start one for a namespace, or for all if it is empty; `server` may be a proxy."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
         config = self.cluster.kubeconfig(names.CONTROLLER, token=token, server=server)
         arguments = [f"--kubeconfig={config}", f"--gang={gang}"]
@@ -71,7 +71,7 @@ class Controllers:
 
 
 def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str) -> Daemon:
-    """The program of this tree, with nothing of the environment of the tests; its log tells its name."""
+    """Start a command from this source tree, without the environment of the tests."""
     daemon = Daemon(
         log.stem,
         [sys.executable, "-c", MAIN, command, "--log-format=text", *flags],
@@ -85,7 +85,7 @@ def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str) -> Daem
 
 
 def apply(cluster: Cluster, namespace: str, file: Path) -> Object:
-    """As a user does it; the Job as the server has it then."""
+    """Apply a Job with kubectl and return it as the server stored it."""
     name = cluster.kubectl("apply", "-n", namespace, "-f", str(file), "-o", "name").strip()
     return cluster.api().get("Job", namespace, name.rpartition("/")[2])
 

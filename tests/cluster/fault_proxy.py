@@ -1,8 +1,8 @@
-"""Stands between a client and the API server: counts every call, and goes wrong on request.
+"""A proxy between a client and the API server that counts calls and injects failures.
 
-By default it only counts. `faults` makes a part of the calls fail in the ways a server and a network fail, drawn from a
-seed, so that a failure can be had again. `after` is asked when a call was carried out and before it is answered: the
-place to kill a controller at. What the client is told is never half an answer: it is told all, or the line is cut.
+By default it only counts. `faults` makes a share of the calls fail as servers and networks fail, reproducibly from a
+seed. `after` is called after the server carried out a call and before the client gets the response: the moment to kill
+a controller. A client gets a complete response or a closed connection, never a part.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from tests.cluster.background import Background
+from tests.cluster.background_thread import BackgroundThread
 from tests.cluster.cluster import Cluster
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-# What the client is told without the server being asked.
+# Responses that the proxy sends itself, without calling the server.
 STATUSES = {"conflict": (409, "Conflict"), "throttled": (429, "TooManyRequests"), "error": (500, "InternalError")}
 KINDS = (*STATUSES, "slow", "cut before", "cut after")
 _HOP = frozenset({"connection", "host", "transfer-encoding", "keep-alive", "content-length"})
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """`rate` of the calls fail in one of `kinds`. Leases may be spared: a leader that steps down is another test."""
+    """A share `rate` of the calls fails in one of `kinds`, except the `spared` ones, such as those for Leases."""
 
     rate: float = 0.2
     seed: int = 0
@@ -60,16 +60,16 @@ class Faults:
     delay: float = 0.3
 
 
-class FaultProxy(Background):
-    """`server` is where clients go. `calls` are all calls, `told` how often each fault was had."""
+class FaultProxy(BackgroundThread):
+    """`server` is the URL for clients, `calls` are all calls, `injected` counts the failures by kind."""
 
     def __init__(self, cluster: Cluster, faults: Faults | None = None, *, tls: bool = False) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self.watches = 0
-        self.told: Counter[str] = Counter()
-        self.after: Callable[[Call], bool] = lambda _call: True  # False: cut the line instead of answering
-        self.before: Callable[[Call], bool] = lambda _call: True  # False: cut the line, ask nobody
+        self.injected: Counter[str] = Counter()
+        self.after: Callable[[Call], bool] = lambda _call: True  # False: close the connection instead of responding
+        self.before: Callable[[Call], bool] = lambda _call: True  # False: close it without calling the server
         self._cluster = cluster
         self._tls = tls
         self._port = 0
@@ -100,7 +100,7 @@ class FaultProxy(Background):
         return len(self._open_watches)
 
     def cut_watches(self) -> int:
-        """End every watch as a network would; how many there were."""
+        """Close the connections of all watches and return their number."""
 
         async def cut() -> int:
             watches = list(self._open_watches.values())
@@ -108,7 +108,7 @@ class FaultProxy(Background):
                 _cut(request)
             return len(watches)
 
-        return self.ask(cut())
+        return self.submit(cut())
 
     async def main(self) -> None:
         connector = aiohttp.TCPConnector(limit=0, ssl=self._cluster.tls)
@@ -120,7 +120,7 @@ class FaultProxy(Background):
             await site.start()
             [address] = runner.addresses
             self._port = address[1]
-            self.begun()
+            self.mark_ready()
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
@@ -163,7 +163,7 @@ class FaultProxy(Background):
             return ""
         kinds = [kind for kind in faults.kinds if call.is_write or kind != "conflict"]
         kind = self._random.choice(kinds)
-        self.told[kind] += 1
+        self.injected[kind] += 1
         return kind
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -206,7 +206,7 @@ def _refusal(code: int, reason: str) -> web.Response:
 
 
 def _cut(request: web.BaseRequest) -> web.Response:
-    """Nothing more goes out on this connection."""
+    """Abort the connection."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

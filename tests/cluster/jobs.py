@@ -27,7 +27,7 @@ def state(api: Api, namespace: str, name: str = "train") -> Object:
 
 
 def until_phase(api: Api, namespace: str, phase: str, name: str = "train") -> Object:
-    """The status, once the job is in that phase."""
+    """Wait for a phase and return the status."""
 
     def reached() -> Object:
         found = status(api, namespace, name)
@@ -37,5 +37,5 @@ def until_phase(api: Api, namespace: str, phase: str, name: str = "train") -> Ob
 
 
 def reasons(api: Api, namespace: str, name: str = "train") -> list[str]:
-    """Of the events of a job."""
+    """Return the reasons of the events of a job."""
     return [event["reason"] for event in api.list("Event", namespace) if event["involvedObject"]["name"] == name]

@@ -28,7 +28,7 @@ class Pki:
         return str(self.folder / name)
 
     def client_certificate(self, user: str, group: str, now: dt.datetime) -> tuple[bytes, bytes]:
-        """Certificate and key of a user, who is in one group."""
+        """Return certificate and key of a user in one group."""
         subject = _name(user, group)
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(subject, self.authority.subject, key.public_key(), now).add_extension(

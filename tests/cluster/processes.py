@@ -1,7 +1,7 @@
-"""A server program of the test cluster as a process: started with a log, paused, ended, and never left behind.
+"""Server processes of the test cluster: start with a log file, pause, stop, and never leave one behind.
 
-A `Reaper` is a small process that is told of every program started. When the tests are gone, however they went, it ends
-what they left, but only a process that still has the start time it had: numbers of processes are used again.
+A `Reaper` is a small process that knows every server. When the test process ends, in whatever way, it kills the
+servers that are left. It compares start times first, because process ids are reused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 STOP_WITHIN = 15.0
 READY_WITHIN = 90.0
-_START_TIME = 19  # its place in /proc/PID/stat behind the name, which may hold blanks itself
+_START_TIME = 19  # its index in /proc/PID/stat after the name, which may contain blanks
 
 _REAP = f"""
 import os, signal, sys
-told = dict(line.split() for line in sys.stdin)
-for process, started in reversed(told.items()):
+servers = dict(line.split() for line in sys.stdin)
+for process, started in reversed(servers.items()):
     try:
         now = open(f"/proc/{{process}}/stat").read().rpartition(")")[2].split()[{_START_TIME}]
         if now == started:
@@ -54,7 +54,7 @@ class Reaper:
 
 @dataclass(slots=True)
 class Daemon:
-    """`environ` is all the program sees: nothing about proxies or other clusters gets in."""
+    """`environ` is the whole environment of the program, without proxies or kubeconfigs of the user."""
 
     name: str
     argv: Sequence[str]
@@ -106,7 +106,7 @@ class Daemon:
         self.paused = False
 
     def kill(self) -> None:
-        """At once, as a crash would."""
+        """Kill it, as a crash would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()

@@ -1,7 +1,7 @@
-"""Stories of jobs on a real API server, told so that they come to the same end whatever happens to the controller.
+"""Scenarios of jobs on a real API server that have the same final state whatever happens to the controller.
 
-What pods do depends on which pod of which attempt they are, and what people do on what they see, never on a moment in
-time: so a story that ends otherwise after a crash has found a mistake.
+What a pod does depends on its name and attempt, and what users do depends on the status that they see, never on time.
+So a different final state after a crash shows a defect.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.cluster.api import Api, Object, eventually, path_of
+from tests.cluster.fake_kubelet import PodScript
 from tests.cluster.jobs import a_job
-from tests.cluster.played_kubelet import Play
 
 NAME = "train"
 RETRY = "volcano.sh/job-retry-count"
 VERSION = "volcano.sh/job-version"
-LONG = Play()  # until it is ended
-SOON = Play(seconds=0.3)
-COMPANIONS = ("Service", "ConfigMap", "Secret", "NetworkPolicy", "PersistentVolumeClaim", "Command")
+UNTIL_STOPPED = PodScript()
+BRIEF = PodScript(seconds=0.3)
+OWNED_KINDS = ("Service", "ConfigMap", "Secret", "NetworkPolicy", "PersistentVolumeClaim", "Command")
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """One namespace in which a story is played."""
+class JobHandle:
+    """The job of a scenario, in a namespace of its own."""
 
     api: Api
     namespace: str
 
     def until(self, what: str, ask: Callable[[Object], object]) -> None:
-        """Wait until the job's status is so."""
+        """Wait until the status of the job satisfies a condition."""
 
         def seen() -> bool:
             found = self.api.find("Job", self.namespace, NAME)
@@ -50,7 +50,7 @@ class Stage:
         self.api.patch("Job", self.namespace, NAME, {"spec": spec})
 
     def touch(self, value: str) -> bool:
-        """Change an annotation of the job, so that the controller looks at it again; False if the job is gone."""
+        """Change an annotation, so that the controller reconciles the job again; False if the job is gone."""
         patch = {"metadata": {"annotations": {"example.com/touched": value}}}
         found = self.api.ask("PATCH", path_of("Job", self.namespace, NAME), patch, "application/merge-patch+json")
         return found.status != 404
@@ -59,28 +59,28 @@ class Stage:
         self.api.delete("Pod", self.namespace, pod)
 
 
-Plays = Callable[[str, int], Play]  # of a pod's short name and its attempt
+Scripts = Callable[[str, int], PodScript]  # by the short name of a pod and its attempt
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
     job: Object
-    plays: Plays
-    end: str  # the last phase; empty: the job is gone
-    people: Callable[[Stage], None] = lambda _stage: None
+    scripts: Scripts
+    last_phase: str  # empty: the job is deleted
+    user_actions: Callable[[JobHandle], None] = lambda _stage: None
 
-    def behaviour(self, pod: Object) -> Play:
+    def behaviour(self, pod: Object) -> PodScript:
         notes = pod["metadata"]["annotations"]
-        return self.plays(pod["metadata"]["name"].removeprefix(f"{NAME}-"), int(notes[RETRY]))
+        return self.scripts(pod["metadata"]["name"].removeprefix(f"{NAME}-"), int(notes[RETRY]))
 
 
-def always(play: Play) -> Plays:
+def always(play: PodScript) -> Scripts:
     return lambda _pod, _attempt: play
 
 
-def with_others(count: int, code: int = 0) -> Play:
-    """Ends with `code` as soon as `count` pods of the same attempt run or have run."""
+def with_others(count: int, code: int = 0) -> PodScript:
+    """End with `code` as soon as `count` pods of the same attempt have started."""
 
     def enough(pod: Object, pods: Collection[Object]) -> bool:
         attempt = pod["metadata"]["annotations"][RETRY]
@@ -88,23 +88,23 @@ def with_others(count: int, code: int = 0) -> Play:
         started = [one for one in peers if one.get("status", {}).get("phase", "Pending") != "Pending"]
         return len(started) >= count
 
-    return Play(code=code, once=enough)
+    return PodScript(code=code, ends_when=enough)
 
 
-def after_attempt(attempt: int) -> Play:
-    """Ends well as soon as a pod of that attempt has succeeded."""
+def after_attempt(attempt: int) -> PodScript:
+    """Succeed as soon as a pod of that attempt has succeeded."""
 
     def done(_pod: Object, pods: Collection[Object]) -> bool:
         ended = [one for one in pods if one.get("status", {}).get("phase") == "Succeeded"]
         return any(int(one["metadata"]["annotations"][RETRY]) == attempt for one in ended)
 
-    return Play(once=done)
+    return PodScript(ends_when=done)
 
 
-def first_fails(pod: str, code: int = 3) -> Plays:
-    """That pod fails in the first attempt, once both pods run; the second attempt succeeds."""
+def first_fails(pod: str, code: int = 3) -> Scripts:
+    """One pod fails in the first attempt, once both pods run; the second attempt succeeds."""
     failing = with_others(2, code)
-    return lambda name, attempt: failing if (name, attempt) == (pod, 0) else (LONG if attempt == 0 else SOON)
+    return lambda name, attempt: failing if (name, attempt) == (pod, 0) else (UNTIL_STOPPED if attempt == 0 else BRIEF)
 
 
 def _on(event: str, action: str) -> Object:
@@ -120,55 +120,55 @@ def _two_tasks(policy: Object) -> Object:
     return a_job(tasks=_tasks(master=1, worker=2), policies=[policy])
 
 
-def _abort_and_resume(stage: Stage) -> None:
-    stage.until_phase("Running")
-    stage.command("AbortJob")
-    stage.until_phase("Aborted")
-    stage.command("ResumeJob")
-    stage.until_phase("Running")
-    stage.command("CompleteJob")
+def _abort_and_resume(handle: JobHandle) -> None:
+    handle.until_phase("Running")
+    handle.command("AbortJob")
+    handle.until_phase("Aborted")
+    handle.command("ResumeJob")
+    handle.until_phase("Running")
+    handle.command("CompleteJob")
 
 
-def _terminate(stage: Stage) -> None:
-    stage.until_phase("Running")
-    stage.command("TerminateJob")
+def _terminate(handle: JobHandle) -> None:
+    handle.until_phase("Running")
+    handle.command("TerminateJob")
 
 
-def _suspend_and_resume(stage: Stage) -> None:
-    stage.until_phase("Running")
-    stage.patch({"suspend": True})
-    stage.until_phase("Aborted")
-    stage.patch({"suspend": False})
-    stage.until_phase("Running")
-    stage.command("CompleteJob")
+def _suspend_and_resume(handle: JobHandle) -> None:
+    handle.until_phase("Running")
+    handle.patch({"suspend": True})
+    handle.until_phase("Aborted")
+    handle.patch({"suspend": False})
+    handle.until_phase("Running")
+    handle.command("CompleteJob")
 
 
-def _scale(stage: Stage) -> None:
-    stage.until("two run", lambda found: found.get("running") == 2)
-    stage.patch({"tasks": _tasks(worker=4)})
-    stage.until("four run", lambda found: found.get("running") == 4)
-    stage.patch({"tasks": _tasks(worker=1)})
-    stage.until("one runs", lambda found: found.get("running") == 1 and not found.get("terminating"))
-    stage.command("CompleteJob")
+def _scale(handle: JobHandle) -> None:
+    handle.until("two run", lambda found: found.get("running") == 2)
+    handle.patch({"tasks": _tasks(worker=4)})
+    handle.until("four run", lambda found: found.get("running") == 4)
+    handle.patch({"tasks": _tasks(worker=1)})
+    handle.until("one runs", lambda found: found.get("running") == 1 and not found.get("terminating"))
+    handle.command("CompleteJob")
 
 
-def _evict(stage: Stage) -> None:
-    stage.until_phase("Running")
-    stage.evict(f"{NAME}-worker-0")
+def _evict(handle: JobHandle) -> None:
+    handle.until_phase("Running")
+    handle.evict(f"{NAME}-worker-0")
 
 
-def _delete(stage: Stage) -> None:
-    stage.until_phase("Running")
-    stage.api.delete("Job", stage.namespace, NAME, {"propagationPolicy": "Background"})
+def _delete(handle: JobHandle) -> None:
+    handle.until_phase("Running")
+    handle.api.delete("Job", handle.namespace, NAME, {"propagationPolicy": "Background"})
 
 
-def _cancel_as_torchx(stage: Stage) -> None:
-    stage.until_phase("Running")
+def _cancel_as_torchx(handle: JobHandle) -> None:
+    handle.until_phase("Running")
 
     def written() -> bool:
-        job = stage.api.get("Job", stage.namespace, NAME)
+        job = handle.api.get("Job", handle.namespace, NAME)
         job["status"]["state"]["phase"] = "Aborted"
-        return stage.api.ask("PUT", path_of("Job", stage.namespace, NAME, "status"), job).status == 200
+        return handle.api.ask("PUT", path_of("Job", handle.namespace, NAME, "status"), job).status == 200
 
     eventually("the status is written", written)
 
@@ -183,47 +183,47 @@ _ALL_PLUGINS = {"svc": ["--disable-network-policy=false"], "ssh": [], "env": []}
 SCENARIOS: Mapping[str, Scenario] = {
     one.name: one
     for one in (
-        Scenario("completes", a_job(plugins=_ALL_PLUGINS), always(SOON), "Completed"),
+        Scenario("completes", a_job(plugins=_ALL_PLUGINS), always(BRIEF), "Completed"),
         Scenario(
             "restarts",
             a_job(plugins={"svc": []}, policies=[_on("PodFailed", "RestartJob")]),
             first_fails("worker-0"),
             "Completed",
         ),
-        Scenario("fails", a_job(), lambda pod, _attempt: Play(0.3, 7 if pod == "worker-1" else 0), "Failed"),
+        Scenario("fails", a_job(), lambda pod, _attempt: PodScript(0.3, 7 if pod == "worker-1" else 0), "Failed"),
         Scenario(
             "exhausts its retries",
             a_job(maxRetry=2, policies=[_on("PodFailed", "RestartJob")]),
-            lambda pod, _attempt: with_others(2, 5) if pod == "worker-0" else LONG,
+            lambda pod, _attempt: with_others(2, 5) if pod == "worker-0" else UNTIL_STOPPED,
             "Failed",
         ),
         Scenario(
             "is aborted and resumed",
             a_job(),
-            always(LONG),
+            always(UNTIL_STOPPED),
             "Completed",
             _abort_and_resume,
         ),
-        Scenario("is terminated", a_job(plugins={"svc": []}), always(LONG), "Terminated", _terminate),
+        Scenario("is terminated", a_job(plugins={"svc": []}), always(UNTIL_STOPPED), "Terminated", _terminate),
         Scenario(
             "is suspended and resumed",
             a_job(),
-            always(LONG),
+            always(UNTIL_STOPPED),
             "Completed",
             _suspend_and_resume,
         ),
-        Scenario("is scaled", a_job(minAvailable=1, plugins={"svc": []}), always(LONG), "Completed", _scale),
+        Scenario("is scaled", a_job(minAvailable=1, plugins={"svc": []}), always(UNTIL_STOPPED), "Completed", _scale),
         Scenario("has dependent tasks", a_job(tasks=_DEPENDENT), always(with_others(3)), "Completed"),
         Scenario(
             "completes with its master",
             _two_tasks(_on("TaskCompleted", "CompleteJob")),
-            lambda pod, _attempt: SOON if pod == "master-0" else LONG,
+            lambda pod, _attempt: BRIEF if pod == "master-0" else UNTIL_STOPPED,
             "Completed",
         ),
         Scenario(
             "is evicted and restarts",
             a_job(policies=[_on("PodEvicted", "RestartJob")]),
-            lambda _pod, attempt: SOON if attempt else LONG,
+            lambda _pod, attempt: BRIEF if attempt else UNTIL_STOPPED,
             "Completed",
             _evict,
         ),
@@ -231,65 +231,65 @@ SCENARIOS: Mapping[str, Scenario] = {
             "restarts a task",
             _two_tasks(_on("PodFailed", "RestartTask")),
             lambda pod, attempt: (
-                with_others(3, 3) if (pod, attempt) == ("worker-0", 0) else after_attempt(1) if attempt == 0 else SOON
+                with_others(3, 3) if (pod, attempt) == ("worker-0", 0) else after_attempt(1) if attempt == 0 else BRIEF
             ),
             "Completed",
         ),
-        Scenario("goes when its time is up", a_job(ttlSecondsAfterFinished=0), always(SOON), ""),
-        Scenario("is deleted", a_job(plugins=_ALL_PLUGINS), always(LONG), "", _delete),
-        Scenario("is cancelled by TorchX", a_job(), always(LONG), "Aborted", _cancel_as_torchx),
+        Scenario("goes when its time is up", a_job(ttlSecondsAfterFinished=0), always(BRIEF), ""),
+        Scenario("is deleted", a_job(plugins=_ALL_PLUGINS), always(UNTIL_STOPPED), "", _delete),
+        Scenario("is cancelled by TorchX", a_job(), always(UNTIL_STOPPED), "Aborted", _cancel_as_torchx),
         Scenario(
-            "has a claim", a_job(volumes=[{"mountPath": "/out", "volumeClaim": _CLAIM}]), always(SOON), "Completed"
+            "has a claim", a_job(volumes=[{"mountPath": "/out", "volumeClaim": _CLAIM}]), always(BRIEF), "Completed"
         ),
     )
 }
 
 
-def ending(stage: Stage, created: int) -> Object:
-    """What is left in the end, without what depends on the moment."""
-    api, namespace = stage.api, stage.namespace
+def final_state(handle: JobHandle, created: int) -> Object:
+    """Return the final status and objects of a scenario, without times."""
+    api, namespace = handle.api, handle.namespace
     found: Object = {"created": created}
     job = api.find("Job", namespace, NAME)
     last: Object = (job or {}).get("status", {})
-    for moving in ("runningDuration", "controlledResources"):
-        last.pop(moving, None)
+    for volatile in ("runningDuration", "controlledResources"):
+        last.pop(volatile, None)
     last.get("state", {}).pop("lastTransitionTime", None)
-    # Pods that end soon may have ended before a controller has seen all of them running.
+    # Brief pods may end before the controller has seen all of them running.
     phases = [condition["status"] for condition in last.get("conditions", [])]
     last["conditions"] = [phase for phase in phases if phase != "Running"]
     found["status"] = last
     found["pods"] = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in api.list("Pod", namespace)}
-    for kind in COMPANIONS:
+    for kind in OWNED_KINDS:
         names = [one["metadata"]["name"] for one in api.list(kind, namespace)]
         found[kind] = [_without_suffix(name) for name in names if name != "kube-root-ca.crt"]
     return found
 
 
 def _without_suffix(name: str) -> str:
-    """The names of claims depend on the uid of their job."""
+    """Remove the suffix of claims, which depends on the uid of the job."""
     return name.partition("-pvc-")[0]
 
 
-def until_over(stage: Stage, scenario: Scenario) -> None:
-    """Wait for the last phase, and until nothing moves any more."""
-    api, namespace = stage.api, stage.namespace
-    if not scenario.end:
+def wait_until_over(handle: JobHandle, scenario: Scenario) -> None:
+    """Wait for the last phase, and until the controller has cleaned up."""
+    api, namespace = handle.api, handle.namespace
+    if not scenario.last_phase:
         eventually(f"the job of {namespace} is gone", lambda: api.find("Job", namespace, NAME) is None, within=120)
-        eventually("and what it owned", lambda: _leftovers(api, namespace) == [], within=120)
+        eventually("its objects are gone", lambda: _leftovers(api, namespace) == [], within=120)
         return
-    stage.until_phase(scenario.end)
+    handle.until_phase(scenario.last_phase)
 
-    def is_put_away() -> bool:
+    def is_clean() -> bool:
         assert _leftovers(api, namespace) == []
         return True
 
-    eventually("all is put away", is_put_away, within=120)
+    eventually("everything is cleaned up", is_clean, within=120)
 
 
 def _leftovers(api: Api, namespace: str) -> list[str]:
-    """Of a job that is over: what must go yet. Finished pods and claims stay with a job."""
+    """Return what must still be deleted after a job is over. Finished pods and claims stay."""
     job = api.find("Job", namespace, NAME)
-    kinds: tuple[str, ...] = COMPANIONS if job is None else ("Command",)
+    kinds: tuple[str, ...] = OWNED_KINDS if job is None else ("Command",)
     if job is not None and job["status"]["state"]["phase"] in ("Completed", "Failed", "Terminated"):
         kinds = ("Service", "ConfigMap", "Secret", "NetworkPolicy", "Command")
     left = [

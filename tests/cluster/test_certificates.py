@@ -1,4 +1,4 @@
-"""Certificates of the webhook change while a real API server goes on asking: never a refusal for it."""
+"""The webhook rotates its certificates without a single failed review by a real API server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.webhook import webhook_process
 from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from tests.cluster.api import PATIENCE, Object, eventually
-from tests.cluster.background import Background
+from tests.cluster.background_thread import BackgroundThread
 from tests.cluster.cluster import Cluster, free_port
 from tests.cluster.jobs import a_job
-from tests.cluster.webhooks import GROUP, KINDS, authorities, install_webhook, tried, until_asked
+from tests.cluster.webhooks import GROUP, KINDS, ca_bundles, dry_run, install_webhook, wait_until_called
 
-BAD = a_job(plugins={"nosuch": []})
+INVALID = a_job(plugins={"nosuch": []})
 DAY = dt.timedelta(days=1)
-# Longer than an API server takes to read a changed configuration, also on a busy machine.
+# Longer than an API server takes to load a changed configuration, also on a busy machine.
 SETTLING = 3.0
 
 
 @dataclass(slots=True)
 class Clock:
-    """The real time, or a while before: an API server knows only the real one."""
+    """The real time, or an earlier one; the API server always uses the real time."""
 
     behind: dt.timedelta = field(default_factory=dt.timedelta)
 
@@ -39,8 +39,8 @@ class Clock:
         return dt.datetime.now(dt.UTC) - self.behind  # noqa: TID251 - see above
 
 
-class Webhook(Background):
-    """In this process, so that it takes its time from the test."""
+class Webhook(BackgroundThread):
+    """A webhook in this process, with the clock of the test."""
 
     def __init__(self, cluster: Cluster, port: int, clock: Clock) -> None:
         super().__init__()
@@ -56,11 +56,11 @@ class Webhook(Background):
         self._clock = clock
 
     async def main(self) -> None:
-        self.begun()
+        self.mark_ready()
         try:
             await webhook_process.run(self._settings, self._clock, asyncio.Event())
         finally:
-            # Closing TLS waits for the other side to agree; a process of its own would have ended here.
+            # Let TLS connections close; a separate process would simply end here.
             await asyncio.sleep(1)
 
 
@@ -81,7 +81,7 @@ def secret(cluster: Cluster) -> Object:
     return found
 
 
-def shown(port: int) -> str:
+def served(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port))
 
 
@@ -90,41 +90,41 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_a_certificate_is_renewed(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
+def test_the_certificate_is_renewed(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
     clock.behind = CERTIFICATE_LIFE * 2 / 3 + DAY
     with Webhook(pumice_cluster, port, clock):
-        until_asked(pumice_cluster, namespace, BAD)
+        wait_until_called(pumice_cluster, namespace, INVALID)
         before = secret(pumice_cluster)
         clock.behind = dt.timedelta()
-        asked_until_another_is_shown(pumice_cluster, namespace, port)
+        review_until_certificate_changes(pumice_cluster, namespace, port)
         after = secret(pumice_cluster)
         assert after["ca.crt"] == before["ca.crt"]
-        assert shown(port) == base64.b64decode(after["tls.crt"]).decode()
+        assert served(port) == base64.b64decode(after["tls.crt"]).decode()
 
 
-def test_an_authority_is_replaced(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
+def test_the_authority_is_replaced(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
     clock.behind = AUTHORITY_LIFE * 2 / 3 + DAY
     with Webhook(pumice_cluster, port, clock):
-        eventually("a first certificate, which would have ended by now", lambda: secret(pumice_cluster))
+        eventually("the first certificate, which has expired by now", lambda: secret(pumice_cluster))
         clock.behind = 10 * DAY
-        # Another one by the same authority, which is not old enough ten days ago.
-        until_asked(pumice_cluster, namespace, BAD)
+        # A second certificate by the same authority, which was not due for renewal ten days ago.
+        wait_until_called(pumice_cluster, namespace, INVALID)
         before = secret(pumice_cluster)
         clock.behind = dt.timedelta()
-        asked_until_another_is_shown(pumice_cluster, namespace, port)
+        review_until_certificate_changes(pumice_cluster, namespace, port)
         after = secret(pumice_cluster)
         new, old = x509.load_pem_x509_certificates(base64.b64decode(after["ca.crt"]))
         assert [old] == x509.load_pem_x509_certificates(base64.b64decode(before["ca.crt"]))
         assert new != old
-        assert authorities(pumice_cluster, names.CONFIGURATION) == {after["ca.crt"]}
-        assert shown(port) == base64.b64decode(after["tls.crt"]).decode()
+        assert ca_bundles(pumice_cluster, names.CONFIGURATION) == {after["ca.crt"]}
+        assert served(port) == base64.b64decode(after["tls.crt"]).decode()
 
 
-def asked_until_another_is_shown(cluster: Cluster, namespace: str, port: int) -> None:
-    """Without a single answer that is not the webhook's, and for a while after."""
-    before, left = shown(port), 20
+def review_until_certificate_changes(cluster: Cluster, namespace: str, port: int) -> None:
+    """Send Jobs until the certificate changes and for a while after; the webhook must answer every review."""
+    before, left = served(port), 20
     deadline = time.monotonic() + PATIENCE
     while left:
-        assert tried(cluster, namespace, BAD).status == 422
-        left -= shown(port) != before
-        assert time.monotonic() < deadline, "the old certificate is still shown"
+        assert dry_run(cluster, namespace, INVALID).status == 422
+        left -= served(port) != before
+        assert time.monotonic() < deadline, "the old certificate is still served"

@@ -1,4 +1,4 @@
-"""The proxy that goes wrong does so exactly as asked."""
+"""The fault proxy fails exactly as requested."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def proxy(cluster: Cluster) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def behind(proxy: FaultProxy) -> Iterator[Api]:
+def proxied(proxy: FaultProxy) -> Iterator[Api]:
     api = Api(proxy.server, "admin-token", None)
     yield api
     api.close()
 
 
-def _make(api: Api, namespace: str, name: str) -> None:
+def _create(api: Api, namespace: str, name: str) -> None:
     api.create("ConfigMap", namespace, {"metadata": {"name": name}})
 
 
-def test_it_passes_on_and_counts(proxy: FaultProxy, behind: Api, namespace: str) -> None:
-    _make(behind, namespace, "a")
-    assert behind.list("ConfigMap", namespace)
+def test_calls_are_forwarded_and_counted(proxy: FaultProxy, proxied: Api, namespace: str) -> None:
+    _create(proxied, namespace, "a")
+    assert proxied.list("ConfigMap", namespace)
     path = path_of("ConfigMap", namespace)
     assert proxy.calls == [Call(1, "POST", path), Call(2, "GET", path)]
     assert proxy.writes == [Call(1, "POST", path)]
 
 
-def test_it_serves_tls_with_the_certificate_of_the_cluster(cluster: Cluster) -> None:
+def test_tls_with_the_certificate_of_the_cluster(cluster: Cluster) -> None:
     with FaultProxy(cluster, tls=True) as proxy:
         api = Api(proxy.server, "admin-token", cluster.tls)
         assert api.get("Namespace", "", "default")["metadata"]["name"] == "default"
@@ -57,22 +57,24 @@ def test_it_serves_tls_with_the_certificate_of_the_cluster(cluster: Cluster) -> 
         pytest.param("cut after", (0, True), id="cut after"),
     ],
 )
-def test_each_fault(proxy: FaultProxy, behind: Api, namespace: str, kind: str, expected: tuple[object, bool]) -> None:
-    """What the client is told, and whether the call was carried out."""
+def test_each_failure(
+    proxy: FaultProxy, proxied: Api, namespace: str, kind: str, expected: tuple[object, bool]
+) -> None:
+    """Each failure has its status, and the server has carried out the call or not."""
     proxy.faults = Faults(rate=1, kinds=(kind,))
     seen: int | None = None
     try:
-        _make(behind, namespace, "a")
+        _create(proxied, namespace, "a")
     except RefusedError as error:
         seen = error.status
     except (OSError, http.client.HTTPException):
         seen = 0
-    assert proxy.told[kind] >= 1
+    assert proxy.injected[kind] >= 1
     proxy.faults = None
-    assert (seen, behind.find("ConfigMap", namespace, "a") is not None) == expected
+    assert (seen, proxied.find("ConfigMap", namespace, "a") is not None) == expected
 
 
-def test_the_same_seed_goes_wrong_in_the_same_places(proxy: FaultProxy) -> None:
+def test_the_same_seed_injects_the_same_failures(proxy: FaultProxy) -> None:
     def drawn() -> list[str]:
         proxy.faults = Faults(rate=0.5, seed=7)
         return [proxy._fault(Call(number, "PATCH", "/x")) for number in range(100)]
@@ -82,11 +84,11 @@ def test_the_same_seed_goes_wrong_in_the_same_places(proxy: FaultProxy) -> None:
     assert set(first) == {*KINDS, ""}
 
 
-def test_a_call_can_be_the_last_one(proxy: FaultProxy, behind: Api, api: Api, namespace: str) -> None:
+def test_a_call_without_a_response(proxy: FaultProxy, proxied: Api, api: Api, namespace: str) -> None:
     proxy.after = lambda call: call.number < 2
-    _make(behind, namespace, "a")
+    _create(proxied, namespace, "a")
     with pytest.raises((OSError, http.client.HTTPException)):
-        _make(Api(proxy.server, "admin-token", None), namespace, "b")
+        _create(Api(proxy.server, "admin-token", None), namespace, "b")
     assert api.find("ConfigMap", namespace, "b") is not None
 
 
@@ -102,18 +104,18 @@ async def _until(true: Callable[[], bool]) -> None:
 
 
 def test_watches_can_be_cut(proxy: FaultProxy, api: Api, namespace: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         found: list[str] = []
         following = asyncio.create_task(_names(proxy, namespace, found))
         await _until(lambda: proxy.open_watches == 1)
-        _make(api, namespace, "a")
+        _create(api, namespace, "a")
         await _until(lambda: "a" in found)
         assert proxy.cut_watches() == 1
-        _make(api, namespace, "b")
+        _create(api, namespace, "b")
         await _until(lambda: "b" in found)
         await _until(lambda: proxy.open_watches == 1)
         following.cancel()
         await asyncio.wait([following])
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
     assert proxy.watches >= 2

@@ -1,6 +1,6 @@
-"""What happens to whole servers: restarts, a store that stands still, watches that are cut, clocks that jump.
+"""Failures of whole servers: restarts, a paused etcd, closed watches, killed leaders, clocks that jump.
 
-These tests stop parts of the cluster, so that they have one of their own.
+These tests stop parts of the cluster, so they have a cluster of their own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers
+from tests.cluster.fake_kubelet import FakeKubelet, PodScript
 from tests.cluster.fault_proxy import FaultProxy
-from tests.cluster.forge import Forge
+from tests.cluster.fork_server import ForkServer
 from tests.cluster.jobs import a_job, until_phase
-from tests.cluster.played_kubelet import Play, PlayedKubelet
-from tests.cluster.scenarios import NAME, SCENARIOS, Stage, ending, until_over
+from tests.cluster.scenarios import NAME, SCENARIOS, JobHandle, final_state, wait_until_over
 
 pytestmark = [
-    # Lines that were cut are left open at this end until somebody collects them.
+    # Closed connections stay open at this end until they are garbage collected.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -40,22 +40,22 @@ WORKERS = 6
 OUTAGE = 20.0
 
 
-def play_through(stage: Stage, controllers: Controllers, disturb: threading.Event) -> None:
-    """A job restarts once while something is wrong, and completes with the pods that it needs and no others."""
+def run_through(handle: JobHandle, controllers: Controllers, disturb: threading.Event) -> None:
+    """Run a job that restarts once, and check that it completes without extra pods."""
     scenario = SCENARIOS["restarts"]
-    with PlayedKubelet(controllers.cluster, stage.namespace, scenario.behaviour) as kubelet:
-        stage.api.create("Job", stage.namespace, scenario.job)
-        stage.until_phase("Running")
+    with FakeKubelet(controllers.cluster, handle.namespace, scenario.behaviour) as kubelet:
+        handle.api.create("Job", handle.namespace, scenario.job)
+        handle.until_phase("Running")
         disturb.set()
-        until_over(stage, scenario)
-        found = ending(stage, kubelet.created)
+        wait_until_over(handle, scenario)
+        found = final_state(handle, kubelet.created)
     assert found["created"] == 4
     assert found["status"]["retryCount"] == 1
     assert found["pods"] == {f"{NAME}-worker-{index}": "Succeeded" for index in range(2)}
 
 
 @pytest.mark.parametrize("crash", [pytest.param(False, id="stopped"), pytest.param(True, id="killed")])
-def test_the_api_server_is_restarted(controllers: Controllers, api: Api, namespace: str, crash: bool) -> None:
+def test_a_restart_of_the_api_server(controllers: Controllers, api: Api, namespace: str, crash: bool) -> None:
     cluster, disturb = controllers.cluster, threading.Event()
     controllers.start(namespace)
 
@@ -66,7 +66,7 @@ def test_the_api_server_is_restarted(controllers: Controllers, api: Api, namespa
     thread = threading.Thread(target=restart)
     thread.start()
     try:
-        with PlayedKubelet(cluster, namespace, lambda _pod: Play()) as kubelet:
+        with FakeKubelet(cluster, namespace, lambda _pod: PodScript()) as kubelet:
             api.create("Job", namespace, a_job(replicas=WORKERS))
             until_phase(api, namespace, "Running")
             disturb.set()
@@ -80,10 +80,10 @@ def test_the_api_server_is_restarted(controllers: Controllers, api: Api, namespa
         thread.join()
 
 
-def test_the_store_stands_still_for_a_while(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_a_pause_of_etcd(controllers: Controllers, api: Api, namespace: str) -> None:
     cluster = controllers.cluster
     controllers.start(namespace)
-    with PlayedKubelet(cluster, namespace) as kubelet:
+    with FakeKubelet(cluster, namespace) as kubelet:
         api.create("Job", namespace, a_job(replicas=WORKERS, plugins={"svc": []}))
         cluster.etcd.pause()
         time.sleep(OUTAGE)
@@ -95,7 +95,7 @@ def test_the_store_stands_still_for_a_while(controllers: Controllers, api: Api, 
         assert kubelet.created == WORKERS
 
 
-def test_watches_are_cut_again_and_again(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_watches_that_are_closed_repeatedly(controllers: Controllers, api: Api, namespace: str) -> None:
     over, cuts = threading.Event(), []
     with FaultProxy(controllers.cluster) as proxy:
         controller = controllers.start(namespace, server=proxy.server)
@@ -107,7 +107,7 @@ def test_watches_are_cut_again_and_again(controllers: Controllers, api: Api, nam
         thread = threading.Thread(target=cut)
         thread.start()
         try:
-            play_through(Stage(api, namespace), controllers, threading.Event())
+            run_through(JobHandle(api, namespace), controllers, threading.Event())
         finally:
             over.set()
             thread.join()
@@ -115,37 +115,37 @@ def test_watches_are_cut_again_and_again(controllers: Controllers, api: Api, nam
     assert sum(cuts) > 10
 
 
-def test_two_controllers_fight_for_the_lease(pumice_cluster: Cluster, api: Api, namespace: str, tmp_path: Path) -> None:
-    """Whoever leads is killed again and again; each time the other one takes over."""
-    scenario, stage = SCENARIOS["restarts"], Stage(api, namespace)
+def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, api: Api, namespace: str, tmp_path: Path) -> None:
+    """The leader is killed repeatedly; each time the standby takes over."""
+    scenario, handle = SCENARIOS["restarts"], JobHandle(api, namespace)
     token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
     config = pumice_cluster.kubeconfig(names.CONTROLLER, token=token)
     argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none", "--log-format=text"]
     over = threading.Event()
-    with Forge() as forge, PlayedKubelet(pumice_cluster, namespace, scenario.behaviour) as kubelet:
+    with ForkServer() as fork_server, FakeKubelet(pumice_cluster, namespace, scenario.behaviour) as kubelet:
 
         def start(number: int) -> tuple[int, Path]:
             log = tmp_path / f"{number}.log"
-            return forge.start(argv, log), log
+            return fork_server.start(argv, log), log
 
         running = [start(0), start(1)]
 
-        def fight() -> None:
+        def kill_leaders() -> None:
             number = 2
             while not over.wait(0.5):
                 leader = next((one for one in running if one[1].exists() and "leading" in one[1].read_text()), None)
                 if leader is not None and not over.wait(random.uniform(0.2, 1.0)):
                     running.remove(leader)
-                    forge.kill(leader[0])
+                    fork_server.kill(leader[0])
                     running.append(start(number))
                     number += 1
 
-        thread = threading.Thread(target=fight)
+        thread = threading.Thread(target=kill_leaders)
         thread.start()
         try:
             api.create("Job", namespace, scenario.job)
-            until_over(stage, scenario)
-            found = ending(stage, kubelet.created)
+            wait_until_over(handle, scenario)
+            found = final_state(handle, kubelet.created)
         finally:
             over.set()
             thread.join()
@@ -154,13 +154,13 @@ def test_two_controllers_fight_for_the_lease(pumice_cluster: Cluster, api: Api, 
 
 
 class JumpingClock:
-    """Real time, plus whatever it was moved by."""
+    """The real time plus an offset."""
 
     def __init__(self) -> None:
         self.offset = dt.timedelta()
 
     def __call__(self) -> dt.datetime:
-        return dt.datetime.now(dt.UTC) + self.offset  # noqa: TID251 - jumps are relative to the real one
+        return dt.datetime.now(dt.UTC) + self.offset  # noqa: TID251 - the offset is relative to the real time
 
 
 @pytest.fixture
@@ -193,15 +193,15 @@ def jumping(pumice_cluster: Cluster, namespace: str) -> Iterator[JumpingClock]:
 @pytest.mark.parametrize(
     "jump", [pytest.param(dt.timedelta(hours=3), id="forward"), pytest.param(-dt.timedelta(hours=3), id="back")]
 )
-def test_the_clock_jumps(
+def test_a_clock_that_jumps(
     jumping: JumpingClock, pumice_cluster: Cluster, api: Api, namespace: str, jump: dt.timedelta
 ) -> None:
-    scenario, stage = SCENARIOS["restarts"], Stage(api, namespace)
-    with PlayedKubelet(pumice_cluster, namespace, scenario.behaviour) as kubelet:
+    scenario, handle = SCENARIOS["restarts"], JobHandle(api, namespace)
+    with FakeKubelet(pumice_cluster, namespace, scenario.behaviour) as kubelet:
         api.create("Job", namespace, scenario.job)
-        eventually("its pods are there", lambda: api.list("Pod", namespace))
+        eventually("its pods exist", lambda: api.list("Pod", namespace))
         jumping.offset += jump
-        until_over(stage, scenario)
-        found = ending(stage, kubelet.created)
+        wait_until_over(handle, scenario)
+        found = final_state(handle, kubelet.created)
     assert found["created"] == 4
     assert (found["status"]["state"]["phase"], found["status"]["retryCount"]) == ("Completed", 1)

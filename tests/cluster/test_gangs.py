@@ -14,10 +14,10 @@ from pumice.model.job import Manifest
 from pumice.model.snapshot import GANG_PROVIDERS
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.comparing import check_created
 from tests.cluster.controllers import Controllers, phase
+from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import state
-from tests.cluster.played_kubelet import PlayedKubelet
+from tests.cluster.render_comparison import check_created
 
 NODE = "node-of-gangs"
 HEARTBEAT = 5.0
@@ -91,7 +91,7 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
             partly.append(tuple(here + others))
         return phase(cluster, namespace, name) == "Running"
 
-    with PlayedKubelet(cluster, namespace, bind=False) as kubelet:
+    with FakeKubelet(cluster, namespace, bind=False) as kubelet:
         for name in ("first", "second"):
             api.create("Job", namespace, a_job(name, {"worker": 3}))
         leader = eventually("one of them runs", lambda: next((one for one in ("first", "second") if runs(one)), ""))

@@ -1,4 +1,4 @@
-"""What clumsy or hostile users do to a job that is there: nobody else is harmed, nothing is tried in a hot loop."""
+"""Careless or hostile changes to an existing job: other jobs are not affected, and nothing causes a hot loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers
+from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, reasons, state, status, until_phase
-from tests.cluster.played_kubelet import PlayedKubelet
 from tests.cluster.processes import Daemon
 
 LEDGER = {
@@ -28,34 +28,32 @@ LEDGER = {
     "pumice/": "",
     "big": "x" * 200_000,
 }
-NONSENSE: dict[str, Object] = {
-    "a ledger": {"controlledResources": LEDGER},
-    "numbers": {"version": 2**31 - 1, "retryCount": 2**31 - 1, "running": 77},
-    "conditions": {"conditions": [{"status": "Odd"}] * 50},
-    "a moment to come": {"state": {"lastTransitionTime": "2999-01-01T00:00:00Z", "message": "m" * 100_000}},
-    "nothing": {"state": None, "controlledResources": None},
+BROKEN: dict[str, Object] = {
+    "malformed ledger": {"controlledResources": LEDGER},
+    "wrong numbers": {"version": 2**31 - 1, "retryCount": 2**31 - 1, "running": 77},
+    "unknown conditions": {"conditions": [{"status": "Odd"}] * 50},
+    "time in the future": {"state": {"lastTransitionTime": "2999-01-01T00:00:00Z", "message": "m" * 100_000}},
+    "nulls": {"state": None, "controlledResources": None},
 }
 
 
-@pytest.mark.parametrize("nonsense", [pytest.param(part, id=what) for what, part in NONSENSE.items()])
-def test_nonsense_in_a_status_is_put_right(
-    controllers: Controllers, api: Api, namespace: str, nonsense: Object
-) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+@pytest.mark.parametrize("broken", [pytest.param(part, id=name) for name, part in BROKEN.items()])
+def test_a_broken_status_is_repaired(controllers: Controllers, api: Api, namespace: str, broken: Object) -> None:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         controllers.start(namespace)
         policies = [{"event": "PodFailed", "action": "RestartJob"}]
         for name in ("train", "other"):
             api.create("Job", namespace, a_job(name, policies=policies))
             until_phase(api, namespace, "Running", name)
-        api.patch("Job", namespace, "train", {"status": nonsense}, "status")
+        api.patch("Job", namespace, "train", {"status": broken}, "status")
 
-        def is_right() -> bool:
+        def is_repaired() -> bool:
             found = status(api, namespace)
             ledger: Object = found.get("controlledResources", {})
             return found.get("running") == 2 and ledger.get("pumice/seen/worker") == "0-1"
 
-        eventually("it is as it was", is_right)
-        # What follows is served as ever: here a restart, and the end.
+        eventually("the status is repaired", is_repaired)
+        # The job then restarts and completes as usual.
         kubelet.finish("train-worker-0", 1)
         eventually("it restarts", lambda: status(api, namespace).get("retryCount") == 1)
         eventually("all run again", lambda: status(api, namespace).get("running") == 2)
@@ -67,49 +65,49 @@ def test_nonsense_in_a_status_is_put_right(
         assert status(api, namespace, "other").get("version", 0) == 0
 
 
-def test_names_that_are_taken_are_told_once_and_what_is_free_is_made(
+def test_name_conflicts_are_reported_once_and_the_other_objects_are_created(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
     container = {"name": "main", "image": "busybox"}
-    strangers: list[tuple[str, Object]] = [
+    foreign: list[tuple[str, Object]] = [
         ("Pod", {"metadata": {"name": "train-worker-0"}, "spec": {"containers": [container]}}),
         ("Service", {"metadata": {"name": "train"}, "spec": {"ports": [{"port": 80}]}}),
         ("ConfigMap", {"metadata": {"name": "train-svc"}, "data": {"a": "b"}}),
         ("Secret", {"metadata": {"name": "train-ssh"}, "stringData": {"a": "b"}}),
     ]
-    with PlayedKubelet(controllers.cluster, namespace):
-        for kind, manifest in strangers:
+    with FakeKubelet(controllers.cluster, namespace):
+        for kind, manifest in foreign:
             api.create(kind, namespace, manifest)
         controllers.start(namespace)
         api.create("Job", namespace, a_job(plugins={"svc": [], "ssh": []}))
-        eventually("it is told", lambda: state(api, namespace).get("reason") == "NameTaken")
+        eventually("the status says NameTaken", lambda: state(api, namespace).get("reason") == "NameTaken")
         eventually("the other pod runs", lambda: status(api, namespace).get("running") == 1)
-        for kind, manifest in strangers:
+        for kind, manifest in foreign:
             assert "ownerReferences" not in api.get(kind, namespace, manifest["metadata"]["name"])["metadata"]
-        for kind, manifest in strangers:
+        for kind, manifest in foreign:
             options = {"gracePeriodSeconds": 0} if kind == "Pod" else None
             api.delete(kind, namespace, manifest["metadata"]["name"], options)
         until_phase(api, namespace, "Running")
-        eventually("the job wants for nothing", lambda: state(api, namespace).get("message", "") == "")
-        for kind, manifest in strangers:
+        eventually("the message is gone", lambda: state(api, namespace).get("message", "") == "")
+        for kind, manifest in foreign:
             assert "ownerReferences" in api.get(kind, namespace, manifest["metadata"]["name"])["metadata"]
         assert "SecretReplaced" not in reasons(api, namespace)
         assert reasons(api, namespace).count("NameTaken") <= 4
 
 
-def test_a_pod_that_lost_its_label_is_told_of_and_found_again(
+def test_a_pod_without_its_label_is_reported_and_counts_again_with_it(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         controllers.start(namespace)
         api.create("Job", namespace, a_job())
         until_phase(api, namespace, "Running")
         label = api.get("Pod", namespace, "train-worker-0")["metadata"]["labels"]["volcano.sh/job-name"]
         api.patch("Pod", namespace, "train-worker-0", {"metadata": {"labels": {"volcano.sh/job-name": None}}})
-        eventually("it is told", lambda: "lost its label" in state(api, namespace).get("message", ""))
+        eventually("the status names the pod", lambda: "lost its label" in state(api, namespace).get("message", ""))
         api.patch("Pod", namespace, "train-worker-0", {"metadata": {"labels": {"volcano.sh/job-name": label}}})
-        eventually("it is found", lambda: status(api, namespace).get("running") == 2)
-        eventually("the job wants for nothing", lambda: state(api, namespace).get("message", "") == "")
+        eventually("the pod counts again", lambda: status(api, namespace).get("running") == 2)
+        eventually("the message is gone", lambda: state(api, namespace).get("message", "") == "")
         assert kubelet.created == 2
 
 
@@ -120,17 +118,19 @@ def _command(api: Api, namespace: str, name: str, action: str, **metadata: objec
     api.create("Command", namespace, {**command, "metadata": {"name": name, **metadata}})
 
 
-def test_a_command_that_somebody_s_finalizer_keeps_is_obeyed_once(
+def test_a_command_with_a_foreign_finalizer_is_executed_once(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
-    with PlayedKubelet(controllers.cluster, namespace):
+    with FakeKubelet(controllers.cluster, namespace):
         first = controllers.start(namespace)
         api.create("Job", namespace, a_job())
         until_phase(api, namespace, "Running")
         _command(api, namespace, "kept", "RestartJob", finalizers=["example.com/keep"])
-        eventually("it was obeyed", lambda: "deletionTimestamp" in api.get("Command", namespace, "kept")["metadata"])
+        eventually(
+            "the Command is executed", lambda: "deletionTimestamp" in api.get("Command", namespace, "kept")["metadata"]
+        )
         eventually("it runs again", lambda: status(api, namespace).get("running") == 2)
-        # The next one knows nothing of what the first has seen.
+        # The second controller has no memory of the Command.
         first.stop()
         controllers.start(namespace)
         api.create("Job", namespace, a_job("next"))
@@ -139,44 +139,42 @@ def test_a_command_that_somebody_s_finalizer_keeps_is_obeyed_once(
         api.patch("Command", namespace, "kept", {"metadata": {"finalizers": None}})
 
 
-def test_a_command_that_asks_for_nothing_we_know_is_removed_and_told_of(
-    controllers: Controllers, api: Api, namespace: str
-) -> None:
-    with PlayedKubelet(controllers.cluster, namespace):
+def test_an_unknown_command_is_deleted_with_an_event(controllers: Controllers, api: Api, namespace: str) -> None:
+    with FakeKubelet(controllers.cluster, namespace):
         controllers.start(namespace)
         api.create("Job", namespace, a_job())
         until_phase(api, namespace, "Running")
         for name, action in (("dance", "Dance"), ("long", "x" * 50_000), ("empty", "")):
             _command(api, namespace, name, action)
         eventually("they are gone", lambda: not api.list("Command", namespace))
-        eventually("it is told", lambda: reasons(api, namespace).count("CommandIgnored") == 3)
+        eventually("there are events", lambda: reasons(api, namespace).count("CommandIgnored") == 3)
         assert status(api, namespace).get("version", 0) == 0
         assert status(api, namespace)["running"] == 2
 
 
-def test_what_a_quota_refuses_is_not_asked_for_all_the_time(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_pods_beyond_a_quota_are_retried_with_backoff(controllers: Controllers, api: Api, namespace: str) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}}
     api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
-    with PlayedKubelet(controllers.cluster, namespace):
+    with FakeKubelet(controllers.cluster, namespace):
         controller = controllers.start(namespace, "--listen=127.0.0.1:0")
         api.create("Job", namespace, a_job(replicas=100))
-        eventually("it is told", lambda: "exceeded quota" in state(api, namespace).get("message", ""))
+        eventually("the status says so", lambda: "exceeded quota" in state(api, namespace).get("message", ""))
         eventually("what fits runs", lambda: status(api, namespace).get("running") == 3)
-        began, looks = time.monotonic(), passes(controller)
+        began, before = time.monotonic(), passes(controller)
         time.sleep(5)
-        # Later each time: far fewer than one for each millisecond that a refusal takes.
-        assert passes(controller) - looks < 5 * (time.monotonic() - began)
+        # A hot loop would make hundreds of passes per second.
+        assert passes(controller) - before < 5 * (time.monotonic() - began)
         assert reasons(api, namespace).count("FailedCreate") <= 3
         api.call("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/few")
         until_phase(api, namespace, "Running")
 
 
-def test_jobs_of_a_namespace_that_ends_go_with_it(
+def test_jobs_are_deleted_with_their_namespace(
     garbage_collected: Cluster, controllers: Controllers, api: Api, namespace: str
 ) -> None:
     ending = f"{namespace[:40]}-x"
     garbage_collected.make_namespace(ending)
-    with PlayedKubelet(controllers.cluster, ending):
+    with FakeKubelet(controllers.cluster, ending):
         controller = controllers.start(ending)
         policies = [{"event": "PodEvicted", "action": "RestartJob"}]
         for number in range(5):
@@ -189,9 +187,9 @@ def test_jobs_of_a_namespace_that_ends_go_with_it(
 
 
 def passes(controller: Daemon) -> float:
-    """How often it has looked at a job."""
-    place = eventually("it listens", lambda: re.findall(r"http://127\.0\.0\.1:\d+", controller.log.read_text()))
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{place[0]}/metrics") as answer:
+    """Return the number of passes over jobs."""
+    urls = eventually("it listens", lambda: re.findall(r"http://127\.0\.0\.1:\d+", controller.log.read_text()))
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{urls[0]}/metrics") as answer:
         found = re.search(r"^pumice_passes_total (\S+)$", answer.read().decode(), re.MULTILINE)
     assert found is not None
     return float(found[1])

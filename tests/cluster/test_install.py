@@ -1,4 +1,4 @@
-"""What `pumice install` prints, given to a real API server."""
+"""The manifests of `pumice install` on a real API server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from pumice.cli.main import main
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.names import GANGS
-from tests.cluster.api import Api, Object, RefusedError, eventually, path_of
+from tests.cluster.api import Api, Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.jobs import a_job
-from tests.cluster.volcano import volcano_definition
+from tests.cluster.volcano_definitions import volcano_definition
 
 APPLY = ("apply", "--server-side", "-f", "-")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -26,13 +26,13 @@ def printed(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
 
 class TestManifests:
     @pytest.mark.parametrize("gang", GANGS)
-    def test_they_are_valid(self, pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str], gang: str) -> None:
+    def test_they_are_accepted(self, pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str], gang: str) -> None:
         text = printed(capsys, f"--gang={gang}")
         done = pumice_cluster.kubectl(*APPLY, "--dry-run=server", stdin=text)
         assert len(done.splitlines()) == text.count("\n---\n") + 1
         assert all(line.endswith("serverside-applied (server dry run)") for line in done.splitlines())
 
-    def test_pods_pass_the_restricted_level(
+    def test_the_pods_meet_the_restricted_level(
         self, pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str], namespace: str
     ) -> None:
         level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -45,7 +45,7 @@ class TestManifests:
                 )
                 pod = {**deployment["spec"]["template"], "apiVersion": "v1", "kind": "Pod"}
                 pod["metadata"]["name"] = deployment["metadata"]["name"]
-                # Here no controller makes the account at once.
+                # The ServiceAccount of the manifests is not applied here.
                 pod["spec"]["serviceAccountName"] = "default"
                 pumice_cluster.api().create("Pod", namespace, pod)
 
@@ -57,8 +57,8 @@ class TestManifests:
 
 class TestDefinitions:
     def test_kubectl_explains_a_job(self, pumice_cluster: Cluster) -> None:
-        def explained(place: str) -> str:
-            return pumice_cluster.kubectl("explain", place, "--api-version=batch.volcano.sh/v1alpha1")
+        def explained(path: str) -> str:
+            return pumice_cluster.kubectl("explain", path, "--api-version=batch.volcano.sh/v1alpha1")
 
         containers = explained("job.spec.tasks.template.spec.containers")
         assert "FIELD: containers <[]Object>" in containers
@@ -68,7 +68,7 @@ class TestDefinitions:
         assert "fail the job this long after it first ran" in explained("job.spec.activeDeadlineSeconds")
         assert "ENUM:" in explained("job.status.state.phase")
 
-    def test_columns(self, pumice_cluster: Cluster, namespace: str) -> None:
+    def test_printer_columns(self, pumice_cluster: Cluster, namespace: str) -> None:
         api = pumice_cluster.api()
         api.create("Job", namespace, a_job())
         api.patch("Job", namespace, "train", {"status": {"state": {"phase": "Running"}, "running": 2}}, "status")
@@ -78,43 +78,41 @@ class TestDefinitions:
         assert row.split()[-1] == "default"
 
     @pytest.mark.parametrize(
-        ("place", "value", "message"),
+        ("field", "value", "message"),
         [
-            pytest.param("image", 5, "must be of type string", id="a wrong type"),
+            pytest.param("image", 5, "must be of type string", id="wrong type"),
             pytest.param(
-                "imagee", "a", 'unknown field "spec.tasks[0].template.spec.containers[0].imagee"', id="unknown"
+                "imagee", "a", 'unknown field "spec.tasks[0].template.spec.containers[0].imagee"', id="unknown field"
             ),
-            pytest.param("resources", {"limits": {"cpu": "much"}}, "should match", id="no amount"),
-            pytest.param("env", [{"value": "a"}], "env[0].name: Required value", id="something missing"),
-            pytest.param("env", [{"name": "A"}, {"name": "A"}], "Duplicate value", id="twice the same"),
+            pytest.param("resources", {"limits": {"cpu": "much"}}, "should match", id="invalid quantity"),
+            pytest.param("env", [{"value": "a"}], "env[0].name: Required value", id="missing name"),
+            pytest.param("env", [{"name": "A"}, {"name": "A"}], "Duplicate value", id="duplicate item"),
         ],
     )
     def test_templates_are_validated(
-        self, pumice_cluster: Cluster, namespace: str, place: str, value: object, message: str
+        self, pumice_cluster: Cluster, namespace: str, field: str, value: object, message: str
     ) -> None:
         job = a_job()
-        job["spec"]["tasks"][0]["template"]["spec"]["containers"][0][place] = value
+        job["spec"]["tasks"][0]["template"]["spec"]["containers"][0][field] = value
         path = path_of("Job", namespace) + "?fieldValidation=Strict"
         answer = pumice_cluster.api().ask("POST", path, job)
         assert answer.status in (400, 422)
         assert message in answer.body["message"]
 
-    def test_two_authors_share_a_template(self, pumice_cluster: Cluster, namespace: str) -> None:
-        """Server-side apply merges containers and their env by name, as in a pod."""
+    def test_server_side_apply_merges_a_template(self, pumice_cluster: Cluster, namespace: str) -> None:
+        """Containers and their env are merged by name, as in a pod."""
         api = pumice_cluster.api()
         container = {"name": "main", "image": "a", "env": [{"name": "A", "value": "1"}]}
         api.create("Job", namespace, a_job(tasks=[{"name": "w", "template": {"spec": {"containers": [container]}}}]))
         path = path_of("Job", namespace, "train") + "?fieldManager=other&force=true"
-        # Tasks themselves have one author, as in Volcano; so this one says all of them.
+        # The list of tasks is atomic, as in Volcano, so the patch has all of them.
         env = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
         task = {"name": "w", "template": {"spec": {"containers": [container | {"env": env}]}}}
         applied = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": [task]}}
         made = api.call("PATCH", path, applied, "application/apply-patch+yaml")
         assert made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"] == env
 
-    def test_what_dry_run_of_kubectl_prints_for_a_template_is_taken(
-        self, pumice_cluster: Cluster, namespace: str
-    ) -> None:
+    def test_a_null_creation_timestamp_in_a_template_is_accepted(self, pumice_cluster: Cluster, namespace: str) -> None:
         job = a_job()
         job["spec"]["tasks"][0]["template"]["metadata"] = {"creationTimestamp": None, "labels": {"a": "b"}}
         path = path_of("Job", namespace) + "?fieldValidation=Strict"
@@ -122,29 +120,29 @@ class TestDefinitions:
 
 
 class TestBesideVolcano:
-    """Volcano's own definitions in place of ours, and back, while jobs are there."""
+    """Replace our definitions by Volcano's, and back, while jobs exist."""
 
     @pytest.fixture
     def ours(self, pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
         text = printed(capsys, "--crds-only", "--gang=volcano")
         yield text
         pumice_cluster.kubectl(*APPLY, "--force-conflicts", stdin=text)
-        eventually("ours are back", lambda: _keeps_suspend(pumice_cluster.api(), "default"))
+        eventually("our definitions are active", lambda: _keeps_suspend(pumice_cluster.api(), "default"))
 
-    @pytest.mark.parametrize(
-        "manager", [pytest.param("kubectl", id="by kubectl"), pytest.param("helm", id="by another tool")]
-    )
-    def test_over_volcanos_and_back(self, pumice_cluster: Cluster, namespace: str, ours: str, manager: str) -> None:
+    @pytest.mark.parametrize("manager", [pytest.param("kubectl", id="kubectl"), pytest.param("helm", id="helm")])
+    def test_definitions_can_be_replaced(
+        self, pumice_cluster: Cluster, namespace: str, ours: str, manager: str
+    ) -> None:
         api = pumice_cluster.api()
         job = api.create("Job", namespace, a_job(suspend=True))
         theirs = "\n---\n".join(json.dumps(volcano_definition(name)) for name in _names())
         pumice_cluster.kubectl(*APPLY, "--force-conflicts", f"--field-manager={manager}", stdin=theirs)
-        eventually("theirs are there", lambda: not _keeps_suspend(api, namespace))
-        # The job is still there, and can be changed.
+        eventually("Volcano's definitions are active", lambda: not _keeps_suspend(api, namespace))
+        # The job still exists and can be changed.
         assert api.get("Job", namespace, "train")["metadata"]["uid"] == job["metadata"]["uid"]
         api.patch("Job", namespace, "train", {"metadata": {"labels": {"a": "b"}}})
         pumice_cluster.kubectl(*APPLY, "--force-conflicts", stdin=ours)
-        eventually("ours are there", lambda: _keeps_suspend(api, namespace))
+        eventually("our definitions are active", lambda: _keeps_suspend(api, namespace))
         again = api.patch("Job", namespace, "train", {"spec": {"suspend": True}})
         assert again["spec"]["suspend"] is True
         assert again["metadata"]["uid"] == job["metadata"]["uid"]
@@ -175,16 +173,18 @@ def _keeps_suspend(api: Api, namespace: str) -> bool:
         pytest.param("GET", "/api/v1/nodes", id="list nodes"),
         pytest.param("GET", "/api/v1/namespaces", id="list namespaces"),
         pytest.param("DELETE", "/api/v1/namespaces/{ns}", id="delete a namespace"),
-        pytest.param("POST", "/api/v1/namespaces/{ns}/pods/a/exec", id="run something in a pod"),
+        pytest.param("POST", "/api/v1/namespaces/{ns}/pods/a/exec", id="exec in a pod"),
         pytest.param("GET", "/api/v1/namespaces/{ns}/pods/a/log", id="read logs"),
         pytest.param("PATCH", "/api/v1/namespaces/{ns}/pods/a", id="change a pod"),
         pytest.param("DELETE", "/api/v1/namespaces/{ns}/pods", id="delete all pods at once"),
-        pytest.param("POST", "/api/v1/namespaces/{ns}/serviceaccounts/default/token", id="make a token"),
+        pytest.param("POST", "/api/v1/namespaces/{ns}/serviceaccounts/default/token", id="create a token"),
         pytest.param("DELETE", "/api/v1/namespaces/{ns}/persistentvolumeclaims/a", id="delete a claim"),
         pytest.param("POST", "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs", id="create a Job"),
         pytest.param("PATCH", "/apis/batch.volcano.sh/v1alpha1/namespaces/{ns}/jobs/a", id="change a Job"),
-        pytest.param("POST", "/apis/bus.volcano.sh/v1alpha1/namespaces/{ns}/commands", id="give a Command"),
-        pytest.param("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a", id="a foreign Lease"),
+        pytest.param("POST", "/apis/bus.volcano.sh/v1alpha1/namespaces/{ns}/commands", id="create a Command"),
+        pytest.param(
+            "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a", id="read a Lease elsewhere"
+        ),
         pytest.param("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles", id="list roles"),
         pytest.param("GET", CRDS, id="list definitions"),
         pytest.param(
@@ -193,24 +193,16 @@ def _keeps_suspend(api: Api, namespace: str) -> bool:
         pytest.param("GET", "/apis/apps/v1/deployments", id="list Deployments"),
     ],
 )
-def test_what_the_controller_may_not_do(pumice_cluster: Cluster, namespace: str, method: str, path: str) -> None:
+def test_forbidden_requests_of_the_controller(pumice_cluster: Cluster, namespace: str, method: str, path: str) -> None:
     api = pumice_cluster.api(pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER))
     content = "application/merge-patch+json" if method == "PATCH" else "application/json"
     answer = api.ask(method, path.format(ns=namespace), None if method == "GET" else {}, content)
     assert answer.status == 403, answer
 
 
-def test_whether_a_secret_is_there_it_learns_by_a_patch_without_effect(pumice_cluster: Cluster, namespace: str) -> None:
+def test_a_dry_run_patch_shows_whether_a_secret_exists(pumice_cluster: Cluster, namespace: str) -> None:
     api = pumice_cluster.api(pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER))
     path = path_of("Secret", namespace, "a") + "?dryRun=All"
     assert api.ask("PATCH", path, {}, "application/merge-patch+json").status == 404
     api.create("Secret", namespace, {"metadata": {"name": "a"}})
     assert api.ask("PATCH", path, {}, "application/merge-patch+json").status == 200
-
-
-def test_a_job_that_was_let_in_before_can_still_be_deleted(pumice_cluster: Cluster, namespace: str) -> None:
-    api = pumice_cluster.api()
-    api.create("Job", namespace, a_job())
-    api.delete("Job", namespace, "train")
-    with pytest.raises(RefusedError):
-        api.get("Job", namespace, "train")

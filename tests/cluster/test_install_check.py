@@ -1,4 +1,4 @@
-"""`pumice install --check` against a real cluster: what is there, what lacks, and what to do about it."""
+"""`pumice install --check` on a real cluster: what exists, what is missing, and hints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.cluster.api import Object, eventually
 from tests.cluster.cluster import Cluster, free_port
 from tests.cluster.controllers import Controllers, install, installed
 from tests.cluster.jobs import a_job
-from tests.cluster.volcano import volcano_definition
-from tests.cluster.webhooks import Webhooks, tried, until_asked
+from tests.cluster.volcano_definitions import volcano_definition
+from tests.cluster.webhooks import Webhooks, dry_run, wait_until_called
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
-BAD = a_job(plugins={"nosuch": []})
+INVALID = a_job(plugins={"nosuch": []})
 
 
-class Checked:
+class Results:
     def __init__(self, code: int, lines: list[dict[str, str]]) -> None:
         self.code = code
         self.by_subject = {line["check"]: line for line in lines}
@@ -35,12 +35,12 @@ class Checked:
         return self.by_subject[subject]["found"]
 
 
-def checked(capsys: pytest.CaptureFixture[str], config: Path, *flags: str) -> Checked:
+def check(capsys: pytest.CaptureFixture[str], config: Path, *flags: str) -> Results:
     code = main(["install", "--check", "--json", f"--kubeconfig={config}", *flags])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all(set(line) == {"check", "state", "found", "todo"} for line in lines)
     assert all(line["todo"] for line in lines if line["state"] != "ok")
-    return Checked(code, lines)
+    return Results(code, lines)
 
 
 @pytest.fixture
@@ -50,33 +50,31 @@ def webhooks(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Webhooks]:
     starter.stop()
 
 
-def test_what_lacks_is_told(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    seen = checked(capsys, pumice_cluster.kubeconfig())
-    assert seen.code == 1
-    assert seen.found("Kubernetes").startswith("v1.")
-    assert seen.state("definition of Job") == "ok"
-    assert seen.state("definition of Command") == "ok"
-    assert "volcano" in seen.found("gang provider")
-    assert seen.state("webhook") == "missing"
-    assert seen.state("installed roles") == "ok"
-    assert seen.state("your permissions") == "ok"
+def test_a_missing_webhook_is_reported(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    results = check(capsys, pumice_cluster.kubeconfig())
+    assert results.code == 1
+    assert results.found("Kubernetes").startswith("v1.")
+    assert results.state("definition of Job") == "ok"
+    assert results.state("definition of Command") == "ok"
+    assert "volcano" in results.found("gang provider")
+    assert results.state("webhook") == "missing"
+    assert results.state("installed roles") == "ok"
+    assert results.state("your permissions") == "ok"
 
 
-def test_all_good(
+def test_everything_is_ok(
     pumice_cluster: Cluster, controllers: Controllers, webhooks: Webhooks, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    webhooks.outside()
-    until_asked(pumice_cluster, "default", BAD)
-    daemon = webhooks.cluster
-    lease = _held_lease()
-    api = daemon.api()
-    api.create("Lease", names.NAMESPACE, lease)
+    webhooks.start_outside()
+    wait_until_called(pumice_cluster, "default", INVALID)
+    api = pumice_cluster.api()
+    api.create("Lease", names.NAMESPACE, _held_lease())
     try:
-        seen = checked(capsys, pumice_cluster.kubeconfig())
-        assert {line["check"]: line["state"] for line in seen.by_subject.values() if line["state"] != "ok"} == {}
-        assert seen.code == 0
-        assert seen.found("controller").startswith("somebody leads")
-        assert seen.found("webhook's answer").startswith("rejects an invalid Job")
+        results = check(capsys, pumice_cluster.kubeconfig())
+        assert {line["check"]: line["state"] for line in results.by_subject.values() if line["state"] != "ok"} == {}
+        assert results.code == 0
+        assert results.found("controller").startswith("some-controller leads")
+        assert results.found("webhook's answer").startswith("rejects an invalid Job")
     finally:
         api.delete("Lease", names.NAMESPACE, names.LEASE)
 
@@ -85,51 +83,54 @@ def test_a_controller_without_leader_election_is_not_called_missing(
     pumice_cluster: Cluster, controllers: Controllers, namespace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     controllers.start(namespace, "--no-leader-elect")
-    seen = checked(capsys, pumice_cluster.kubeconfig(), "--no-webhook")
-    assert seen.state("controller") == "unknown"
-    assert "--no-leader-elect" in seen.found("controller")
+    results = check(capsys, pumice_cluster.kubeconfig(), "--no-webhook", f"--namespace={namespace}")
+    assert results.state("controller") == "unknown"
+    assert "--no-leader-elect" in results.found("controller")
 
 
 def _held_lease() -> Object:
     import datetime as dt
 
-    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251 - a Lease is held at the real time
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251 - a Lease is renewed in real time
     return {
         "metadata": {"name": names.LEASE},
-        "spec": {"holderIdentity": "somebody", "renewTime": now, "leaseDurationSeconds": 15},
+        "spec": {"holderIdentity": "some-controller", "renewTime": now, "leaseDurationSeconds": 15},
     }
 
 
-def test_a_webhook_that_does_not_answer(
+def test_a_webhook_that_is_down(
     pumice_cluster: Cluster, webhooks: Webhooks, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    webhooks.outside().kill()
-    eventually("it is not asked", lambda: tried(pumice_cluster, "default", BAD).status == 201)
-    seen = checked(capsys, pumice_cluster.kubeconfig())
-    assert seen.state("webhook") == "ok"
-    assert (seen.state("webhook's answer"), seen.found("webhook's answer")) == ("missing", "an invalid Job is accepted")
+    webhooks.start_outside().kill()
+    eventually("the webhook is not called", lambda: dry_run(pumice_cluster, "default", INVALID).status == 201)
+    results = check(capsys, pumice_cluster.kubeconfig())
+    assert results.state("webhook") == "ok"
+    assert (results.state("webhook's answer"), results.found("webhook's answer")) == (
+        "missing",
+        "an invalid Job is accepted",
+    )
 
 
-def test_fields_that_volcanos_definition_drops(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fields_that_volcano_drops(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     theirs = json.dumps(volcano_definition("jobs.batch.volcano.sh"))
     pumice_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=theirs)
     try:
-        seen = checked(capsys, pumice_cluster.kubeconfig())
+        results = check(capsys, pumice_cluster.kubeconfig())
     finally:
         install(pumice_cluster)
-    assert seen.state("definition of Job") == "missing"
-    assert seen.found("definition of Job") == f"drops {', '.join(PUMICE_FIELDS)}"
-    assert "--crds-only" in seen.by_subject["definition of Job"]["todo"]
+    assert results.state("definition of Job") == "missing"
+    assert results.found("definition of Job") == f"drops {', '.join(PUMICE_FIELDS)}"
+    assert "--crds-only" in results.by_subject["definition of Job"]["todo"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "state"),
     [
-        pytest.param(["--leader-elect=false"], "missing", id="two writers"),
+        pytest.param(["--leader-elect=false"], "missing", id="with its job controller"),
         pytest.param(["--controllers=*,-job-controller"], "ok", id="without its job controller"),
     ],
 )
-def test_volcanos_controller_beside_ours(
+def test_the_controller_of_volcano(
     pumice_cluster: Cluster,
     namespace: str,
     capsys: pytest.CaptureFixture[str],
@@ -147,50 +148,49 @@ def test_volcanos_controller_beside_ours(
     }
     pumice_cluster.api().call("POST", DEPLOYMENTS.format(namespace), deployment)
     try:
-        seen = checked(capsys, pumice_cluster.kubeconfig())
+        results = check(capsys, pumice_cluster.kubeconfig())
     finally:
         pumice_cluster.api().call("DELETE", DEPLOYMENTS.format(namespace) + "/volcano-controllers")
-    assert seen.state("Volcano's controller") == state
+    assert results.state("Volcano's controller") == state
     if state == "missing":
-        assert f"{namespace}/volcano-controllers" in seen.found("Volcano's controller")
+        assert f"{namespace}/volcano-controllers" in results.found("Volcano's controller")
 
 
-def test_somebody_who_may_see_nothing(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    seen = checked(capsys, pumice_cluster.kubeconfig("plain"))
-    assert seen.code == 1
-    assert seen.state("definition of Job") == "unknown"
-    assert seen.state("your permissions") == "missing"
-    assert "may not list jobs.batch.volcano.sh" in seen.found("your permissions")
+def test_a_user_without_permissions(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    results = check(capsys, pumice_cluster.kubeconfig("plain"))
+    assert results.code == 1
+    assert results.state("definition of Job") == "unknown"
+    assert results.state("your permissions") == "missing"
+    assert "may not list jobs.batch.volcano.sh" in results.found("your permissions")
 
 
-def test_the_installed_account_has_what_the_table_says(
+def test_the_installed_account_has_every_permission(
     pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each of the controller's permissions, as the API server sees them, and not one less."""
     token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
     config = pumice_cluster.kubeconfig(names.CONTROLLER, token=token)
-    assert checked(capsys, config, "--no-webhook").state("your permissions") == "ok"
+    assert check(capsys, config, "--no-webhook").state("your permissions") == "ok"
 
 
-def test_a_role_that_grants_too_little(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_role_without_a_permission(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     role = next(each for each in installed() if each["kind"] == "ClusterRole")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["pods"]]
     pumice_cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(role))
     try:
-        seen = checked(capsys, pumice_cluster.kubeconfig())
+        results = check(capsys, pumice_cluster.kubeconfig())
     finally:
         install(pumice_cluster)
-    assert seen.state("installed roles") == "missing"
-    assert "pumice-controller: create pods" in seen.found("installed roles")
+    assert results.state("installed roles") == "missing"
+    assert "pumice-controller: create pods" in results.found("installed roles")
 
 
-def test_a_cluster_that_is_not_there(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_cluster(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     config = pumice_cluster.kubeconfig(server=f"https://127.0.0.1:{free_port()}")
     assert main(["install", "--check", f"--kubeconfig={config}"]) == 2
     assert "pumice install: " in capsys.readouterr().err
 
 
-def test_for_people(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "--check", f"--kubeconfig={pumice_cluster.kubeconfig()}"]) == 1
     out, err = capsys.readouterr()
     assert "ok       definition of Job      keeps every field\n" in out

@@ -1,4 +1,4 @@
-"""The objects beside the pods: made, put right when somebody removes or edits them, never taken from somebody else."""
+"""Owned objects of a job: created, restored after deletion or edits, and never taken over from another owner."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.controllers import Controllers
+from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, reasons, state, until_phase
-from tests.cluster.played_kubelet import PlayedKubelet
 
 PLUGINS = {"svc": ["--disable-network-policy=false"], "ssh": [], "env": []}
 
 
 @pytest.fixture
 def running(controllers: Controllers, api: Api, namespace: str) -> Object:
-    """A job with all kinds of companions, its pods made."""
+    """A job with all kinds of owned objects, and its pods."""
     controllers.start(namespace)
     job = api.create("Job", namespace, a_job(plugins=PLUGINS))
-    eventually("the pods are made", lambda: len(api.list("Pod", namespace)) == 2)
+    eventually("the pods exist", lambda: len(api.list("Pod", namespace)) == 2)
     return job
 
 
@@ -32,16 +32,16 @@ def running(controllers: Controllers, api: Api, namespace: str) -> Object:
         pytest.param("Secret", "train-ssh", id="Secret"),
     ],
 )
-def test_what_is_removed_comes_back(running: Object, api: Api, namespace: str, kind: str, name: str) -> None:
+def test_a_deleted_object_is_recreated(running: Object, api: Api, namespace: str, kind: str, name: str) -> None:
     before = api.get(kind, namespace, name)
     assert before["metadata"]["ownerReferences"][0]["uid"] == running["metadata"]["uid"]
     api.delete(kind, namespace, name)
 
-    def back() -> Object:
+    def recreated() -> Object:
         found = api.find(kind, namespace, name) or {}
         return found if found and found["metadata"]["uid"] != before["metadata"]["uid"] else {}
 
-    after = eventually("it is back", back)
+    after = eventually("it is recreated", recreated)
     assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
     if kind == "Secret":
         assert after["data"].keys() == before["data"].keys()
@@ -49,23 +49,21 @@ def test_what_is_removed_comes_back(running: Object, api: Api, namespace: str, k
         assert after["data"]["config"] == before["data"]["config"]
 
 
-def test_an_edited_config_map_is_put_right(running: Object, api: Api, namespace: str) -> None:
+def test_an_edited_config_map_is_restored(running: Object, api: Api, namespace: str) -> None:
     before = api.get("ConfigMap", namespace, "train-svc")
-    api.patch("ConfigMap", namespace, "train-svc", {"data": {"worker.host": "nobody", "extra": "x"}})
-    eventually("it is as before", lambda: api.get("ConfigMap", namespace, "train-svc")["data"] == before["data"])
+    api.patch("ConfigMap", namespace, "train-svc", {"data": {"worker.host": "wrong", "extra": "x"}})
+    eventually("it is restored", lambda: api.get("ConfigMap", namespace, "train-svc")["data"] == before["data"])
     assert api.get("ConfigMap", namespace, "train-svc")["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-def test_an_edited_service_is_put_right(running: Object, api: Api, namespace: str) -> None:
+def test_an_edited_service_is_restored(running: Object, api: Api, namespace: str) -> None:
     before = api.get("Service", namespace, "train")["spec"]
     wrong = {"publishNotReadyAddresses": not before["publishNotReadyAddresses"]}
     api.patch("Service", namespace, "train", {"spec": wrong})
-    eventually("it is as before", lambda: api.get("Service", namespace, "train")["spec"] == before)
+    eventually("it is restored", lambda: api.get("Service", namespace, "train")["spec"] == before)
 
 
-def test_of_an_edited_secret_the_config_is_put_right_and_the_keys_stay(
-    running: Object, api: Api, namespace: str
-) -> None:
+def test_an_edited_secret_gets_its_config_back_and_keeps_the_keys(running: Object, api: Api, namespace: str) -> None:
     before = api.get("Secret", namespace, "train-ssh")["data"]
     mine = base64.b64encode(b"my own").decode()
     api.patch("Secret", namespace, "train-ssh", {"data": {"config": mine, "id_rsa": mine}})
@@ -74,11 +72,11 @@ def test_of_an_edited_secret_the_config_is_put_right_and_the_keys_stay(
         found: Object = api.get("Secret", namespace, "train-ssh")["data"]
         return found
 
-    eventually("the config is as before", lambda: data()["config"] == before["config"])
+    eventually("the config is restored", lambda: data()["config"] == before["config"])
     assert data()["id_rsa"] == mine
 
 
-def test_what_belongs_to_somebody_else_is_not_touched(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_objects_of_other_owners_are_not_changed(controllers: Controllers, api: Api, namespace: str) -> None:
     theirs = api.create("Service", namespace, {"metadata": {"name": "train"}, "spec": {"ports": [{"port": 80}]}})
     controllers.start(namespace)
     api.create("Job", namespace, a_job(plugins={"svc": []}))
@@ -88,12 +86,12 @@ def test_what_belongs_to_somebody_else_is_not_touched(controllers: Controllers, 
         api.get("Service", namespace, "train")["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
     )
     api.delete("Service", namespace, "train")
-    eventually("now it is made", lambda: len(api.list("Pod", namespace)) == 2)
-    eventually("and the job wants for nothing", lambda: state(api, namespace).get("message", "") == "")
+    eventually("the pod is created", lambda: len(api.list("Pod", namespace)) == 2)
+    eventually("the message is gone", lambda: state(api, namespace).get("message", "") == "")
 
 
-def test_they_go_when_the_job_is_done_and_the_pods_stay(controllers: Controllers, api: Api, namespace: str) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+def test_completion_deletes_owned_objects_but_no_pods(controllers: Controllers, api: Api, namespace: str) -> None:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         controllers.start(namespace)
         api.create("Job", namespace, a_job(plugins=PLUGINS))
         until_phase(api, namespace, "Running")
@@ -101,19 +99,19 @@ def test_they_go_when_the_job_is_done_and_the_pods_stay(controllers: Controllers
             kubelet.finish(f"train-worker-{index}")
         until_phase(api, namespace, "Completed")
         left = (("Service", "train"), ("ConfigMap", "train-svc"), ("Secret", "train-ssh"), ("NetworkPolicy", "train"))
-        eventually("they are gone", lambda: all(api.find(kind, namespace, name) is None for kind, name in left))
+        eventually("the objects are gone", lambda: all(api.find(kind, namespace, name) is None for kind, name in left))
         assert len(api.list("Pod", namespace)) == 2
 
 
-def test_a_claim_that_is_missing_is_waited_for(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_a_job_waits_for_a_missing_claim(controllers: Controllers, api: Api, namespace: str) -> None:
     controllers.start(namespace)
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     volumes = [{"mountPath": "/data", "volumeClaimName": "data"}, {"mountPath": "/out", "volumeClaim": claim}]
     api.create("Job", namespace, a_job(volumes=volumes))
-    eventually("it says what it waits for", lambda: state(api, namespace).get("reason") == "ClaimMissing")
+    eventually("the status says ClaimMissing", lambda: state(api, namespace).get("reason") == "ClaimMissing")
     assert api.list("Pod", namespace) == []
     api.create("PersistentVolumeClaim", namespace, {"metadata": {"name": "data"}, "spec": claim})
-    pods = eventually("now there are pods", lambda: api.list("Pod", namespace))
+    pods = eventually("there are pods", lambda: api.list("Pod", namespace))
     claims = {
         volume["persistentVolumeClaim"]["claimName"] for volume in pods[0]["spec"]["volumes"] if _is_claim(volume)
     }
@@ -125,44 +123,26 @@ def _is_claim(volume: Object) -> bool:
     return "persistentVolumeClaim" in volume
 
 
-def test_a_secret_that_a_plugin_needs_without_saying_so(controllers: Controllers, api: Api, namespace: str) -> None:
-    """Without the webhook nobody writes into the job that mpi needs ssh."""
+def test_the_secret_of_a_required_plugin_is_created(controllers: Controllers, api: Api, namespace: str) -> None:
+    """Mpi requires ssh, also if no webhook has added it to the job."""
     controllers.start(namespace)
     tasks = {"master": 1, "worker": 1}
     job = a_job(plugins={"mpi": []})
     template = job["spec"]["tasks"][0]["template"]
     job["spec"]["tasks"] = [{"name": name, "replicas": count, "template": template} for name, count in tasks.items()]
     api.create("Job", namespace, job)
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         until_phase(api, namespace, "Running")
         keys = api.get("Secret", namespace, "train-ssh")["data"]["id_rsa"]
         for name in tasks:
             assert api.get("Secret", namespace, "train-ssh")["data"]["id_rsa"] == keys
             kubelet.finish(f"train-{name}-0")
         until_phase(api, namespace, "Completed")
-    eventually("the Secret goes with the rest", lambda: api.find("Secret", namespace, "train-ssh") is None)
+    eventually("the Secret is deleted", lambda: api.find("Secret", namespace, "train-ssh") is None)
     assert "SecretReplaced" not in reasons(api, namespace)
 
 
-def test_quota_is_waited_for_and_told(controllers: Controllers, api: Api, namespace: str) -> None:
-    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
-    api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas/few"
-    eventually("the quota counts", lambda: api.call("GET", path).get("status", {}).get("hard"))
-    controllers.start(namespace)
-    api.create("Job", namespace, a_job(replicas=3))
-    eventually("it is told", lambda: "quota" in state(api, namespace).get("message", ""))
-    told = state(api, namespace)
-    assert (told["phase"], told["reason"]) == ("Pending", "FailedCreate")
-    eventually("what exists is counted", lambda: api.get("Job", namespace, "train")["status"].get("pending") == 1)
-    api.call("DELETE", path)
-    eventually("the rest is made", lambda: len(api.list("Pod", namespace)) == 3)
-    assert reasons(api, namespace).count("FailedCreate") <= 3
-
-
-def test_pods_of_an_earlier_job_of_the_same_name_are_not_taken_over(
-    controllers: Controllers, api: Api, namespace: str
-) -> None:
+def test_a_pod_of_another_owner_is_not_taken_over(controllers: Controllers, api: Api, namespace: str) -> None:
     foreign = {
         "metadata": {
             "name": "train-worker-0",
@@ -180,5 +160,5 @@ def test_pods_of_an_earlier_job_of_the_same_name_are_not_taken_over(
     uid = api.create("Pod", namespace, foreign)["metadata"]["uid"]
     controllers.start(namespace)
     api.create("Job", namespace, a_job())
-    eventually("it is told", lambda: "train-worker-0 exists" in state(api, namespace).get("message", ""))
+    eventually("the status names the pod", lambda: "train-worker-0 exists" in state(api, namespace).get("message", ""))
     assert api.get("Pod", namespace, "train-worker-0")["metadata"]["uid"] == uid

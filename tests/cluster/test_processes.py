@@ -1,4 +1,4 @@
-"""Nothing of a test cluster outlives the tests, however those end; and nobody else is touched."""
+"""The servers of a test cluster end with the tests, in whatever way those end; other processes are not affected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ time.sleep(600)
 
 
 def _is_gone(process: int, started: str) -> bool:
-    """Gone, or waiting for a parent to ask for its exit code, or another one by now."""
+    """Whether a process has ended, is a zombie, or its id belongs to another process."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         return state == "Z" or start_time(process) != started
@@ -31,7 +31,7 @@ def _is_gone(process: int, started: str) -> bool:
         return True
 
 
-def test_servers_end_when_the_tests_are_killed(tmp_path: Path) -> None:
+def test_servers_are_killed_after_the_tests_were_killed(tmp_path: Path) -> None:
     starter = subprocess.Popen(
         [sys.executable, "-c", STARTER, str(tmp_path / "log")],
         stdout=subprocess.PIPE,
@@ -39,33 +39,33 @@ def test_servers_end_when_the_tests_are_killed(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert starter.stdout is not None
-    with starter.stdout as told:
-        server = int(told.readline())
+    with starter.stdout as output:
+        server = int(output.readline())
     started = start_time(server)
     starter.kill()
     starter.wait()
     eventually("the server is gone", lambda: _is_gone(server, started))
 
 
-def test_a_process_that_has_got_the_number_of_a_server_is_left_alone() -> None:
-    stranger = subprocess.Popen(["sleep", "600"])
+def test_a_process_with_a_reused_id_is_not_killed() -> None:
+    other = subprocess.Popen(["sleep", "600"])
     try:
         reaper = Reaper()
         assert reaper._process.stdin is not None
-        reaper._process.stdin.write(f"{stranger.pid} 1\n")
+        reaper._process.stdin.write(f"{other.pid} 1\n")
         reaper.close()
-        assert stranger.poll() is None
+        assert other.poll() is None
     finally:
-        stranger.kill()
-        stranger.wait()
+        other.kill()
+        other.wait()
 
 
-def test_a_server_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     reaper = Reaper()
-    deaf = Daemon("deaf", ["sh", "-c", "trap '' TERM; echo up; exec sleep 600"], tmp_path / "log", reaper)
-    deaf.start()
-    deaf.wait_ready(lambda: "up" in deaf.tail())
-    deaf.stop(within=0.2)
-    assert deaf.process is not None
-    assert deaf.process.returncode == -signal.SIGKILL
+    server = Daemon("server", ["sh", "-c", "trap '' TERM; echo up; exec sleep 600"], tmp_path / "log", reaper)
+    server.start()
+    server.wait_ready(lambda: "up" in server.tail())
+    server.stop(within=0.2)
+    assert server.process is not None
+    assert server.process.returncode == -signal.SIGKILL
     reaper.close()

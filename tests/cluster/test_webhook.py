@@ -1,4 +1,4 @@
-"""The webhook, asked by a real API server: denials, defaults, registration and its end, certificates."""
+"""The webhook, called by a real API server: findings, defaults, registration, certificates."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from tests.cluster.api import Api, Object, RefusedError, eventually
 from tests.cluster.cluster import Cluster, free_port
 from tests.cluster.controllers import install
 from tests.cluster.jobs import a_job
-from tests.cluster.volcano import volcano_definition
+from tests.cluster.volcano_definitions import volcano_definition
 from tests.cluster.webhooks import (
     Webhooks,
-    authorities,
+    ca_bundles,
     configurations,
+    dry_run,
     install_webhook,
     port_of,
-    tried,
-    until_asked,
+    wait_until_called,
 )
 
 OUTSIDE = names.OUTSIDE_CONFIGURATION
 SECRET = names.certificates(names.WEBHOOK)
 
 
-def bad_job() -> Object:
-    """Wrong in four ways, of which a schema sees one."""
+def invalid_job() -> Object:
+    """Return a Job with four errors, of which the schema finds one."""
     job = a_job(minAvailable=9, plugins={"nosuch": [], "svc": ["--nosuch"]})
     job["spec"]["tasks"][0]["policies"] = [{"event": "PodFaild", "action": "RestartJob"}]
     return job
 
 
-FAULTS = {"spec.minAvailable", "spec.plugins.nosuch", "spec.plugins.svc[0]", "spec.tasks[0].policies[0].event"}
+INVALID_FIELDS = {"spec.minAvailable", "spec.plugins.nosuch", "spec.plugins.svc[0]", "spec.tasks[0].policies[0].event"}
 
 
 @pytest.fixture
@@ -50,48 +50,48 @@ def webhooks(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Webhooks]:
 
 
 @pytest.fixture(scope="class")
-def asked(pumice_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster whose API server asks a webhook, one for all tests of a class."""
+def with_webhook(pumice_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster with a webhook that all tests of a class share."""
     starter = Webhooks(pumice_cluster, tmp_path_factory.mktemp("webhook"))
-    starter.outside()
-    until_asked(pumice_cluster, "default", bad_job())
+    starter.start_outside()
+    wait_until_called(pumice_cluster, "default", invalid_job())
     yield pumice_cluster
     starter.stop()
 
 
 class TestReviews:
-    def test_a_bad_job_is_denied_with_all_findings(self, asked: Cluster, namespace: str) -> None:
+    def test_an_invalid_job_is_rejected_with_all_findings(self, with_webhook: Cluster, namespace: str) -> None:
         with pytest.raises(RefusedError) as refused:
-            asked.api().create("Job", namespace, bad_job())
+            with_webhook.api().create("Job", namespace, invalid_job())
         assert refused.value.status == 422
         details = refused.value.body["details"]
-        assert {cause["field"] for cause in details["causes"]} == FAULTS
+        assert {cause["field"] for cause in details["causes"]} == INVALID_FIELDS
         message = refused.value.body["message"]
-        assert all(place in message for place in FAULTS)
+        assert all(field in message for field in INVALID_FIELDS)
         assert "did you mean PodFailed?" in message
-        assert asked.api().find("Job", namespace, "train") is None
+        assert with_webhook.api().find("Job", namespace, "train") is None
 
-    def test_a_job_gets_its_defaults(self, asked: Cluster, namespace: str) -> None:
+    def test_defaults_are_set(self, with_webhook: Cluster, namespace: str) -> None:
         job = a_job(plugins={"pytorch": ["--master=worker", "--worker=worker"]})
         del job["spec"]["tasks"][0]["name"]
         job["spec"]["plugins"] = {"tensorflow": ["--worker=default0"], "env": None}
-        made = asked.api().create("Job", namespace, job)["spec"]
+        made = with_webhook.api().create("Job", namespace, job)["spec"]
         assert (made["queue"], made["schedulerName"], made["maxRetry"]) == ("default", "volcano", 3)
         assert made["minAvailable"] == 2
         task = made["tasks"][0]
         assert (task["name"], task["minAvailable"], task["maxRetry"]) == ("default0", 2, 3)
         assert set(made["plugins"]) == {"tensorflow", "env", "svc"}
 
-    def test_amounts_with_a_fraction_are_taken(self, asked: Cluster, namespace: str) -> None:
+    def test_fractional_quantities_are_accepted(self, with_webhook: Cluster, namespace: str) -> None:
         job = a_job()
         container = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
         container["resources"] = {"limits": {"cpu": 0.5}}
-        made = asked.api().create("Job", namespace, job)
+        made = with_webhook.api().create("Job", namespace, job)
         container = made["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
         assert container["resources"] == {"limits": {"cpu": "0.5"}}
 
-    def test_updates_are_compared_with_what_was(self, asked: Cluster, namespace: str) -> None:
-        api = asked.api()
+    def test_updates_are_compared_with_the_old_job(self, with_webhook: Cluster, namespace: str) -> None:
+        api = with_webhook.api()
         job = api.create("Job", namespace, a_job())
         job["spec"]["tasks"][0]["replicas"] = 3
         job = api.replace("Job", namespace, job)
@@ -104,46 +104,50 @@ class TestReviews:
         api.patch("Job", namespace, "train", {"metadata": {"labels": {"a": "b"}}})
         api.delete("Job", namespace, "train")
 
-    def test_warnings_reach_the_user(self, asked: Cluster, namespace: str) -> None:
+    def test_warnings_reach_the_user(self, with_webhook: Cluster, namespace: str) -> None:
         job = a_job(policies=[{"event": "PodPending", "action": "AbortJob"}])
-        done = run_kubectl(asked, "-n", namespace, "create", "-f", "-", stdin=json.dumps(job))
+        done = run_kubectl(with_webhook, "-n", namespace, "create", "-f", "-", stdin=json.dumps(job))
         assert "Warning: spec.policies[0]: never acts: PodPending needs a timeout" in done.stderr
 
     @pytest.mark.parametrize(
         "job",
         [
-            pytest.param({**a_job(), "metadata": {"name": "a" * 300}}, id="a long name"),
-            pytest.param({**a_job(), "metadata": {"name": "train", "labels": {"a": "\u202e" * 100}}}, id="odd labels"),
-            pytest.param({**a_job(), "metadata": {"name": "b", "annotations": {"a": "x" * 200_000}}}, id="annotations"),
-            pytest.param(a_job(plugins={"svc": ["--" + "x" * 1_000_000]}), id="a plugin argument of a megabyte"),
+            pytest.param({**a_job(), "metadata": {"name": "a" * 300}}, id="long name"),
+            pytest.param(
+                {**a_job(), "metadata": {"name": "train", "labels": {"a": "\u202e" * 100}}}, id="invalid labels"
+            ),
+            pytest.param(
+                {**a_job(), "metadata": {"name": "b", "annotations": {"a": "x" * 200_000}}}, id="large annotation"
+            ),
+            pytest.param(a_job(plugins={"svc": ["--" + "x" * 1_000_000]}), id="plugin argument of one megabyte"),
             pytest.param(a_job(plugins={f"p{i}": [] for i in range(5_000)}), id="many plugins"),
             pytest.param(
-                a_job(tasks=[a_job()["spec"]["tasks"][0] | {"name": f"t{i}"} for i in range(500)]), id="tasks"
+                a_job(tasks=[a_job()["spec"]["tasks"][0] | {"name": f"t{i}"} for i in range(500)]), id="many tasks"
             ),
-            pytest.param(a_job(replicas=2_000_000_000), id="two thousand million pods"),
+            pytest.param(a_job(replicas=2_000_000_000), id="two billion pods"),
         ],
     )
-    def test_a_hostile_job_harms_nobody(self, asked: Cluster, namespace: str, job: Object) -> None:
-        answer = tried(asked, namespace, job)
+    def test_a_hostile_job_affects_no_other_review(self, with_webhook: Cluster, namespace: str, job: Object) -> None:
+        answer = dry_run(with_webhook, namespace, job)
         assert answer.status in (201, 400, 413, 422), answer
         assert len(json.dumps(answer.body)) < 3_000_000
-        assert tried(asked, namespace, a_job()).status == 201
-        assert tried(asked, namespace, bad_job()).status == 422
+        assert dry_run(with_webhook, namespace, a_job()).status == 201
+        assert dry_run(with_webhook, namespace, invalid_job()).status == 422
 
 
-def test_kubectl_shows_all_findings_as_a_list(asked: Cluster, namespace: str) -> None:
+def test_kubectl_shows_all_findings_as_a_list(with_webhook: Cluster, namespace: str) -> None:
     with pytest.raises(AssertionError) as refused:
-        asked.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(bad_job()))
+        with_webhook.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(invalid_job()))
     text = str(refused.value)
     assert 'The Job "train" is invalid' in text
-    assert text.count("\n* ") == len(FAULTS)
+    assert text.count("\n* ") == len(INVALID_FIELDS)
 
 
-def test_it_comes_and_goes_with_the_process(webhooks: Webhooks, namespace: str) -> None:
-    cluster, bad = webhooks.cluster, bad_job()
-    assert tried(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
-    daemon = webhooks.outside()
-    until_asked(cluster, namespace, bad)
+def test_the_registration_exists_while_the_webhook_runs(webhooks: Webhooks, namespace: str) -> None:
+    cluster = webhooks.cluster
+    assert dry_run(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
+    daemon = webhooks.start_outside()
+    wait_until_called(cluster, namespace, invalid_job())
     hooks = [hook for each in configurations(cluster, OUTSIDE) for hook in each["webhooks"]]
     assert {hook["failurePolicy"] for hook in hooks} == {"Ignore"}
     assert {hook["clientConfig"]["url"].rpartition("/jobs")[0] for hook in hooks} == {
@@ -156,49 +160,49 @@ def test_it_comes_and_goes_with_the_process(webhooks: Webhooks, namespace: str) 
 
 
 class TestRegistration:
-    def test_what_a_killed_one_left_is_replaced(self, webhooks: Webhooks, namespace: str) -> None:
+    def test_the_registration_of_a_killed_webhook_is_replaced(self, webhooks: Webhooks, namespace: str) -> None:
         cluster = webhooks.cluster
-        first = webhooks.outside()
-        until_asked(cluster, namespace, bad_job())
+        first = webhooks.start_outside()
+        wait_until_called(cluster, namespace, invalid_job())
         first.kill()
-        stale = authorities(cluster, OUTSIDE)
+        stale = ca_bundles(cluster, OUTSIDE)
         assert len(stale) == 1
-        # Nobody answers, and the cluster goes on.
-        assert tried(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
-        second = webhooks.outside()
-        until_asked(cluster, namespace, bad_job())
-        assert authorities(cluster, OUTSIDE).isdisjoint(stale)
+        # No webhook answers, and the cluster accepts jobs.
+        assert dry_run(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
+        second = webhooks.start_outside()
+        wait_until_called(cluster, namespace, invalid_job())
+        assert ca_bundles(cluster, OUTSIDE).isdisjoint(stale)
         second.stop()
         assert configurations(cluster, OUTSIDE) == []
 
-    def test_one_that_was_replaced_does_not_take_out_its_successor(self, webhooks: Webhooks, namespace: str) -> None:
-        first, second = webhooks.outside(), webhooks.outside()
+    def test_a_replaced_webhook_keeps_its_successor(self, webhooks: Webhooks, namespace: str) -> None:
+        first, second = webhooks.start_outside(), webhooks.start_outside()
         first.stop()
         assert len(configurations(webhooks.cluster, OUTSIDE)) == 2
         assert "now belongs to another webhook" in first.log.read_text()
-        until_asked(webhooks.cluster, namespace, bad_job())
+        wait_until_called(webhooks.cluster, namespace, invalid_job())
         second.stop()
         assert configurations(webhooks.cluster, OUTSIDE) == []
 
     @pytest.mark.parametrize(
         ("flags", "message"),
         [
-            pytest.param(["--listen=127.0.0.1:{taken}"], "address already in use", id="a port that is taken"),
-            pytest.param(["--listen=0.0.0.0:0"], "an address that the API server can reach", id="any address"),
+            pytest.param(["--listen=127.0.0.1:{taken}"], "address already in use", id="port in use"),
+            pytest.param(["--listen=0.0.0.0:0"], "an address that the API server can reach", id="all addresses"),
             pytest.param(["--service=a"], "use one of them", id="register and service"),
         ],
     )
-    def test_it_says_why_it_cannot_start(self, webhooks: Webhooks, flags: list[str], message: str) -> None:
+    def test_errors_at_start(self, webhooks: Webhooks, flags: list[str], message: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             words = [flag.format(taken=taken.getsockname()[1]) for flag in flags]
-            daemon = webhooks.begin(f"--kubeconfig={webhooks.cluster.kubeconfig()}", "--register", *words)
+            daemon = webhooks.start(f"--kubeconfig={webhooks.cluster.kubeconfig()}", "--register", *words)
             assert daemon.process is not None
             assert daemon.process.wait(60) == 2
         assert message in daemon.log.read_text()
         assert configurations(webhooks.cluster, OUTSIDE) == []
 
-    def test_one_who_may_not_register_is_told(self, webhooks: Webhooks) -> None:
-        daemon = webhooks.begin(f"--kubeconfig={webhooks.cluster.kubeconfig('plain')}", "--register")
+    def test_a_user_who_may_not_register(self, webhooks: Webhooks) -> None:
+        daemon = webhooks.start(f"--kubeconfig={webhooks.cluster.kubeconfig('plain')}", "--register")
         assert daemon.process is not None
         assert daemon.process.wait(60) == 2
         assert "could not register" in daemon.log.read_text()
@@ -206,7 +210,7 @@ class TestRegistration:
 
 
 class TestInstalled:
-    """Behind a Service, with the ServiceAccount's permissions and nothing else; an unreachable one refuses."""
+    """Behind a Service, with only the permissions of the ServiceAccount; fails closed."""
 
     @pytest.fixture
     def port(self, webhooks: Webhooks) -> Iterator[int]:
@@ -216,51 +220,49 @@ class TestInstalled:
         webhooks.cluster.api().delete("Secret", names.NAMESPACE, SECRET)
         webhooks.cluster.api().delete("Service", names.NAMESPACE, names.WEBHOOK)
 
-    def test_jobs_are_refused_until_it_answers_and_when_it_is_gone(
-        self, webhooks: Webhooks, namespace: str, port: int
-    ) -> None:
+    def test_jobs_are_rejected_while_the_webhook_is_down(self, webhooks: Webhooks, namespace: str, port: int) -> None:
         cluster = webhooks.cluster
-        eventually("the door is closed", lambda: tried(cluster, namespace, a_job()).status == 500)
-        daemon = webhooks.installed(f"--listen=127.0.0.1:{port}")
-        until_asked(cluster, namespace, bad_job())
-        assert tried(cluster, namespace, a_job()).status == 201
-        # In its own namespace nobody waits for it.
-        assert tried(cluster, names.NAMESPACE, a_job()).status == 201
+        eventually("jobs are rejected", lambda: dry_run(cluster, namespace, a_job()).status == 500)
+        daemon = webhooks.start_installed(f"--listen=127.0.0.1:{port}")
+        wait_until_called(cluster, namespace, invalid_job())
+        assert dry_run(cluster, namespace, a_job()).status == 201
+        # It is not called for its own namespace.
+        assert dry_run(cluster, names.NAMESPACE, a_job()).status == 201
         assert "could not" not in daemon.log.read_text()
         daemon.stop()
         assert daemon.process is not None
         assert daemon.process.returncode == 0
-        assert tried(cluster, namespace, a_job()).status == 500
+        assert dry_run(cluster, namespace, a_job()).status == 500
 
     def test_replicas_share_one_certificate(self, webhooks: Webhooks, port: int) -> None:
         ports = (port, free_port())
-        daemons = [webhooks.begin(*self._flags(webhooks, each)) for each in ports]
+        daemons = [webhooks.start(*self._flags(webhooks, each)) for each in ports]
         for daemon in daemons:
-            daemon.wait_ready(lambda daemon=daemon: "serving a" in daemon.log.read_text())  # type: ignore[misc]  # a lambda bound to each
+            daemon.wait_ready(lambda daemon=daemon: "serving a" in daemon.log.read_text())  # type: ignore[misc]  # the default binds the loop variable
         secret = webhooks.cluster.api().get("Secret", names.NAMESPACE, SECRET)
         assert set(secret["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
-        assert authorities(webhooks.cluster, names.CONFIGURATION) == {secret["data"]["ca.crt"]}
-        shown = {ssl.get_server_certificate(("127.0.0.1", each)) for each in ports}
-        assert shown == {base64.b64decode(secret["data"]["tls.crt"]).decode()}
+        assert ca_bundles(webhooks.cluster, names.CONFIGURATION) == {secret["data"]["ca.crt"]}
+        served = {ssl.get_server_certificate(("127.0.0.1", each)) for each in ports}
+        assert served == {base64.b64decode(secret["data"]["tls.crt"]).decode()}
 
     def _flags(self, webhooks: Webhooks, port: int) -> list[str]:
         token = webhooks.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK)
         config = webhooks.cluster.kubeconfig(names.WEBHOOK, token=token)
-        place = [f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}"]
-        return [f"--kubeconfig={config}", *place, f"--listen=127.0.0.1:{port}"]
+        service = [f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}"]
+        return [f"--kubeconfig={config}", *service, f"--listen=127.0.0.1:{port}"]
 
-    def test_applying_the_manifests_again_does_not_undo_its_certificate(
+    def test_applying_the_manifests_again_keeps_the_ca_bundle(
         self, webhooks: Webhooks, namespace: str, port: int
     ) -> None:
-        webhooks.installed(f"--listen=127.0.0.1:{port}")
-        until_asked(webhooks.cluster, namespace, bad_job())
-        before = authorities(webhooks.cluster, names.CONFIGURATION)
+        webhooks.start_installed(f"--listen=127.0.0.1:{port}")
+        wait_until_called(webhooks.cluster, namespace, invalid_job())
+        before = ca_bundles(webhooks.cluster, names.CONFIGURATION)
         install_webhook(webhooks.cluster, port)
-        assert authorities(webhooks.cluster, names.CONFIGURATION) == before
-        assert tried(webhooks.cluster, namespace, bad_job()).status == 422
+        assert ca_bundles(webhooks.cluster, names.CONFIGURATION) == before
+        assert dry_run(webhooks.cluster, namespace, invalid_job()).status == 422
 
     @pytest.mark.usefixtures("port")
-    def test_what_its_account_may_not_do(self, webhooks: Webhooks, namespace: str) -> None:
+    def test_forbidden_requests(self, webhooks: Webhooks, namespace: str) -> None:
         api = webhooks.cluster.api(webhooks.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK))
         for method, path in (
             ("GET", "/api/v1/secrets"),
@@ -275,9 +277,9 @@ class TestInstalled:
             assert api.ask(method, path).status == 403, (method, path)
 
 
-def test_readiness_and_health(webhooks: Webhooks, api: Api) -> None:
-    daemon = webhooks.outside()
-    context = ssl.create_default_context(cadata=base64.b64decode(authorities(webhooks.cluster, OUTSIDE).pop()).decode())
+def test_health_and_readiness(webhooks: Webhooks, api: Api) -> None:
+    daemon = webhooks.start_outside()
+    context = ssl.create_default_context(cadata=base64.b64decode(ca_bundles(webhooks.cluster, OUTSIDE).pop()).decode())
     caller = Api(f"https://127.0.0.1:{port_of(daemon)}", "", context)
     try:
         assert [caller.ask("GET", path).status for path in ("/healthz", "/readyz", "/nosuch")] == [200, 200, 404]
@@ -285,15 +287,15 @@ def test_readiness_and_health(webhooks: Webhooks, api: Api) -> None:
         caller.close()
 
 
-def test_fields_that_volcanos_definition_drops_are_warned_of(webhooks: Webhooks, namespace: str) -> None:
+def test_fields_that_the_definition_of_volcano_drops_get_a_warning(webhooks: Webhooks, namespace: str) -> None:
     cluster = webhooks.cluster
     theirs = json.dumps(volcano_definition(names.JOBS_CRD))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=theirs)
     try:
-        daemon = webhooks.outside()
+        daemon = webhooks.start_outside()
         assert "definition of Job: drops spec.activeDeadlineSeconds, spec.suspend" in daemon.log.read_text()
-        until_asked(cluster, namespace, bad_job())
-        # The server drops the field before it asks anybody; the copy that kubectl keeps tells of it.
+        wait_until_called(cluster, namespace, invalid_job())
+        # The server drops the field before it calls webhooks; the annotation of kubectl still has it.
         arguments = ("-n", namespace, "apply", "--validate=false", "-f", "-")
         done = run_kubectl(cluster, *arguments, stdin=json.dumps(a_job(suspend=True)))
     finally:
@@ -303,13 +305,13 @@ def test_fields_that_volcanos_definition_drops_are_warned_of(webhooks: Webhooks,
 
 
 def run_kubectl(cluster: Cluster, *arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
-    """With what it says on standard error, too."""
+    """Run kubectl and return standard output and standard error."""
     command = [str(cluster.programs.path("kubectl")), f"--kubeconfig={cluster.folder / 'admin.config'}", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=True)
 
 
-def test_the_queue_of_a_job_must_be_there_and_open(webhooks: Webhooks, namespace: str) -> None:
-    """Where Volcano's scheduler is: as soon as there is one queue."""
+def test_the_queue_of_a_job_must_exist_and_be_open(webhooks: Webhooks, namespace: str) -> None:
+    """With Volcano's scheduler, as soon as one queue exists."""
     cluster, path = webhooks.cluster, "/apis/scheduling.volcano.sh/v1beta1/queues"
     api = cluster.api()
     for name, state in (("default", "Open"), ("closed", "Closed")):
@@ -318,13 +320,13 @@ def test_the_queue_of_a_job_must_be_there_and_open(webhooks: Webhooks, namespace
         status = {"status": {"state": state}}
         api.call("PATCH", f"{path}/{name}/status", status, "application/merge-patch+json")
     try:
-        webhooks.outside("--gang=volcano")
-        until_asked(cluster, namespace, bad_job())
-        eventually("the queues are known", lambda: tried(cluster, namespace, a_job(queue="nosuch")).status == 422)
-        answer = tried(cluster, namespace, a_job(queue="closed"))
+        webhooks.start_outside("--gang=volcano")
+        wait_until_called(cluster, namespace, invalid_job())
+        eventually("the queues are known", lambda: dry_run(cluster, namespace, a_job(queue="nosuch")).status == 422)
+        answer = dry_run(cluster, namespace, a_job(queue="closed"))
         assert answer.status == 422
         assert "spec.queue: closed: the queue is Closed" in answer.body["message"]
-        assert tried(cluster, namespace, a_job()).status == 201
+        assert dry_run(cluster, namespace, a_job()).status == 201
     finally:
         for name in ("default", "closed"):
             api.call("DELETE", f"{path}/{name}")

@@ -1,4 +1,4 @@
-"""`pumice webhook` as a process of its own: registered from outside, or installed with exactly its permissions."""
+"""Starts `pumice webhook` as a process: registered from outside, or installed with exactly its permissions."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 @dataclass(slots=True)
 class Webhooks:
-    """Starts webhooks, and ends those that are left when the test is over."""
+    """Starts webhooks and stops them after the test."""
 
     cluster: Cluster
     folder: Path
     started: list[Daemon] = field(default_factory=list)
 
-    def outside(self, *flags: str) -> Daemon:
-        """As a user starts it, beside the cluster; ready when it returns."""
-        daemon = self.begin(f"--kubeconfig={self.cluster.kubeconfig()}", "--register", *flags)
+    def start_outside(self, *flags: str) -> Daemon:
+        """Start one outside of the cluster, as a user would, and wait until it is ready."""
+        daemon = self.start(f"--kubeconfig={self.cluster.kubeconfig()}", "--register", *flags)
         daemon.wait_ready(lambda: port_of(daemon) > 0)
         return daemon
 
-    def installed(self, *flags: str) -> Daemon:
-        """As its pod starts it, with the permissions of its ServiceAccount."""
+    def start_installed(self, *flags: str) -> Daemon:
+        """Start one as its pod would, with the permissions of its ServiceAccount."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK)
         config = self.cluster.kubeconfig(names.WEBHOOK, token=token)
         flags = (f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}", *flags)
-        daemon = self.begin(f"--kubeconfig={config}", *flags)
+        daemon = self.start(f"--kubeconfig={config}", *flags)
         daemon.wait_ready(lambda: "serving a" in daemon.log.read_text())
         return daemon
 
-    def begin(self, *flags: str) -> Daemon:
+    def start(self, *flags: str) -> Daemon:
         if not any(flag.startswith("--listen") for flag in flags):
             flags = (*flags, "--listen=127.0.0.1:0")
         daemon = start_pumice(self.cluster, self.folder / f"webhook-{len(self.started)}.log", "webhook", *flags)
@@ -51,7 +51,7 @@ class Webhooks:
 
     def stop(self) -> None:
         for daemon in self.started:
-            # An installed one waits for some seconds until the nodes have forgotten it; no node is here.
+            # An installed webhook drains for some seconds before it ends; nothing here needs that.
             is_installed = any(word.startswith("--service") for word in daemon.argv)
             (daemon.kill if is_installed else daemon.stop)()
             del self.cluster.daemons[daemon.name]
@@ -64,31 +64,31 @@ class Webhooks:
 
 
 def port_of(daemon: Daemon) -> int:
-    """Where it listens, as its log says; 0 before it does."""
+    """Return the port from the log; 0 before it listens."""
     found = re.search(r"listening on https://\S+:(\d+)", daemon.log.read_text())
     return int(found[1]) if found else 0
 
 
 def configurations(cluster: Cluster, name: str) -> list[Object]:
-    """Those of both kinds that are there."""
+    """Return the existing webhook configurations of both kinds."""
     api = cluster.api()
     answers = [api.ask("GET", f"{GROUP}/{kind}/{name}") for kind in KINDS]
     return [answer.body for answer in answers if answer.status == 200]
 
 
-def authorities(cluster: Cluster, name: str) -> set[str]:
+def ca_bundles(cluster: Cluster, name: str) -> set[str]:
     found = configurations(cluster, name)
     return {hook["clientConfig"].get("caBundle", "") for each in found for hook in each["webhooks"]}
 
 
-def tried(cluster: Cluster, namespace: str, job: Object) -> Answer:
-    """What the API server says of a Job, without keeping it."""
+def dry_run(cluster: Cluster, namespace: str, job: Object) -> Answer:
+    """Return the response of the API server to the creation of a Job, as a dry run."""
     return cluster.api().ask("POST", path_of("Job", namespace) + "?dryRun=All", job)
 
 
-def until_asked(cluster: Cluster, namespace: str, bad: Object) -> None:
-    """The API server reads changed configurations a moment later."""
-    eventually("the webhook is asked", lambda: tried(cluster, namespace, bad).status == 422)
+def wait_until_called(cluster: Cluster, namespace: str, invalid: Object) -> None:
+    """Wait until the API server has loaded the webhook configuration."""
+    eventually("the webhook is called", lambda: dry_run(cluster, namespace, invalid).status == 422)
 
 
 def install_webhook(cluster: Cluster, port: int) -> None:

@@ -1,4 +1,4 @@
-"""An asynchronous part of the cluster in a thread of its own, so that tests stay synchronous."""
+"""Runs an asynchronous part of the cluster in a thread, so that tests stay synchronous."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ T = TypeVar("T")
 PATIENCE = 60.0
 
 
-class Background:
-    """Derive, and say in `main` what it does until it is cancelled. What goes wrong there is raised at the end."""
+class BackgroundThread:
+    """Subclasses implement `main`, which runs until it is cancelled. `stop` raises the error of a failed `main`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
-        self._trouble: BaseException | None = None
-        self._begun = threading.Event()
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
 
     async def main(self) -> None:
         raise NotImplementedError
 
-    def begun(self) -> None:
-        """To be called by `main` when it is ready."""
-        self._begun.set()
+    def mark_ready(self) -> None:
+        """Called by `main` when it is ready."""
+        self._ready.set()
 
     def start(self) -> Self:
         self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
         self._thread.start()
-        assert self._begun.wait(PATIENCE), f"{type(self).__name__} did not start"
-        if self._trouble is not None:
+        assert self._ready.wait(PATIENCE), f"{type(self).__name__} did not start"
+        if self._failure is not None:
             self.stop()
         return self
 
@@ -43,11 +43,11 @@ class Background:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), f"{type(self).__name__} did not stop"
-        if self._trouble is not None:
-            raise AssertionError(f"{type(self).__name__} went wrong: {self._trouble!r}") from self._trouble
+        if self._failure is not None:
+            raise AssertionError(f"{type(self).__name__} failed: {self._failure!r}") from self._failure
 
-    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Have something done in that thread, from another one."""
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the background thread and return its result."""
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
 
@@ -62,10 +62,10 @@ class Background:
     def _run(self) -> None:
         try:
             asyncio.run(self._guarded())
-        except BaseException as error:  # noqa: BLE001 - told to whoever stops it
-            self._trouble = error
+        except BaseException as error:  # noqa: BLE001 - raised by stop
+            self._failure = error
         finally:
-            self._begun.set()
+            self._ready.set()
 
     async def _guarded(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,10 +1,10 @@
-"""The kubelet that only plays writes what a kubelet writes."""
+"""The fake kubelet writes the same status as a real one."""
 
 from __future__ import annotations
 
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.played_kubelet import Play, PlayedKubelet, by_task
+from tests.cluster.fake_kubelet import FakeKubelet, PodScript, by_task
 
 
 def _pod(name: str) -> Object:
@@ -18,9 +18,9 @@ def _phase(api: Api, namespace: str, name: str) -> str:
     return str(api.get("Pod", namespace, name)["status"]["phase"])
 
 
-def test_pods_run_end_and_go(cluster: Cluster, api: Api, namespace: str) -> None:
-    plays = {"quick": Play(seconds=0, code=3), "stuck": Play(pending=True)}
-    with PlayedKubelet(cluster, namespace, by_task(plays)) as kubelet:
+def test_pods_run_end_and_are_deleted(cluster: Cluster, api: Api, namespace: str) -> None:
+    scripts = {"quick": PodScript(seconds=0, code=3), "stuck": PodScript(pending=True)}
+    with FakeKubelet(cluster, namespace, by_task(scripts)) as kubelet:
         for name in ("quick", "stuck", "steady"):
             api.create("Pod", namespace, _pod(name))
         eventually("quick fails", lambda: _phase(api, namespace, "quick") == "Failed")
@@ -37,11 +37,11 @@ def test_pods_run_end_and_go(cluster: Cluster, api: Api, namespace: str) -> None
         assert kubelet.created == 3
 
 
-def test_what_became_of_a_pod_is_not_written_to_its_namesake(cluster: Cluster, api: Api, namespace: str) -> None:
-    with PlayedKubelet(cluster, namespace, by_task({"stuck": Play(pending=True)})) as kubelet:
+def test_a_status_is_not_written_to_a_newer_pod(cluster: Cluster, api: Api, namespace: str) -> None:
+    with FakeKubelet(cluster, namespace, by_task({"stuck": PodScript(pending=True)})) as kubelet:
         earlier = api.create("Pod", namespace, _pod("stuck"))
         kubelet.evict("stuck")
         eventually("it is gone", lambda: api.list("Pod", namespace) == [])
         api.create("Pod", namespace, _pod("stuck"))
-        kubelet.ask(kubelet.write(earlier, {"phase": "Failed"}))
+        kubelet.submit(kubelet.write(earlier, {"phase": "Failed"}))
         assert _phase(api, namespace, "stuck") == "Pending"

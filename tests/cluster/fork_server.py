@@ -1,7 +1,7 @@
-"""Makes processes of `pumice controller` in a moment: one process has loaded all, and splits off a child for each.
+"""Starts `pumice controller` processes quickly: one process has loaded all modules and forks a child for each.
 
-Hundreds of controllers are started and killed in the tests of crashes; loading Python and all modules takes a second of
-processor time each, a fork takes a hundredth.
+The crash tests start and kill hundreds of controllers. Loading Python and all modules takes a second of CPU time, a
+fork a hundredth of that.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from typing import Self
 
 from tests.meta.tree import ROOT
 
-_FORGE = """
+_SERVER = """
 import json, os, signal, sys
 from pumice.cli.main import main
 import pumice.cli.cluster.controller, uvloop
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for line in sys.stdin:
-    asked = json.loads(line)
+    request = json.loads(line)
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        log = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDWR)
-        for stream, place in ((0, null), (1, log), (2, log)):
-            os.dup2(place, stream)
-        code = main(asked["argv"])
+        for stream, target in ((0, null), (1, log), (2, log)):
+            os.dup2(target, stream)
+        code = main(request["argv"])
         sys.stderr.flush()
         os._exit(code)
     print(child, flush=True)
-# Nobody is left behind when the tests are gone: the children are in this group, and nobody else is.
+# Standard input is closed when the tests end: kill the children, which are alone in this process group.
 os.killpg(0, signal.SIGKILL)
 """
 
 
-class Forge:
+class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._alive: set[int] = set()
         environ = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _FORGE],
+            [sys.executable, "-c", _SERVER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,7 +71,7 @@ class Forge:
             stream.close()
 
     def start(self, argv: Sequence[str], log: Path) -> int:
-        """The id of the new process."""
+        """Start a process and return its id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._lock:

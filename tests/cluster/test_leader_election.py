@@ -1,4 +1,4 @@
-"""Several controllers, one Lease: one works, another takes over, at once when it is handed over."""
+"""Leader election: one of several controllers leads, and another takes over, at once if the Lease is released."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers
+from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, until_phase
-from tests.cluster.played_kubelet import PlayedKubelet
 from tests.cluster.processes import Daemon
 
 ELECT = "--lease-namespace=pumice-system"
@@ -25,8 +25,8 @@ def leads(daemon: Daemon) -> bool:
     return "leading" in daemon.log.read_text()
 
 
-def test_the_lease_is_handed_over_at_once(controllers: Controllers, api: Api, namespace: str) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+def test_a_released_lease_is_taken_over_at_once(controllers: Controllers, api: Api, namespace: str) -> None:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         first = controllers.start(namespace, ELECT)
         eventually("the first leads", lambda: leads(first))
         second = controllers.start(namespace, ELECT)
@@ -37,7 +37,7 @@ def test_the_lease_is_handed_over_at_once(controllers: Controllers, api: Api, na
         began = time.monotonic()
         first.stop()
         eventually("the second leads", lambda: leads(second))
-        # Not by waiting for the Lease to run out, which takes 15 seconds.
+        # An expired Lease would take 15 seconds.
         assert time.monotonic() - began < 12
         for index in range(2):
             kubelet.finish(f"train-worker-{index}")
@@ -46,7 +46,7 @@ def test_the_lease_is_handed_over_at_once(controllers: Controllers, api: Api, na
 
 
 def test_a_leader_that_is_killed_is_replaced(controllers: Controllers, api: Api, namespace: str) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         first = controllers.start(namespace, ELECT)
         second = controllers.start(namespace, ELECT)
         eventually("one leads", lambda: leads(first) or leads(second))
@@ -73,18 +73,21 @@ def leads_in(daemon: Daemon, namespace: str) -> bool:
     return f"leading namespace {namespace}\n" in daemon.log.read_text()
 
 
-def test_of_controllers_whose_namespaces_overlap_one_serves_each(
+def test_controllers_with_overlapping_namespaces_serve_each_namespace_once(
     controllers: Controllers, api: Api, namespace: str, other_namespace: str
 ) -> None:
-    with PlayedKubelet(controllers.cluster, namespace), PlayedKubelet(controllers.cluster, other_namespace):
+    with FakeKubelet(controllers.cluster, namespace), FakeKubelet(controllers.cluster, other_namespace):
         first = controllers.start(namespace, ELECT)
         eventually("it leads", lambda: leads_in(first, namespace))
         second = controllers.start(namespace, ELECT, f"--namespace={other_namespace}")
-        eventually("the other serves what is left", lambda: leads_in(second, other_namespace))
-        eventually("and waits for the rest", lambda: f"pumice-controller-{namespace}" in second.log.read_text())
-        for place in (namespace, other_namespace):
-            api.create("Job", place, a_job(replicas=1))
-            until_phase(api, place, "Running")
+        eventually("the second serves the other namespace", lambda: leads_in(second, other_namespace))
+        eventually(
+            "the second waits for the first namespace",
+            lambda: f"pumice-controller-{namespace}" in second.log.read_text(),
+        )
+        for each in (namespace, other_namespace):
+            api.create("Job", each, a_job(replicas=1))
+            until_phase(api, each, "Running")
         assert not leads_in(second, namespace)
         first.stop()
         eventually("it takes over", lambda: leads_in(second, namespace))
@@ -92,37 +95,37 @@ def test_of_controllers_whose_namespaces_overlap_one_serves_each(
         until_phase(api, namespace, "Running", "next")
 
 
-def test_who_serves_one_namespace_stands_aside_for_who_serves_all(
+def test_a_controller_for_one_namespace_yields_to_one_for_all(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
-    with PlayedKubelet(controllers.cluster, namespace):
+    with FakeKubelet(controllers.cluster, namespace):
         one = controllers.start(namespace, ELECT)
         eventually("it leads", lambda: leads_in(one, namespace))
         everywhere = controllers.start("", ELECT)
         eventually("the other leads", lambda: leads(everywhere))
-        eventually("it stands aside", lambda: "pumice-controller was taken by" in one.log.read_text())
+        eventually("it yields", lambda: "pumice-controller was taken by" in one.log.read_text())
         api.create("Job", namespace, a_job(replicas=1))
         until_phase(api, namespace, "Running")
         everywhere.stop()
         eventually("it leads again", lambda: one.log.read_text().count("leading namespace") == 2)
         api.create("Job", namespace, a_job("next", replicas=1))
         until_phase(api, namespace, "Running", "next")
-        # Other tests begin where nobody serves everything.
+        # Other tests must not find a leader for all namespaces.
         api.delete("Lease", "pumice-system", "pumice-controller")
 
 
 def test_health_and_metrics_are_served_on_loopback(controllers: Controllers, api: Api, namespace: str) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
         controller = controllers.start(namespace, "--listen=127.0.0.1:0", "--log-format=json")
 
         def address() -> str:
             found = re.search(r"127\.0\.0\.1:\d+", controller.log.read_text())
             return found[0] if found else ""
 
-        place = eventually("it says where it listens", address)
+        host = eventually("the address is in the log", address)
 
         def page(path: str) -> str:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{place}{path}") as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{host}{path}") as answer:
                 text: str = answer.read().decode()
                 return text
 

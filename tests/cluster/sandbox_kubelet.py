@@ -1,7 +1,7 @@
-"""A kubelet that really runs pods: in the sandboxes of the local engine, on this machine.
+"""A kubelet that runs pods as real processes, in the sandboxes of the local engine.
 
-ConfigMaps, Secrets and claims are read from the API; Services and pods resolve through /etc/hosts, as in `pumice run`.
-What happens to the processes is written to the pods' status, and deleted pods get their grace period.
+It reads ConfigMaps, Secrets and claims from the API; Services and pods resolve through /etc/hosts, as in `pumice run`.
+It writes the state of the processes to the status of the pods, and gives deleted pods their grace period.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from pumice.admission.admit import admit
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
@@ -27,7 +26,7 @@ from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.offline_context import offline_context
-from tests.cluster import statuses
+from tests.cluster import pod_status
 from tests.cluster.api import Object, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.kubelet import Kubelet
@@ -37,20 +36,20 @@ _PAUSE = 0.1
 
 
 def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)  # noqa: TID251 - a kubelet reads the real time
+    return dt.datetime.now(dt.UTC)  # noqa: TID251 - a kubelet uses the real time
 
 
 @dataclass(slots=True)
-class Run:
-    """A pod that has processes."""
+class PodRun:
+    """A pod with processes."""
 
     local: LocalPod
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class RunningKubelet(Kubelet):
-    """`said` is what the pods print; `warnings` what the local engine could not do for them."""
+class SandboxKubelet(Kubelet):
+    """`log_lines` is the output of the pods, `warnings` are those of the local engine."""
 
     def __init__(
         self,
@@ -59,27 +58,27 @@ class RunningKubelet(Kubelet):
         settings: Settings,
         *,
         bind: bool = True,
-        longest_grace: float = 60.0,
+        max_grace: float = 60.0,
     ) -> None:
         super().__init__(cluster, namespace, bind=bind)
-        self._longest_grace = longest_grace
-        self.said: list[LogLine] = []
+        self._longest_grace = max_grace
+        self.log_lines: list[LogLine] = []
         self.warnings: list[str] = []
         self._settings = settings
         self._addresses = Addresses()
-        self._runs: dict[str, Run] = {}  # by uid
+        self._runs: dict[str, PodRun] = {}  # by uid
         self._objects: list[Object] = []
         self._leftovers: list[asyncio.Task[None]] = []
         self._host_key = make_key_pair("ed25519")
         self._sandbox: AnySandbox | None = None
 
     def lines(self, pod: str) -> list[str]:
-        """What the containers of a pod (task and index) have printed."""
-        return [line.text for line in self.said if line.pod == pod and not line.unfinished]
+        """Return the output of a pod, named by task and index."""
+        return [line.text for line in self.log_lines if line.pod == pod and not line.unfinished]
 
     def kill(self, name: str, number: int = 9) -> None:
         """Send a signal to a pod's containers."""
-        self.ask(self._runs[self.named(name)["metadata"]["uid"]].local.kill(number))
+        self.submit(self._runs[self.newest_pod(name)["metadata"]["uid"]].local.kill(number))
 
     async def main(self) -> None:
         async with self._open_sandbox():
@@ -87,54 +86,54 @@ class RunningKubelet(Kubelet):
 
     @asynccontextmanager
     async def _open_sandbox(self) -> AsyncIterator[None]:
-        place = self._settings.state / "stage"
-        self._sandbox = await open_sandbox(self.namespace[:20], place, Isolation.AUTO, self.warnings.append)
+        directory = self._settings.state / "stage"
+        self._sandbox = await open_sandbox(self.namespace[:20], directory, Isolation.AUTO, self.warnings.append)
         try:
             yield
         finally:
             await asyncio.gather(*self._leftovers)
-            await asyncio.gather(*(self._finish(run, 0.0) for run in self._runs.values() if not run.over.is_set()))
+            await asyncio.gather(*(self._finish(run, 0.0) for run in self._runs.values() if not run.finished.is_set()))
             await self._sandbox.close()
 
-    async def live(self, pod: Object) -> None:
-        """Started when all it refers to is there; its status is written whenever something about it changes."""
-        await self._gone(pod["metadata"]["name"])
+    async def run_pod(self, pod: Object) -> None:
+        """Start a pod when all objects that it refers to exist; write its status at every change."""
+        await self._wait_for_predecessor(pod["metadata"]["name"])
         spec_builder = await self._spec_builder(pod)
-        run = Run(self._local(pod, spec_builder))
+        run = PodRun(self._local(pod, spec_builder))
         self._runs[pod["metadata"]["uid"]] = run
         run.local.begin()
         try:
-            while not run.over.is_set():
+            while not run.finished.is_set():
                 await run.changed.wait()
                 run.changed.clear()
                 await self.write(pod, _status(pod, run.local))
         except asyncio.CancelledError:
-            # Someone removed the pod without asking us: what runs of it goes too.
-            if not run.over.is_set():
+            # The pod was deleted without a grace period: kill its processes as well.
+            if not run.finished.is_set():
                 self._leftovers.append(asyncio.create_task(self._finish(run, 0.0)))
             raise
 
-    async def end(self, pod: Object) -> None:
+    async def stop_pod(self, pod: Object) -> None:
         run = self._runs.get(pod["metadata"]["uid"])
         if run is None:
-            if life := self._lives.get(pod["metadata"]["uid"]):
-                life.cancel()
+            if task := self._pod_tasks.get(pod["metadata"]["uid"]):
+                task.cancel()
             return
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         await self._finish(run, min(grace, self._longest_grace))
         await self.write(pod, _status(pod, run.local))
 
-    async def _finish(self, run: Run, grace: float) -> None:
+    async def _finish(self, run: PodRun, grace: float) -> None:
         await run.local.end(grace)
         await run.local.delete()
-        run.over.set()
+        run.finished.set()
         run.changed.set()
 
-    async def _gone(self, name: str) -> None:
-        """Wait for the processes of an earlier pod of that name."""
+    async def _wait_for_predecessor(self, name: str) -> None:
+        """Wait for the processes of an earlier pod with this name."""
         for run in list(self._runs.values()):
             if run.local.name == name:
-                await run.over.wait()
+                await run.finished.wait()
 
     def _local(self, pod: Object, spec_builder: SpecBuilder) -> LocalPod:
         assert self._sandbox is not None
@@ -163,12 +162,12 @@ class RunningKubelet(Kubelet):
         name = _short_name(pod)
         file = LogFile(self._settings.state / "logs" / f"{name}.{container}.{attempt}", self.warnings.append)
         return (
-            LogPump(name, container, "stdout", file, self.said.extend),
-            LogPump(name, container, "stderr", file, self.said.extend),
+            LogPump(name, container, "stdout", file, self.log_lines.extend),
+            LogPump(name, container, "stderr", file, self.log_lines.extend),
         )
 
     async def _spec_builder(self, pod: Object) -> SpecBuilder:
-        """From what the API server has now; a pod whose ConfigMap or Secret is missing waits, as on any node."""
+        """Wait for the ConfigMaps and Secrets of the pod, as a kubelet does, and read them."""
         while True:
             self._objects = [each for kind in _READ for each in await self._list(kind)]
             if _references(pod) <= {(each["kind"], each["metadata"]["name"]) for each in self._objects}:
@@ -199,15 +198,8 @@ class RunningKubelet(Kubelet):
         return SpecBuilder(inputs=inputs, sandbox=facts, host_key=self._host_key, warn=self.warnings.append)
 
     async def _list(self, kind: str) -> list[Object]:
-        found = await self.api.persist("GET", path_of(kind, self.namespace))
+        found = await self.api.call_until_done("GET", path_of(kind, self.namespace))
         return [{**each, "kind": kind} for each in found["items"]]
-
-
-def with_state(settings: Settings, state: Path) -> Settings:
-    """The same settings, with a place of the test's own for all that is written."""
-    work = state / "work"
-    work.mkdir(parents=True, exist_ok=True)
-    return replace(settings, state=state, workdir=work)
 
 
 def _short_name(pod: Object) -> str:
@@ -216,7 +208,7 @@ def _short_name(pod: Object) -> str:
 
 
 def _references(pod: Object) -> set[tuple[str, str]]:
-    """The ConfigMaps and Secrets that a pod's volumes and variables name, but for optional ones."""
+    """Return the required ConfigMaps and Secrets of the volumes and variables of a pod."""
     found = set()
     sources = list(pod["spec"].get("volumes") or [])
     for volume in list(sources):
@@ -243,7 +235,7 @@ def _status(pod: Object, local: LocalPod) -> Object:
     observed = local.observed()
     containers = _container_statuses(pod["spec"]["containers"], local.containers, "ContainerCreating")
     inits = _container_statuses(pod["spec"].get("initContainers") or [], local.init_containers, "PodInitializing")
-    status = statuses.status(pod, str(observed.phase), containers, address=local.address, reason=observed.reason)
+    status = pod_status.status(pod, str(observed.phase), containers, address=local.address, reason=observed.reason)
     return {**status, "initContainerStatuses": inits} if inits else status
 
 
@@ -254,19 +246,19 @@ def _container_statuses(manifests: list[Object], containers: list[Container], wa
 
 def _container_status(manifest: Object, container: Container | None, waiting: str) -> Object:
     if container is None or not (container.running or container.ends):
-        return statuses.container_status(manifest, {"waiting": {"reason": waiting}})
+        return pod_status.container_status(manifest, {"waiting": {"reason": waiting}})
     last = container.ends[-1] if container.ends else None
     if container.running:
-        state = statuses.running()
+        state = pod_status.running()
     elif container.waiting_for or last is None:
         state = {"waiting": {"reason": container.waiting_for or waiting}}
     else:
         state = _ended(last)
-    status = statuses.container_status(manifest, state, ready=container.ready, restarts=container.restarts)
+    status = pod_status.container_status(manifest, state, ready=container.ready, restarts=container.restarts)
     if last is not None and (container.running or container.waiting_for):
         status["lastState"] = _ended(last)
     return status
 
 
 def _ended(end: ContainerEnd) -> Object:
-    return statuses.terminated(end.exit_code, reason=end.reason, signal=end.signal)
+    return pod_status.terminated(end.exit_code, reason=end.reason, signal=end.signal)

@@ -1,7 +1,7 @@
-"""What `pumice render` prints, compared with what a controller creates.
+"""Compares what `pumice render` prints with what a controller creates.
 
-The server fills in defaults and admission plugins add fields. So each rendered object is sent to the server as a dry
-run, and the answer is compared with the created object: nothing may be missing, and nothing may be added.
+The server sets defaults, and admission plugins add fields. So each rendered object is sent to the server as a dry run,
+and the response must equal the created object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLURALS = {
     "PodGroup": "podgroups",
     "Pod": "pods",
 }
-_DIFFERENT_EACH_TIME = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers")
+_VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers")
 
 
 def check_created(controllers: Controllers, namespace: str, file: Path, gang: str) -> None:
@@ -38,12 +38,12 @@ def check_created(controllers: Controllers, namespace: str, file: Path, gang: st
     controllers.start(namespace, gang=gang)
     if gang == "volcano":
         [group] = [manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "PodGroup"]
-        eventually("its PodGroup is there", lambda: api.find("PodGroup", namespace, group))
+        eventually("the PodGroup exists", lambda: api.find("PodGroup", namespace, group))
         assert api.list("Pod", namespace) == []
-        # Volcano's scheduler would do this.
+        # As Volcano's scheduler does.
         api.patch("PodGroup", namespace, group, {"status": {"phase": "Inqueue"}})
     pods = sum(manifest["kind"] == "Pod" for manifest in manifests)
-    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == pods)
+    eventually("the pods exist", lambda: len(api.list("Pod", namespace)) == pods)
     for manifest, wanted in zip(manifests, expected, strict=True):
         assert _comparable(api.call("GET", f"{_path(manifest)}/{manifest['metadata']['name']}")) == wanted
     for kind, version in {(manifest["kind"], manifest["apiVersion"]) for manifest in manifests}:
@@ -67,8 +67,8 @@ def _rendered(file: Path, namespace: str, uid: str, gang: str) -> list[Object]:
 
 
 def _comparable(found: Object) -> Object:
-    """An object without its status and what differs with each creation; of a Secret only the names of its keys."""
-    metadata = {key: value for key, value in found["metadata"].items() if key not in _DIFFERENT_EACH_TIME}
+    """Return an object without status and volatile metadata; of a Secret only the names of its keys."""
+    metadata = {key: value for key, value in found["metadata"].items() if key not in _VOLATILE}
     kept = {**found, "metadata": metadata, "status": None}
     if found["kind"] == "Secret":
         kept["data"] = sorted(found["data"])

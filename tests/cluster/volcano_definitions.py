@@ -1,4 +1,4 @@
-"""Volcano's own definitions, put together again from the record of their fields."""
+"""Volcano's CustomResourceDefinitions, rebuilt from the recorded list of their fields."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def volcano_definition(name: str) -> Schema:
 
 def _schema(record: dict[str, Schema]) -> Schema:
     whole: dict[str, Schema] = {}
-    for path, told in sorted(record.items(), key=lambda pair: len(pair[0])):
-        part = {key.replace("x-", "x-kubernetes-", 1): value for key, value in told.items()}
+    for path, recorded in sorted(record.items(), key=lambda pair: len(pair[0])):
+        part = {key.replace("x-", "x-kubernetes-", 1): value for key, value in recorded.items()}
         whole[path] = part
         if path == ".":
             continue

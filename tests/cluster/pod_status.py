@@ -10,11 +10,11 @@ HOST = "127.0.0.1"
 
 
 def timestamp() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251 - a kubelet reads the real time
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: TID251 - a kubelet uses the real time
 
 
 def status(pod: Object, phase: str, containers: list[Object], *, address: str = "", reason: str = "") -> Object:
-    """The whole status. A merge patch replaces lists, so each call gives all of a list."""
+    """Return the whole status: a merge patch replaces lists, so each list must be complete."""
     ready = phase == "Running" and all(each["ready"] for each in containers)
     truths = {"PodScheduled": True, "Initialized": phase != "Pending", "ContainersReady": ready, "Ready": ready}
     before = {each["type"]: each for each in pod.get("status", {}).get("conditions") or []}

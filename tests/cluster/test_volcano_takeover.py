@@ -1,13 +1,13 @@
-"""A job that Volcano's controller began and ours takes over: nothing is restarted, and it ends as it would have."""
+"""Takeover of a job from Volcano's controller: no pod is restarted, and the job ends as it would have."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.cluster.api import Api, Object, eventually, path_of
+from tests.cluster.api import Api, Object, eventually
 from tests.cluster.controllers import Controllers
+from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, status, until_phase
-from tests.cluster.played_kubelet import PlayedKubelet
 
 VERSION, RETRIES = "3", "1"
 CLAIM = "train-pvc-0123456789ab"
@@ -20,7 +20,7 @@ def owned(job: Object, kind: str, name: str, **parts: object) -> Object:
 
 
 def pod(job: Object, index: int) -> Object:
-    """As Volcano's controller makes it."""
+    """Return a pod as Volcano's controller creates it."""
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     made = owned(job, "Pod", f"{name}-worker-{index}")
     common = {"volcano.sh/task-index": str(index), "volcano.sh/task-spec": "worker", "volcano.sh/job-name": name}
@@ -37,13 +37,13 @@ def pod(job: Object, index: int) -> Object:
     return made
 
 
-def begun_by_volcano(api: Api, namespace: str) -> Object:
-    """A running job with all that belongs to it."""
+def started_by_volcano(api: Api, namespace: str) -> Object:
+    """Create a running job with all its objects."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     job = a_job(
         plugins={"svc": []},
         policies=[{"event": "PodFailed", "action": "RestartJob"}, {"event": "JobUpdated", "action": "RestartJob"}],
-        # Volcano writes the name of the claim that it made into the spec.
+        # Volcano writes the name of the claim into the spec.
         volumes=[{"mountPath": "/data", "volumeClaim": claim, "volumeClaimName": CLAIM}],
         minAvailable=2,
     )
@@ -76,16 +76,16 @@ def uids(api: Api, kind: str, namespace: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("gang", ["volcano", "none"])
-def test_a_running_job_goes_on(controllers: Controllers, api: Api, namespace: str, gang: str) -> None:
-    with PlayedKubelet(controllers.cluster, namespace) as kubelet:
-        begun_by_volcano(api, namespace)
+def test_a_running_job_continues(controllers: Controllers, api: Api, namespace: str, gang: str) -> None:
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
+        started_by_volcano(api, namespace)
         eventually(
             "its pods run",
             lambda: [each.get("status", {}).get("phase") for each in api.list("Pod", namespace)] == ["Running"] * 2,
         )
         before = uids(api, "Pod", namespace)
         controllers.start(namespace, gang=gang)
-        eventually("it is looked after", lambda: "taken over" if _is_ours(api, namespace) else "")
+        eventually("our controller serves it", lambda: _is_ours(api, namespace))
         assert uids(api, "Pod", namespace) == before
         assert set(uids(api, "PersistentVolumeClaim", namespace)) == {CLAIM}
         found = status(api, namespace)
@@ -99,25 +99,19 @@ def test_a_running_job_goes_on(controllers: Controllers, api: Api, namespace: st
 
 
 def _is_ours(api: Api, namespace: str) -> bool:
-    """Our controller has written down what it must remember, and put right what is different with us."""
+    """Whether our controller has written its ledger and updated the host list."""
     kept = status(api, namespace).get("controlledResources", {})
     hosts = api.get("ConfigMap", namespace, "train-svc")["data"].get("worker.host", "")
     return any(key.startswith("pumice/") for key in kept) and "train-worker-1.train" in hosts
 
 
 def test_a_suspended_job_is_resumed_by_a_command(controllers: Controllers, api: Api, namespace: str) -> None:
-    with PlayedKubelet(controllers.cluster, namespace):
+    with FakeKubelet(controllers.cluster, namespace):
         job = api.create("Job", namespace, a_job(minAvailable=2))
         api.patch("Job", namespace, "train", {"status": {"state": {"phase": "Aborted"}, "version": 1}}, "status")
         controllers.start(namespace)
-        target = {key: job[key] for key in ("apiVersion", "kind")} | {
-            key: job["metadata"][key] for key in ("name", "uid")
-        }
+        target = {"apiVersion": job["apiVersion"], "kind": "Job", "name": "train", "uid": job["metadata"]["uid"]}
         command = {"metadata": {"generateName": "train-resumejob-"}, "action": "ResumeJob", "target": target}
-        api.call(
-            "POST",
-            path_of("Command", namespace),
-            {**command, "kind": "Command", "apiVersion": "bus.volcano.sh/v1alpha1"},
-        )
+        api.create("Command", namespace, {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", **command})
         until_phase(api, namespace, "Running")
         assert len(api.list("Pod", namespace)) == 2

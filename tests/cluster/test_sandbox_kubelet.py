@@ -1,0 +1,121 @@
+"""The kubelet with real processes behaves like a kubelet: grace period, restarts, exit codes, files from the API."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pumice.engines.local.state.settings import Settings
+from tests.cluster.api import Api, Object, eventually
+from tests.cluster.controllers import Controllers
+from tests.cluster.jobs import a_job, until_phase
+from tests.cluster.sandbox_kubelet import SandboxKubelet
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    api: Api
+    namespace: str
+    kubelet: SandboxKubelet
+
+    def begin(self, script: str, restart: str = "Never", spec: Object | None = None, **container: object) -> None:
+        job = a_job(replicas=1, **(spec or {}))
+        pod = job["spec"]["tasks"][0]["template"]["spec"]
+        pod["restartPolicy"] = restart
+        pod["containers"][0] |= {"command": ["sh", "-c", script], **container}
+        pod["volumes"] = [{"name": "files", "configMap": {"name": "files"}}]
+        self.api.create("Job", self.namespace, job)
+
+    def pod(self) -> Object:
+        return self.api.get("Pod", self.namespace, "train-worker-0")
+
+    def wait_for_line(self, line: str) -> None:
+        def is_logged() -> bool:
+            assert line in self.kubelet.lines("worker-0"), self.kubelet.log_lines
+            return True
+
+        eventually(f"the pod prints {line}", is_logged)
+
+
+@pytest.fixture
+def harness(controllers: Controllers, api: Api, namespace: str, tmp_path: Path) -> Iterator[Harness]:
+    settings = Settings(workdir=tmp_path / "work", state=tmp_path / "state")
+    settings.workdir.mkdir()
+    api.create("ConfigMap", namespace, {"metadata": {"name": "files"}, "data": {"greeting": "hello"}})
+    with SandboxKubelet(controllers.cluster, namespace, settings) as kubelet:
+        controllers.start(namespace)
+        yield Harness(api, namespace, kubelet)
+
+
+def test_a_deleted_pod_can_end_in_its_grace_period(harness: Harness) -> None:
+    harness.begin("trap 'echo ending; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+    harness.wait_for_line("up")
+    until_phase(harness.api, harness.namespace, "Running")
+    assert harness.pod()["status"]["podIP"].startswith("10.77.")
+    harness.api.delete("Pod", harness.namespace, "train-worker-0", {"gracePeriodSeconds": 20})
+    harness.wait_for_line("ending")
+
+
+def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(harness: Harness) -> None:
+    harness.begin("trap '' TERM; echo up; while :; do sleep 0.1; done")
+    harness.wait_for_line("up")
+    uid = harness.pod()["metadata"]["uid"]
+    harness.api.delete("Pod", harness.namespace, "train-worker-0", {"gracePeriodSeconds": 1})
+
+    def gone() -> bool:
+        found = harness.api.find("Pod", harness.namespace, "train-worker-0")
+        return found is None or found["metadata"]["uid"] != uid
+
+    eventually("the pod is gone", gone)
+
+
+def test_a_failed_container_is_restarted_by_its_restart_policy(harness: Harness) -> None:
+    # It counts in a directory of the host: its own file system is new after each restart.
+    work = harness.kubelet._settings.workdir
+    harness.begin(f"echo x >> {work}/tries; test $(wc -l < {work}/tries) = 2 || exit 3", restart="OnFailure")
+    until_phase(harness.api, harness.namespace, "Completed")
+    [container] = harness.pod()["status"]["containerStatuses"]
+    assert container["restartCount"] == 1
+    assert container["state"]["terminated"]["exitCode"] == 0
+
+
+def test_a_failed_container_fails_its_job_with_its_exit_code(harness: Harness) -> None:
+    harness.begin("echo no >&2; exit 42")
+    ended = until_phase(harness.api, harness.namespace, "Failed")
+    assert ended["state"]["message"] == "worker-0 failed first: exit code 42 in container main"
+    assert harness.kubelet.lines("worker-0") == ["no"]
+
+
+def test_config_maps_secrets_and_claims_are_available(harness: Harness) -> None:
+    secret = {"metadata": {"name": "word"}, "data": {"WORD": base64.b64encode(b"sesame").decode()}}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    harness.begin(
+        "cat /files/greeting; echo; echo $WORD; touch /data/kept; echo $HOSTNAME",
+        spec={"volumes": [{"mountPath": "/data", "volumeClaim": claim}]},
+        volumeMounts=[{"name": "files", "mountPath": "/files"}],
+        envFrom=[{"secretRef": {"name": "word"}}],
+    )
+    # It waits for the Secret.
+    eventually(
+        "the pod is bound",
+        lambda: any(pod["spec"].get("nodeName") for pod in harness.api.list("Pod", harness.namespace)),
+    )
+    assert harness.kubelet.log_lines == []
+    harness.api.create("Secret", harness.namespace, secret)
+    until_phase(harness.api, harness.namespace, "Completed")
+    assert harness.kubelet.lines("worker-0") == ["hello", "sesame", "train-worker-0"]
+    assert [path.name for path in (harness.kubelet._settings.state / "claims").rglob("kept")] == ["kept"]
+
+
+def test_a_killed_process_restarts_the_job(harness: Harness) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    harness.begin("echo up; exec sleep 600", spec={"policies": policies})
+    harness.wait_for_line("up")
+    harness.kubelet.kill("train-worker-0")
+    eventually("the pod runs again", lambda: harness.kubelet.lines("worker-0") == ["up", "up"])
+    again = until_phase(harness.api, harness.namespace, "Running")
+    assert again["retryCount"] == 1
