@@ -21,7 +21,7 @@ BEATEN = {*range(1, 38), *range(48, 56)} - {34}
 @pytest.mark.parametrize(("file", "test"), NAMED, ids=lambda part: part)
 def test_the_test_exists(file: str, test: str) -> None:
     tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
-    assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())

@@ -1,13 +1,17 @@
-"""A sandbox for a test: real namespaces, as whoever runs the tests. Every wait has an end."""
+"""Sandboxes for tests: real namespaces, as the user who runs the tests. Every wait is bounded."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import functools
+import inspect
 import itertools
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +21,7 @@ import pytest
 
 from pumice.engines.local.sandbox.client import Ended, Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import KernelSupport, check_kernel
+from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,7 +41,7 @@ def need_namespaces() -> None:
 
 @dataclass
 class Box:
-    """A sandbox, and short words for what most tests do with it."""
+    """A sandbox, with short methods for what most tests do with it."""
 
     sandbox: Sandbox
     _addresses: Iterator[int] = field(default_factory=lambda: itertools.count(10))
@@ -83,9 +88,17 @@ class Box:
         ended, text = await self.run(self.spec(pod, "sh", "-c", script, **changes))
         return ended.code, text
 
+    async def python(self, pod: str, program: str, /, *arguments: str, **changes: Any) -> Output:
+        """Start the Python of the tests."""
+        argv = (sys.executable, "-ISuc", program, *arguments)
+        return await self.start(self.spec(pod, *argv, mounts=python_mounts(), **changes))
+
+    async def exec(self, container: str, *argv: str) -> tuple[int, bytes]:
+        return await self.sandbox.exec(container, argv, {"PATH": PATH}, 30)
+
 
 class Output:
-    """What a container writes, and how it ends."""
+    """The output of a container, and its end."""
 
     def __init__(self, sandbox: Sandbox, container: str, descriptor: int) -> None:
         self.container = container
@@ -106,8 +119,9 @@ class Output:
 
 
 @contextlib.asynccontextmanager
-async def box(stage: Path, name: str = "job") -> AsyncIterator[Box]:
-    sandbox = await Sandbox.start(name, stage)
+async def box(directory: Path, name: str = "job") -> AsyncIterator[Box]:
+    """A sandbox of its own, for a test that needs several, or that looks at what is left of one."""
+    sandbox = await Sandbox.start(name, directory)
     made = Box(sandbox)
     try:
         yield made
@@ -116,19 +130,83 @@ async def box(stage: Path, name: str = "job") -> AsyncIterator[Box]:
         made.close()
 
 
-def in_box(test: Callable[[Box], Awaitable[None]]) -> Callable[[Path], None]:
-    """Makes a test of a coroutine that wants a sandbox."""
+class _SharedSandbox(Sandbox):
+    """Remembers its pods, so that a test can be followed by another."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.pods: set[str] = set()
+
+    async def create_pod(self, pod: str, address: str, hostname: str) -> None:
+        await super().create_pod(pod, address, hostname)
+        self.pods.add(pod)
+
+    async def remove_pod(self, pod: str) -> None:
+        await super().remove_pod(pod)
+        self.pods.discard(pod)
+
+
+class _Shared:
+    """One sandbox for all tests of this process, and the event loop that it belongs to.
+
+    Starting and ending a sandbox takes longer than most tests. A test that ends the sandbox leaves the next one a new.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._directory = Path(tempfile.mkdtemp(prefix="pumice-tests-"))
+        self._sandbox: _SharedSandbox | None = None
+        atexit.register(self._close)
+
+    def run(self, test: Callable[[Box], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(LONGEST_TEST):
+                sandbox = self._sandbox = self._sandbox or await _SharedSandbox.start("shared", self._directory)
+                made = Box(sandbox)
+                try:
+                    await test(made)
+                finally:
+                    await self._clean(sandbox)
+                    made.close()
+
+        self._runner.run(bounded())
+
+    async def _clean(self, sandbox: _SharedSandbox) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(SandboxError):
+            for pod in list(sandbox.pods):
+                await sandbox.remove_pod(pod)
+        if sandbox._closed:
+            self._sandbox = None
+            await sandbox.close()
+
+    def _close(self) -> None:
+        if self._sandbox is not None:
+            self._runner.run(self._sandbox.close())
+        self._runner.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+_shared = functools.cache(_Shared)
+
+
+def in_box(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a test of a coroutine whose first parameter is a Box; the others are fixtures.
+
+    The sandbox is shared. Pods of the test are removed after it.
+    """
 
     @functools.wraps(test)
-    def wrapper(tmp_path: Path) -> None:
-        async def story() -> None:
-            async with box(tmp_path / "stage") as made:
-                await test(made)
+    def wrapper(**fixtures: Any) -> None:
+        need_namespaces()
+        _shared().run(lambda made: test(made, **fixtures))
 
-        run(story())
-
-    # pytest would ask for the parameters of what was wrapped.
-    del wrapper.__wrapped__
+    signature = inspect.signature(test)
+    parameters = list(signature.parameters.values())[1:]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # read by pytest
     return wrapper
 
 
@@ -141,6 +219,6 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 def python_mounts() -> tuple[Mount, ...]:
-    """What shows this Python in a container, wherever it lies."""
+    """The mounts that show the Python of the tests in a container."""
     prefixes = {sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)}
     return tuple(Mount(prefix, prefix, read_only=True) for prefix in prefixes if not prefix.startswith("/usr"))

@@ -1,4 +1,4 @@
-"""A test that wants real namespaces uses the fixture `namespaces`; all tests of a module do by `pytestmark`."""
+"""The fixture `namespaces` skips tests on machines that refuse namespaces; `pytestmark` applies it to a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What job-init prepares for all containers: above all for an ordinary user, to whom an image belongs to others."""
+"""The directories that job-init prepares, above all for an ordinary user whose image belongs to root."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.local.sandbox.boxes import Box, in_box
 MERGED = Path("/bin").is_symlink()
 
 
-def _filesystem(place: Path, *, all_users: bool) -> JobFilesystem:
-    skeletons = place / "skeletons"
+def _filesystem(directory: Path, *, all_users: bool) -> JobFilesystem:
+    skeletons = directory / "skeletons"
     skeletons.mkdir()
     return JobFilesystem(
-        build=str(place),
-        files=str(place),
+        build=str(directory),
+        files=str(directory),
         skeleton=None,
         skeletons=str(skeletons),
         etc="/etc",
@@ -28,25 +28,23 @@ def _filesystem(place: Path, *, all_users: bool) -> JobFilesystem:
     )
 
 
-def _image(place: Path) -> Path:
-    (place / "etc" / "app").mkdir(parents=True)
-    (place / "etc" / "app" / "conf").write_text("x")
-    (place / "data").mkdir(mode=0o1777)
-    return place
+def _image(directory: Path) -> Path:
+    (directory / "etc" / "app").mkdir(parents=True)
+    (directory / "etc" / "app" / "conf").write_text("x")
+    (directory / "data").mkdir(mode=0o1777)
+    return directory
 
 
 @pytest.mark.parametrize("all_users", [True, False], ids=["all-users", "one-user"])
-def test_an_image_of_ones_own_needs_no_skeleton(tmp_path: Path, all_users: bool) -> None:
+def test_an_own_image_needs_no_skeleton(tmp_path: Path, all_users: bool) -> None:
     filesystem = _filesystem(tmp_path, all_users=all_users)
     assert filesystem.skeleton_of(str(_image(tmp_path / "image"))) is None
 
 
-def test_an_image_of_somebody_else_is_overlaid_with_directories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_of_another_user_gets_a_writable_skeleton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = _image(tmp_path / "image")
-    stranger = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
     filesystem = _filesystem(tmp_path, all_users=False)
     made = filesystem.skeleton_of(str(image))
     assert made is not None
@@ -55,7 +53,7 @@ def test_an_image_of_somebody_else_is_overlaid_with_directories(
 
 
 @in_box
-async def test_everyone_can_run_an_image_that_belongs_to_root(made: Box) -> None:
+async def test_every_user_can_run_an_image_that_belongs_to_root(made: Box) -> None:
     """/usr, with /bin and /lib in it, is a whole image where /bin is a link to /usr/bin."""
     if not MERGED:
         pytest.skip("/bin is no link to /usr/bin here")

@@ -1,4 +1,4 @@
-"""SIGTERM ends a container at once if its first process could not hear it, and is left to that process otherwise."""
+"""SIGTERM ends a container at once if its first process has no handler, and is left to that process otherwise."""
 
 from __future__ import annotations
 
@@ -6,69 +6,49 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
-from tests.local.sandbox.boxes import Box, box, in_box, python_mounts, run
+from tests.local.sandbox.boxes import Box, in_box, python_mounts
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
 SHELL = ("sh", "-c")
-PYTHON = (sys.executable, "-ISc")
 ENDED_BY_SIGTERM = Ended(143, 15, oom=False)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param((*SHELL, "echo up; sleep 1000; true"), id="shell that waits for a child"),
-        pytest.param((*SHELL, "echo up; exec sleep 1000"), id="program without a handler"),
-        pytest.param((*SHELL, "trap 'exit 7' USR1 INT; echo up; sleep 1000; true"), id="handlers of other signals"),
-        pytest.param((*SHELL, "trap '' TERM; trap - TERM; echo up; sleep 1000; true"), id="ignored no longer"),
-    ],
-)
-def test_who_has_no_handler_is_ended_at_once_as_outside_of_a_container(tmp_path: Path, command: list[str]) -> None:
-    async def story() -> None:
-        async with box(tmp_path) as made:
-            await made.pod("a")
-            output = await made.start(made.spec("a", *command))
-            assert await output.line() == "up"
-            await made.sandbox.signal(output.container, signal.SIGTERM)
-            assert await output.ended() == ENDED_BY_SIGTERM
-
-    run(story())
-
-
-WAITS = (
+SIGWAIT = (
     "import signal; signal.pthread_sigmask(0, [15]); print('up', flush=True); print(signal.sigwait([15]), flush=True)"
 )
 
 
 @pytest.mark.parametrize(
-    ("command", "said", "end"),
+    ("command", "output", "end"),
     [
+        pytest.param((*SHELL, "echo up; sleep 1000; true"), "", ENDED_BY_SIGTERM, id="shell that waits for a child"),
+        pytest.param((*SHELL, "echo up; exec sleep 1000"), "", ENDED_BY_SIGTERM, id="program without a handler"),
+        pytest.param(
+            (*SHELL, "trap 'exit 7' USR1 INT; echo up; sleep 1000; true"), "", ENDED_BY_SIGTERM, id="other handlers"
+        ),
+        pytest.param(
+            (*SHELL, "trap '' TERM; trap - TERM; echo up; sleep 1000; true"), "", ENDED_BY_SIGTERM, id="ignored before"
+        ),
         pytest.param(
             (*SHELL, "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep .05; done"),
             "bye\n",
             Ended(7, 0, oom=False),
             id="handler",
         ),
-        pytest.param((*PYTHON, WAITS), "15\n", Ended(0, 0, oom=False), id="blocked and waited for"),
+        pytest.param((sys.executable, "-ISc", SIGWAIT), "15\n", Ended(0, 0, oom=False), id="sigwait"),
     ],
 )
-def test_who_can_hear_it_decides_how_to_end(tmp_path: Path, command: list[str], said: str, end: Ended) -> None:
-    async def story() -> None:
-        async with box(tmp_path) as made:
-            await made.pod("a")
-            output = await made.start(made.spec("a", *command, mounts=python_mounts()))
-            assert await output.line() == "up"
-            await made.sandbox.signal(output.container, signal.SIGTERM)
-            assert (await output.rest(), await output.ended()) == (said, end)
-
-    run(story())
+@in_box
+async def test_sigterm(box: Box, command: tuple[str, ...], output: str, end: Ended) -> None:
+    await box.pod("a")
+    container = await box.start(box.spec("a", *command, mounts=python_mounts()))
+    assert await container.line() == "up"
+    await box.sandbox.signal(container.container, signal.SIGTERM)
+    assert (await container.rest(), await container.ended()) == (output, end)
 
 
 @pytest.mark.parametrize(
@@ -76,53 +56,50 @@ def test_who_can_hear_it_decides_how_to_end(tmp_path: Path, command: list[str], 
     [
         pytest.param(signal.SIGINT, Ended(130, 2, oom=False), id="SIGINT"),
         pytest.param(signal.SIGUSR1, Ended(138, 10, oom=False), id="SIGUSR1"),
-        pytest.param(signal.SIGRTMIN + 3, Ended(165, 37, oom=False), id="one for real time"),
+        pytest.param(signal.SIGRTMIN + 3, Ended(165, 37, oom=False), id="SIGRTMIN+3"),
         pytest.param(signal.SIGKILL, Ended(137, 9, oom=False), id="SIGKILL"),
     ],
 )
-def test_other_signals_end_it_as_well(tmp_path: Path, number: int, end: Ended) -> None:
-    """A container may choose the signal that it is ended by."""
-
-    async def story() -> None:
-        async with box(tmp_path) as made:
-            await made.pod("a")
-            # Not by way of a shell, which has an answer of its own to SIGINT. What is started is what was asked for.
-            output = await made.start(made.spec("a", "/bin/sleep", "1000"))
-            for harmless in (signal.SIGWINCH, signal.SIGCONT, signal.SIGCHLD):
-                await made.sandbox.signal(output.container, harmless)
-            await made.sandbox.signal(output.container, number)
-            assert await output.ended() == end
-
-    run(story())
+@in_box
+async def test_other_stop_signals_end_a_container(box: Box, number: int, end: Ended) -> None:
+    await box.pod("a")
+    # Without a shell, which handles SIGINT itself.
+    output = await box.start(box.spec("a", "/bin/sleep", "1000"))
+    for harmless in (signal.SIGWINCH, signal.SIGCONT, signal.SIGCHLD):
+        await box.sandbox.signal(output.container, harmless)
+    await box.sandbox.signal(output.container, number)
+    assert await output.ended() == end
 
 
 @in_box
-async def test_who_ignores_it_on_purpose_is_left_alone(box: Box) -> None:
+async def test_a_process_that_ignores_sigterm_keeps_running(box: Box) -> None:
     await box.pod("a")
     output = await box.start(box.spec("a", *SHELL, "trap '' TERM; echo up; sleep 1000; true"))
     assert await output.line() == "up"
     await box.sandbox.signal(output.container, signal.SIGTERM)
-    code, text = await box.sandbox.exec(output.container, ["echo", "alive"], {"PATH": os.defpath}, 10)
-    assert (code, text) == (0, b"alive\n")
+    assert await box.exec(output.container, "echo", "alive") == (0, b"alive\n")
     await box.sandbox.signal(output.container, signal.SIGKILL)
     assert await output.ended() == Ended(137, 9, oom=False)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @in_box
-async def test_a_container_in_another_s_pid_namespace_gets_the_signal_itself(box: Box) -> None:
-    """It is not the first process there; what it started is cleared away after it."""
+async def test_a_container_in_a_shared_pid_namespace_ends_alone(box: Box, number: signal.Signals) -> None:
+    """It is not the first process there; the processes that it started end with it."""
     await box.pod("a")
     first = await box.start(box.spec("a", *SHELL, "echo up; sleep 1000; true"))
     assert await first.line() == "up"
-    second = await box.start(box.spec("a", *SHELL, "echo up; sleep 1000; true", share_pid_with=first.container))
-    assert await second.line() == "up"
-    await box.sandbox.signal(second.container, signal.SIGTERM)
-    assert await second.ended() == ENDED_BY_SIGTERM
-    code, _ = await box.sandbox.exec(first.container, ["true"], {"PATH": os.defpath}, 10)
-    assert code == 0
+    script = "cat /proc/1/comm; sleep 1000 & sleep 1000; true"
+    second = await box.start(box.spec("a", *SHELL, script, share_pid_with=first.container))
+    assert await second.line() == "sh"
+    await box.sandbox.signal(second.container, number)
+    assert await second.ended() == Ended(128 + number, number, oom=False)
+    # The pipe is at its end when no process holds it.
+    assert await second.rest() == ""
+    assert await box.exec(first.container, "true") == (0, b"")
 
 
-def test_a_process_that_is_not_the_first_or_has_ended_hears() -> None:
+def test_other_processes_get_every_signal() -> None:
     process = subprocess.Popen(["sleep", "1000"])
     pidfd = os.pidfd_open(process.pid)
     try:

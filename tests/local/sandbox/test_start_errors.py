@@ -1,11 +1,11 @@
-"""A container that cannot start says why, in words that lead to the remedy."""
+"""A container that cannot start reports the reason, in words that lead to the remedy."""
 
 from __future__ import annotations
 
 import errno
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -13,11 +13,11 @@ from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.init.container_table import ContainerTable
 from pumice.engines.local.sandbox.sandbox_errors import LIMITS, StartError
 from pumice.engines.local.sandbox.specs import Mount, RootFs
-from tests.local.sandbox.boxes import box, kernel, run
+from tests.local.sandbox.boxes import Box, in_box, kernel
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
-NOT_RUNNABLE = {
+SCRIPTS = {
     "empty": ("", 0o755, "not-executable", "neither a program for this machine nor a script"),
     "plain": ("echo hi\n", 0o644, "not-executable", "chmod +x"),
     "no interpreter": ("#!/no/such/sh\n", 0o755, "bad-interpreter", "the interpreter /no/such/sh of its first line"),
@@ -25,21 +25,24 @@ NOT_RUNNABLE = {
 }
 
 
-@pytest.mark.parametrize("case", NOT_RUNNABLE)
-def test_a_script_that_cannot_run_says_why(tmp_path: Path, case: str) -> None:
-    content, mode, kind, message = NOT_RUNNABLE[case]
+async def _refused(box: Box, *argv: str, **changes: Any) -> tuple[str, str]:
+    await box.pod("a")
+    with pytest.raises(StartError) as caught:
+        await box.start(box.spec("a", *argv, **changes))
+    # The sandbox is as good as before.
+    assert (await box.shell("a", "exit 5"))[0] == 5
+    return caught.value.kind, caught.value.message
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+@in_box
+async def test_a_script_that_cannot_run(box: Box, tmp_path: Path, case: str) -> None:
+    content, mode, kind, message = SCRIPTS[case]
     script = tmp_path / "script"
     script.write_text(content, newline="")
     script.chmod(mode)
-
-    async def story() -> None:
-        async with box(tmp_path / "stage") as made:
-            await made.pod("a")
-            with pytest.raises(StartError) as caught:
-                await made.start(made.spec("a", "/data/script", mounts=(Mount(str(tmp_path), "/data"),)))
-            assert (caught.value.kind, message in caught.value.message) == (kind, True), caught.value.message
-
-    run(story())
+    found = await _refused(box, "/data/script", mounts=(Mount(str(tmp_path), "/data"),))
+    assert (found[0], message in found[1]) == (kind, True), found
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_a_script_that_cannot_run_says_why(tmp_path: Path, case: str) -> None:
             {"mounts": (Mount("/etc", "/proc/nowhere"),)},
             "mount",
             "/proc/nowhere: the mount point cannot be created",
-            id="place of a mount",
+            id="target of a mount",
         ),
         pytest.param(
             ["true"],
@@ -82,57 +85,39 @@ def test_a_script_that_cannot_run_says_why(tmp_path: Path, case: str) -> None:
         pytest.param(["true", "a\0b"], {}, "internal", "null byte", id="null byte"),
     ],
 )
-def test_a_container_that_cannot_start_says_why(
-    tmp_path: Path, argv: list[str], changes: dict[str, object], kind: str, message: str
+@in_box
+async def test_a_container_that_cannot_start(
+    box: Box, argv: list[str], changes: dict[str, object], kind: str, message: str
 ) -> None:
-    async def story() -> None:
-        async with box(tmp_path) as made:
-            await made.pod("a")
-            with pytest.raises(StartError) as caught:
-                await made.start(made.spec("a", *argv, **changes))
-            assert (caught.value.kind, message in caught.value.message) == (kind, True), caught.value.message
-            # And the sandbox is as good as before.
-            assert (await made.shell("a", "exit 5"))[0] == 5
-
-    run(story())
+    found = await _refused(box, *argv, **changes)
+    assert (found[0], message in found[1]) == (kind, True), found
 
 
-def test_a_link_that_leads_nowhere_names_where_it_leads(tmp_path: Path) -> None:
+@in_box
+async def test_a_broken_link_is_reported_with_its_target(box: Box, tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to("python3")
     (tmp_path / "python3").symlink_to("/opt/nosuch/bin/python3")
-
-    async def story() -> None:
-        async with box(tmp_path / "stage") as made:
-            await made.pod("a")
-            with pytest.raises(StartError, match="a link to /opt/nosuch/bin/python3, which does not exist here"):
-                await made.start(made.spec("a", "/data/python", mounts=(Mount(str(tmp_path), "/data"),)))
-
-    run(story())
+    _, message = await _refused(box, "/data/python", mounts=(Mount(str(tmp_path), "/data"),))
+    assert message == "/data/python: a link to /opt/nosuch/bin/python3, which does not exist here"
 
 
-def test_a_limit_that_the_kernel_refuses(tmp_path: Path) -> None:
+@in_box
+async def test_a_limit_that_the_kernel_refuses(box: Box) -> None:
     if "pids" not in kernel().limits:
-        pytest.skip("no control groups that this user may make")
-
-    async def story() -> None:
-        async with box(tmp_path) as made:
-            await made.pod("a")
-            with pytest.raises(StartError, match="cannot limit pids to -5"):
-                await made.start(made.spec("a", "true", pids=-5, memory=1 << 30))
-            assert (await made.shell("a", "exit 5", memory=1 << 30))[0] == 5
-
-    run(story())
+        pytest.skip("this user may not create control groups")
+    kind, message = await _refused(box, "true", pids=-5, memory=1 << 30)
+    assert (kind, message.startswith("cannot limit pids to -5")) == (LIMITS, True)
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "message"),
     [
         pytest.param(errno.EAGAIN, "no further process is allowed: see ulimit -u", id="processes"),
         pytest.param(errno.ENOSPC, "no further namespace is allowed: see sysctl", id="namespaces"),
     ],
 )
-def test_what_is_exhausted_is_named(monkeypatch: pytest.MonkeyPatch, number: int, told: str) -> None:
-    """The kernel is not made to refuse here: whose processes it counts, others have, too."""
+def test_an_exhausted_resource_is_named(monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
+    """Simulated: a real limit would hit other processes of the user as well."""
 
     def refuse(_: int) -> None:
         raise OSError(number, "unshare: refused")
@@ -140,6 +125,6 @@ def test_what_is_exhausted_is_named(monkeypatch: pytest.MonkeyPatch, number: int
     monkeypatch.setattr(syscalls, "unshare", refuse)
     monkeypatch.setattr(syscalls, "setns", lambda *_: None)
     table = cast(ContainerTable, SimpleNamespace(_own_pid_namespace=0))
-    with pytest.raises(StartError, match=told) as caught:
+    with pytest.raises(StartError, match=message) as caught:
         ContainerTable._fork(table, "a/main", None, lambda _: None)
     assert caught.value.kind == LIMITS

@@ -1,4 +1,4 @@
-"""A sandbox in surroundings like those of a container: mounts in /etc and /var, a covered and read-only /proc."""
+"""A sandbox inside of a container: mounts in /etc and /var, a covered and read-only /proc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.sandbox.diagnosis import kernel_support
+from tests.meta.tree import ROOT
 
 pytestmark = pytest.mark.usefixtures("namespaces")
 
@@ -20,7 +20,7 @@ from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount, RootFs
 
 async def main():
-    sandbox = await Sandbox.start("job", Path(sys.argv[1]) / "stage")
+    sandbox = await Sandbox.start("job", Path(sys.argv[1]) / "scratch")
     try:
         for pod, address in (("a", "10.77.0.2"), ("b", "10.77.0.3")):
             await sandbox.create_pod(pod, address, pod)
@@ -40,14 +40,13 @@ async def main():
 
 asyncio.run(main())
 """
-SOURCES = str(Path(kernel_support.__file__).parents[5])
 
 
-def _run_in(setup: str, script: str, place: Path, flags: str = "-Urmpf") -> str:
-    engine = (sys.executable, "-c", PROGRAM, str(place), script)
+def _run_in(setup: str, script: str, directory: Path, flags: str = "-Urmpf") -> str:
+    engine = (sys.executable, "-c", PROGRAM, str(directory), script)
     done = subprocess.run(
         ["unshare", flags, "--mount-proc", "sh", "-ec", f'{setup}\nexec "$@"', "sh", *engine],
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": SOURCES},
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         timeout=60,
@@ -56,17 +55,17 @@ def _run_in(setup: str, script: str, place: Path, flags: str = "-Urmpf") -> str:
     return done.stdout + done.stderr
 
 
-def test_files_mounted_in_etc(tmp_path: Path) -> None:
-    setup = "mount --bind /etc/passwd /etc/hostname"
-    script = "set -e; echo x > /etc/new; echo y > /etc/hostname; cat /etc/hostname; ls /etc/passwd"
-    assert _run_in(setup, script, tmp_path) == "y\n/etc/passwd\ncode 0\nb was reached\n"
-
-
-def test_directories_mounted_in_var_and_mnt(tmp_path: Path) -> None:
-    setup = "mount -t tmpfs none /var/cache; echo shown > /var/cache/file; mkdir /var/cache/old"
-    script = "set -e; cat /var/cache/file; cd /var; touch lib/new log/new tmp/new; touch cache/new/x; ls cache; pwd"
+def test_mounts_in_etc_var_and_mnt(tmp_path: Path) -> None:
+    setup = """
+    mount --bind /etc/passwd /etc/hostname
+    mount -t tmpfs none /var/cache; echo shown > /var/cache/file; mkdir /var/cache/old
+    """
+    script = """set -e
+    echo x > /etc/new; echo y > /etc/hostname; cat /etc/hostname; ls /etc/passwd
+    cat /var/cache/file; cd /var; touch lib/new log/new tmp/new; touch cache/new/x; ls cache; pwd
+    """
     text = _run_in(setup, script, tmp_path)
-    assert text == "shown\nfile\nnew\nold\n/var\ncode 0\nb was reached\n"
+    assert text == "y\n/etc/passwd\nshown\nfile\nnew\nold\n/var\ncode 0\nb was reached\n"
     assert (tmp_path / "x").exists()
 
 
@@ -76,8 +75,8 @@ def test_a_covered_and_read_only_proc(tmp_path: Path) -> None:
     assert _run_in(setup, script, tmp_path) == "there\ncode 3\nb was reached\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can cover what pods see of the machine")
-def test_the_whole_of_proc_is_read_only_where_it_is_the_outer_one(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees the settings of the machine")
+def test_an_outer_proc_is_read_only(tmp_path: Path) -> None:
     setup = "mount -t tmpfs none /proc/acpi"
     script = "echo 7 2>/dev/null > /proc/sys/kernel/panic && echo changed; echo done"
     before = Path("/proc/sys/kernel/panic").read_text()
