@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pumice.admission.admit import admit
+from pumice.admission.admit import admit_stored
 from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
@@ -139,7 +139,7 @@ def failed(pod: ObservedPod) -> ObservedPod:
 
 
 def measure_passes() -> None:
-    admitted = admit(msgspec.to_builtins(job_of(LARGE)), CONTEXT)
+    admitted = admit_stored(job_of(LARGE), CONTEXT)
 
     def one_pass(life: Life) -> int:
         found: Snapshot | None = finish(life.engine.observe(life.key))

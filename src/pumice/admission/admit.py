@@ -7,7 +7,7 @@ and pods are made only of templates without errors, so that one mistake is not r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +26,7 @@ from pumice.admission.portability import check_portability
 from pumice.admission.queues import check_queue
 from pumice.admission.topology import check_topology
 from pumice.admission.volumes import check_volumes
-from pumice.model.codec import decode
+from pumice.model.codec import Decoded, decode
 from pumice.model.findings import SPEC, Finding, Path, without_consequences
 from pumice.model.job import Job
 from pumice.model.slot import MOST_PODS
@@ -49,13 +49,34 @@ class Admitted:
 
 
 def admit(document: Mapping[str, Any], context: Context) -> Admitted:
-    decoded = decode(document, context.kubernetes)
+    """Admit a Job as a person wrote it."""
+    found = [*check_empty_strings(document), *(check_portability(document) if context.portable else ())]
+    return _admit(decode(document, context.kubernetes), found, context)
+
+
+def admit_stored(job: Job, context: Context) -> Admitted:
+    """Admit a Job that is decoded already: only the rules apply, not those of the document.
+
+    Volcano's controller writes the name of a claim that it created beside the claim. The name is kept, but not checked:
+    a person may write only one of the two.
+    """
+    volumes = [
+        volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
+        for volume in job.spec.volumes
+    ]
+    unnamed = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, volumes=volumes))
+    admitted = _admit(Decoded(unnamed, ()), [], context)
+    spec = msgspec.structs.replace(admitted.job.spec, volumes=job.spec.volumes)
+    return replace(admitted, written=job, job=msgspec.structs.replace(admitted.job, spec=spec))
+
+
+def _admit(decoded: Decoded, found: Iterable[Finding], context: Context) -> Admitted:
     written = _named(decoded.job)
     job = with_defaults(written, context.registry)
     resolved = context.registry.resolve(job.spec.plugins)
     ruled = [
-        *check_empty_strings(document),
-        *_check_places(document, written, job, resolved, context),
+        *found,
+        *_check_places(written, job, resolved, context),
         *_check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
     ]
     # From here on names and lists are made, one entry a pod.
@@ -67,9 +88,7 @@ def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     return Admitted(written, job, resolved.plugins, _once(findings))
 
 
-def _check_places(
-    document: Mapping[str, Any], written: Job, job: Job, resolved: Resolved, context: Context
-) -> Iterator[Finding]:
+def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
     """Rules that look at one place each."""
     if not job.spec.tasks:
         yield Finding(SPEC / "tasks", "a job needs at least one task")
@@ -83,8 +102,6 @@ def _check_places(
     for position, task in enumerate(job.spec.tasks):
         yield from check_template(task.template, SPEC / "tasks" / position / "template", context.kubernetes)
     yield from check_duplicate_items(job)
-    if context.portable:
-        yield from check_portability(document)
 
 
 def _check_together(job: Job, left_out: Iterable[Path]) -> Iterator[Finding]:

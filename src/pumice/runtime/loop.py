@@ -16,10 +16,9 @@ from typing import Final
 
 import msgspec
 
-from pumice.admission.admit import Admitted, admit
+from pumice.admission.admit import Admitted, admit_stored
 from pumice.admission.context import Context
 from pumice.model.findings import Finding
-from pumice.model.job import Job, JobSpec, VolumeSpec
 from pumice.model.snapshot import JobKey, Snapshot, Trouble
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError
@@ -51,8 +50,8 @@ class Loop:
     # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, and found
     # again by the next one.
     _troubles: dict[JobKey, tuple[Trouble, ...]] = field(default_factory=dict)
-    # A job is admitted once for each change of its spec, not once a pass.
-    _admitted: dict[JobKey, tuple[JobSpec, Admitted]] = field(default_factory=dict)
+    # A job is admitted once for each change of its spec. A caller that has admitted a job already adds it here.
+    admitted: dict[JobKey, Admitted] = field(default_factory=dict)
     # How long the pass that is under way took to decide.
     _thought: dict[JobKey, dt.timedelta] = field(default_factory=dict)
     # Jobs whose last pass ended in a conflict.
@@ -98,10 +97,10 @@ class Loop:
         snapshot = await self.engine.observe(key)
         if snapshot is None:
             self._troubles.pop(key, None)
-            self._admitted.pop(key, None)
+            self.admitted.pop(key, None)
             return True
         stored, began = snapshot, self.clock()
-        snapshot, plugins = self._prepared(snapshot, key)
+        snapshot, plugins = self._prepare(snapshot, key)
         try:
             decision = decide(snapshot, plugins, began)
         except PluginError as error:
@@ -117,28 +116,17 @@ class Loop:
             self.queue.add_at(key, self.clock() + decision.requeue_after)
         return good
 
-    def _prepared(self, snapshot: Snapshot, key: JobKey) -> tuple[Snapshot, tuple[Base, ...]]:
-        """The snapshot as `decide` wants it: the job with defaults, what is wrong with it, and what failed before."""
-        admitted = self._admit(snapshot.job, key)
-        faults = (*snapshot.faults, *(_told(finding) for finding in admitted.findings if finding.is_error))
+    def _prepare(self, snapshot: Snapshot, key: JobKey) -> tuple[Snapshot, tuple[Base, ...]]:
+        """The snapshot for `decide`: the job with defaults, its errors, and what the engine failed at before."""
+        spec, admitted = snapshot.job.spec, self.admitted.get(key)
+        if admitted is None or not (
+            spec is admitted.written.spec or spec in (admitted.job.spec, admitted.written.spec)
+        ):
+            admitted = self.admitted[key] = admit_stored(snapshot.job, self.context)
+        errors = (_shown_finding(finding) for finding in admitted.findings if finding.is_error)
+        job = msgspec.structs.replace(snapshot.job, spec=admitted.job.spec)
         troubles = self._troubles.get(key, ())
-        # The names of claims that Volcano's controller wrote beside the claims that it made are kept.
-        spec = msgspec.structs.replace(admitted.job.spec, volumes=snapshot.job.spec.volumes)
-        job = msgspec.structs.replace(snapshot.job, spec=spec)
-        return replace(snapshot, job=job, faults=faults, troubles=troubles), admitted.plugins
-
-    def _admit(self, job: Job, key: JobKey) -> Admitted:
-        known = self._admitted.get(key)
-        if known is not None and known[0] is job.spec:
-            return known[1]
-        if known is not None and known[0] == job.spec:
-            admitted = known[1]
-        else:
-            volumes = [_as_written(volume) for volume in job.spec.volumes]
-            written = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, volumes=volumes))
-            admitted = admit(msgspec.to_builtins(written), self.context)
-        self._admitted[key] = (job.spec, admitted)
-        return admitted
+        return replace(snapshot, job=job, faults=(*snapshot.faults, *errors), troubles=troubles), admitted.plugins
 
     async def _carry_out(self, key: JobKey, decision: Decision) -> bool:
         troubles: dict[Trouble, None] = {}
@@ -205,10 +193,6 @@ def _shown(decision: Decision) -> str:
     return "; ".join([str(decision.status.state.phase), *(f"{count} {kind}" for kind, count in counts.items()), *later])
 
 
-def _told(finding: Finding) -> str:
+def _shown_finding(finding: Finding) -> str:
     value = f"{finding.value}: " if isinstance(finding.value, str | int) else ""
     return f"{finding.path}: {value}{finding.message}"
-
-
-def _as_written(volume: VolumeSpec) -> VolumeSpec:
-    return volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from pumice.admission.admit import admit
-from pumice.model.job import Manifest
+from pumice.admission.admit import admit, admit_stored
+from pumice.model.job import Job, Manifest
 from tests.builders import a_context, a_document
 from tests.unit.admission.findings import Row, error, found, task
 
@@ -191,3 +192,13 @@ def test_the_document_is_not_changed() -> None:
     before = repr(document)
     admit(document, a_context())
     assert repr(document) == before
+
+
+def test_a_stored_job_keeps_the_name_of_a_claim_that_a_controller_created() -> None:
+    volume = {"mountPath": "/data", "volumeClaimName": "train-volume-abc", "volumeClaim": {"accessModes": ["RWO"]}}
+    stored = msgspec.convert(a_document(volumes=[volume, {"mountPath": "/more", "volumeClaimName": "shared"}]), Job)
+    admitted = admit_stored(stored, a_context())
+    assert admitted.written is stored
+    assert admitted.job.spec.volumes == stored.spec.volumes
+    assert admitted.job.spec.min_available == 1
+    assert "volumeClaimName" not in str(admitted.findings)

@@ -10,6 +10,7 @@ from typing import ClassVar, cast
 import msgspec
 import pytest
 
+from pumice.admission.admit import admit
 from pumice.admission.context import Context
 from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
@@ -227,7 +228,7 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     bench.settle()
     bench.world.delete_job(bench.key)
     bench.wait_for_next()
-    assert (bench.loop._troubles, bench.loop._admitted) == ({}, {})
+    assert (bench.loop._troubles, bench.loop.admitted) == ({}, {})
 
 
 def test_an_appointment_is_kept() -> None:
@@ -269,18 +270,27 @@ def test_a_claim_that_volcano_made_is_kept_by_its_name() -> None:
 def test_a_job_is_admitted_once_for_each_spec() -> None:
     bench = Bench()
     bench.settle()
-    (_, admitted) = bench.loop._admitted[bench.key]
+    admitted = bench.loop.admitted[bench.key]
     job = bench.world.jobs[bench.key]
-    # An engine that decodes anew each time gives equal specs, not the same one.
+    # An engine that decodes the job in each pass returns equal specs, not the same one.
     again = msgspec.convert(msgspec.to_builtins(job.spec), type(job.spec))
     bench.world.jobs[bench.key] = msgspec.structs.replace(job, spec=again)
     bench.loop.queue.add(bench.key)
     bench.settle()
-    assert bench.loop._admitted[bench.key] == (again, admitted)
-    assert bench.loop._admitted[bench.key][1] is admitted
+    assert bench.loop.admitted[bench.key] is admitted
     bench.world.put_job(msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, max_retry=9)))
     bench.settle()
-    assert bench.loop._admitted[bench.key][1] is not admitted
+    assert bench.loop.admitted[bench.key] is not admitted
+
+
+@pytest.mark.parametrize("part", ["written", "job"])
+def test_a_job_that_the_caller_has_admitted_is_not_admitted_again(part: str) -> None:
+    admitted = admit(a_document(), a_context())
+    bench = Bench()
+    bench.world.put_job(getattr(admitted, part))
+    bench.loop.admitted[bench.key] = admitted
+    bench.settle()
+    assert bench.loop.admitted[bench.key] is admitted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         scenario = _read_scenario(args.scenario, admitted) if args.scenario else Scenario()
         if scenario is None:
             return 2
-        simulation = Simulation(admitted.job, scenario, offline_context())
+        simulation = Simulation(admitted, scenario, offline_context())
         outcomes = asyncio.run(simulation.run())
     except PluginError as error:
         print(f"{args.file}: {error}", file=sys.stderr)

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         options = run_options.read_options(args)
         request = Request(
-            written=entry.admitted.written,
+            admitted=entry.admitted,
             options=options,
             documents=documents,
             file=args.file,

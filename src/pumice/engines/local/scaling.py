@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
-from pumice.admission.admit import Admitted, admit
+from pumice.admission.admit import Admitted, admit_stored
 from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.options import RunOptions, SettingsError
@@ -19,8 +20,9 @@ from pumice.runtime.offline_context import offline_context
 _MOST_NAMED = 8
 
 
-def scaled(written: Job, scale: Mapping[str, int]) -> Admitted:
-    """The job as an API server would hold it. Raises SettingsError if it cannot have these sizes."""
+def scaled(admitted: Admitted, scale: Mapping[str, int]) -> Admitted:
+    """The job as an API server would store it. Raises SettingsError if it cannot have these sizes."""
+    written = admitted.written
     known = [task.name for task in written.spec.tasks]
     for name, count in scale.items():
         if name not in known:
@@ -30,12 +32,6 @@ def scaled(written: Job, scale: Mapping[str, int]) -> Admitted:
     if not total:
         left = "--scale leaves no pod" if scale else "the job has no pod: every task has 0 replicas"
         raise SettingsError(f"{left}\n  hint: --scale {known[0]}=1 runs one")
-    spec = msgspec.structs.replace(
-        written.spec,
-        tasks=tasks,
-        min_available=min(written.spec.min_available, total),
-        min_success=None if written.spec.min_success is None else min(written.spec.min_success, total),
-    )
     metadata = msgspec.structs.replace(
         written.metadata,
         namespace=written.namespace or "default",
@@ -43,9 +39,18 @@ def scaled(written: Job, scale: Mapping[str, int]) -> Admitted:
         generation=1,
         resource_version="1",
     )
+    if not scale:
+        written, job = (msgspec.structs.replace(one, metadata=metadata) for one in (written, admitted.job))
+        return replace(admitted, written=written, job=job)
+    spec = msgspec.structs.replace(
+        written.spec,
+        tasks=tasks,
+        min_available=min(written.spec.min_available, total),
+        min_success=None if written.spec.min_success is None else min(written.spec.min_success, total),
+    )
     job = msgspec.structs.replace(written, metadata=metadata, spec=spec)
-    # With other replicas there are other pods, names and ranks, and rules that the file alone did not break.
-    admitted = admit(msgspec.to_builtins(job), offline_context())
+    # Other replicas mean other pods, names and ranks, which may break rules that the file alone does not.
+    admitted = admit_stored(job, offline_context())
     faults = [f"--scale: {finding.path}: {finding.message}" for finding in admitted.findings if finding.is_error]
     if faults:
         raise SettingsError("\n".join(faults))

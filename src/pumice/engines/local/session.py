@@ -83,7 +83,7 @@ _TICK = 0.5
 class Request:
     """What the user wants to be run."""
 
-    written: Job
+    admitted: Admitted
     options: RunOptions
     documents: Sequence[Manifest]  # ConfigMaps, Secrets and claims
     file: str
@@ -123,7 +123,7 @@ class LocalRun:
         Raises RefusedError or SettingsError.
         """
         options = self.request.options
-        self._admitted = scaled(self.request.written, options.scale)
+        self._admitted = scaled(self.request.admitted, options.scale)
         self.job = self._admitted.written
         self._directory = options.settings.state / "runs" / f"{self.job.name}-{self.job.uid[:8]}"
         self._addresses = Addresses(slot.short_name for slot in slots(self._admitted.job))
@@ -285,6 +285,7 @@ class LocalRun:
         self._beside.append(asyncio.create_task(self._tick()))
         self._engine.touch()
         loop = Loop(self._engine, offline_context(), now, queue=self._engine.queue, rest=8.0)
+        loop.admitted[self._engine.key] = self._admitted
         runner = asyncio.create_task(Runner(loop).run())
         over = asyncio.create_task(self._over.wait())
         try:

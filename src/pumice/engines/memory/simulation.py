@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from pumice.admission.admit import Admitted
 from pumice.admission.context import Context
 from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
@@ -20,7 +21,6 @@ from pumice.engines.memory.scenario import HORIZON, Scenario
 from pumice.engines.memory.scenario_steps import SETTINGS, Director
 from pumice.engines.memory.stuck_job import what_is_missing
 from pumice.engines.memory.timeline import Agenda
-from pumice.model.job import Job
 from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase
 from pumice.runtime.loop import Loop
@@ -36,9 +36,7 @@ _NEVER: Final = EPOCH + 2 * HORIZON
 
 @dataclass(slots=True)
 class Simulation:
-    """`job` is one that was admitted, with defaults, as an API server would have stored it."""
-
-    job: Job
+    admitted: Admitted
     scenario: Scenario
     context: Context
     work: int = WORK
@@ -56,9 +54,9 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.world = World(VirtualClock())
-        self.key = self.world.put_job(self.job)
+        self.key = self.world.put_job(self.admitted.job)
         # Claims that the job only names are somebody else's; they are taken to exist.
-        self.world.claims.update(volume.volume_claim_name for volume in self.job.spec.volumes)
+        self.world.claims.update(volume.volume_claim_name for volume in self.admitted.job.spec.volumes)
         engine = self._engine = MemoryEngine(self.world)
         self.story = Story(self.world, engine, self.key)
         behaviours = Behaviours(self.scenario.seed)
@@ -154,7 +152,7 @@ class Simulation:
         self.story.tell("CutOff", f"cut off{retries}: {why}")
 
     def _new_loop(self) -> Loop:
-        loop = Loop(self._engine, self.context, self.world.clock)
+        loop = Loop(self._engine, self.context, self.world.clock, admitted={self.key: self.admitted})
         loop.queue.add(self.key)
         return loop
 

@@ -37,7 +37,7 @@ def scenario(text: str, job: Admitted) -> Scenario:
 
 def played(text: str, job: Admitted | None = None, work: int = WORK) -> tuple[Simulation, list[Outcome]]:
     job = job or admitted()
-    simulation = Simulation(job.job, scenario(text, job), a_context(), work)
+    simulation = Simulation(job, scenario(text, job), a_context(), work)
     return simulation, asyncio.run(simulation.run())
 
 
