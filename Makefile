@@ -1,4 +1,4 @@
-# Each target sets up what it needs, and at once when nothing changed: all it takes is Python 3.11+, make and git.
+# Each target sets up what it needs, and does nothing when nothing changed. Needs Python 3.11+, make and git.
 # PYTHON=/path/to/python chooses the interpreter. The work is in scripts/.
 
 PYTHON ?=
@@ -30,7 +30,7 @@ test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test
 	@$(python) -m scripts.check
 
-soak: ## Kill the controller after every call of every story: takes about an hour
+soak: ## Tests that take longer than 30 seconds: about an hour
 	$(setup) test
 	@$(python) -m scripts.kubernetes_programs
 	@PUMICE_SOAK=1 $(python) -m pytest -q -s --durations=0 tests/cluster/test_crashes.py
@@ -39,20 +39,20 @@ lint: ## Style, types and layers only
 	$(setup) test
 	@$(python) -m scripts.check lint
 
-format: ## Put every Python file into the project's format
+format: ## Format every Python file
 	$(setup) test
 	@$(python) -m ruff check --fix-only --quiet .
 	@$(python) -m ruff format .
 
-bench: ## The measurements of benchmarks/
+bench: ## Run the benchmarks in benchmarks/
 	$(setup) test
 	@for file in benchmarks/*.py; do echo "== $$file"; $(python) -m "benchmarks.$$(basename "$$file" .py)" || exit 1; done
 
-docs: ## Write the generated pages of docs/ anew
+docs: ## Regenerate the generated pages of docs/ and the data of src/pumice/data/
 	$(setup) test
 	@$(python) -m scripts.docs
 
-pin: ## Choose the newest versions that pyproject.toml allows and write requirements/ anew
+pin: ## Choose the newest versions that pyproject.toml allows and write requirements/
 	$(setup) test
 	@$(python) -m scripts.pin
 

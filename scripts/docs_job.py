@@ -39,24 +39,24 @@ Written by the controller. The commands that work offline ignore it.
 
 def page() -> str:
     sections = [INTRODUCTION.rstrip("\n") + "\n", _section(Job, "Job"), _section(JobSpec, "spec")]
-    sections += [_section(kind, place) for kind, place in _parts(JobSpec, "spec")]
+    sections += [_section(kind, path) for kind, path in _parts(JobSpec, "spec")]
     sections += [f"## metadata\n\n{METADATA}", f"## status\n\n{STATUS}"]
     return "\n".join(sections)
 
 
-def _parts(kind: type, place: str) -> Iterator[tuple[type, str]]:
-    """The structures below one, in the order in which a reader comes to them; each once, with all its places."""
-    places: dict[type, list[str]] = {}
-    waiting = [(kind, place)]
+def _parts(kind: type, path: str) -> Iterator[tuple[type, str]]:
+    """The structures below one, in the order in which a reader comes to them; each once, with all its paths."""
+    paths: dict[type, list[str]] = {}
+    waiting = [(kind, path)]
     while waiting:
-        kind, place = waiting.pop(0)
+        kind, path = waiting.pop(0)
         for field in msgspec.structs.fields(kind):
             inner, suffix = _struct_in(inspect.type_info(field.type))
             if inner is not None:
-                where = f"{place}.{field.encode_name}{suffix}"
-                places.setdefault(inner, []).append(where)
+                where = f"{path}.{field.encode_name}{suffix}"
+                paths.setdefault(inner, []).append(where)
                 waiting.append((inner, where))
-    for inner, wheres in places.items():
+    for inner, wheres in paths.items():
         yield inner, ", ".join(wheres)
 
 
@@ -70,10 +70,10 @@ def _struct_in(kind: inspect.Type) -> tuple[type | None, str]:
     return (kind.cls, "") if isinstance(kind, inspect.StructType) else (None, "")
 
 
-def _section(kind: type, place: str) -> str:
+def _section(kind: type, path: str) -> str:
     rows = [_row(field) for field in msgspec.structs.fields(kind)]
     heads = ("Field", "Type", "Default", "Meaning", "Accepted")
-    return f"## {place}\n\n{table(heads, rows)}"
+    return f"## {path}\n\n{table(heads, rows)}"
 
 
 def _row(field: msgspec.structs.FieldInfo) -> tuple[str, ...]:

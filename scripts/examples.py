@@ -86,7 +86,7 @@ def outcomes(environ: Mapping[str, str]) -> Iterator[Outcome]:
 
 
 def run(name: str, environ: Mapping[str, str]) -> Outcome:
-    """One job. Its last line tells a reader more than that it went well, unless it is a warning of some program."""
+    """Run one job; show its last line, unless that is a warning of some program."""
     pumice = str(Path(sys.executable).with_name("pumice"))
     started = time.monotonic()
     done = subprocess.run(
@@ -114,7 +114,7 @@ def _python(framework: Framework, environ: Mapping[str, str]) -> Candidate | str
     try:
         return find(framework, environ, PROJECT) or fetch(framework, environ, PROJECT)
     except FetchError as error:
-        return f"{framework.name} cannot be had: {error}"
+        return f"{framework.name} is not available: {error}"
 
 
 def _own_python() -> Candidate:

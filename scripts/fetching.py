@@ -1,6 +1,6 @@
 """Fetch torch, tensorflow or ray into an environment of its own in the user's cache directory, once for all runs.
 
-uv does it where it can be had, else pip. A large download is announced, and is not begun where the disk is too small.
+Uses uv where it is available, else pip. Announces a large download, and does not start it if the disk is too small.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from scripts.frameworks import Candidate, Framework, can_run, private_environmen
 
 
 class FetchError(Exception):
-    """Why the framework cannot be had, told to the user as it stands."""
+    """Why the framework is not available; printed to the user as it is."""
 
 
 def fetch(framework: Framework, environ: Mapping[str, str], project: Path) -> Candidate:
-    """Make the private environment, or go on where an earlier attempt was interrupted. Raises FetchError."""
+    """Make the private environment, or continue an interrupted attempt. Raises FetchError."""
     private = private_environment(framework, environ)
     python = str(private / "bin" / "python3")
     try:
@@ -43,13 +43,13 @@ def _install(framework: Framework, private: Path, environ: Mapping[str, str], uv
     if not os.access(python, os.X_OK):
         _make_environment(private, settings, uv)
     if framework.has_cpu_build and uv:
-        say(framework, "found in none of your Pythons: trying the small build for CPUs")
+        say(framework, "not installed in any of your Pythons: trying the small CPU build")
         quick = {**settings, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "20"}
         small = [*_installer(python, uv), "--torch-backend=cpu", *framework.packages]
         done = subprocess.run(small, env=quick, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode == 0 and can_run(framework, python):
             return
-        say(framework, "it cannot be had")
+        say(framework, "the CPU build is not available")
     _check_room(framework, private)
     size = f"downloads {framework.download}, needs {framework.disk / 1e9:.1f} GB of disk, once"
     say(framework, f"fetching it into {private}: {size}")
@@ -93,7 +93,7 @@ def _check_room(framework: Framework, private: Path) -> None:
 
 
 def _call(command: Sequence[str], settings: Mapping[str, str]) -> None:
-    """Whoever sits at a terminal sees the installer's progress; else its words are told only if it fails."""
+    """Show the installer's progress on a terminal; elsewhere print its output only if it fails."""
     watched = sys.stderr.isatty()
     done = subprocess.run(
         command,
@@ -111,7 +111,7 @@ def _call(command: Sequence[str], settings: Mapping[str, str]) -> None:
 
 
 def _base_python() -> str:
-    """The system's interpreter if it is new enough: an environment is only as visible to pods as what it stands on."""
+    """Return the system's interpreter if it is new enough: pods must see the interpreter that an environment uses."""
     system = "/usr/bin/python3"
     is_new_enough = "import sys; sys.exit(sys.version_info < (3, 11))"
     if os.access(system, os.X_OK) and subprocess.run([system, "-ISc", is_new_enough], check=False).returncode == 0:

@@ -1,7 +1,7 @@
 """Which of the user's Pythons has torch, tensorflow or ray: `make run`, `make examples` and the tests run real jobs.
 
 The frameworks stay out of the project's own environment: each is larger than all else together, and the user may have
-it already. So the Pythons of the user are asked, each in a process of its own, and then the private environment that
+it already. So this probes the Pythons of the user, each in its own process, and then the private environment that
 `scripts.fetching` may have made in the user's cache directory.
 """
 
@@ -27,7 +27,7 @@ class Framework:
 
     @property
     def variable(self) -> str:
-        """Names a Python for this framework alone: not everybody has all of them in one environment."""
+        """Return the variable that names a Python for this framework alone; few users have all in one environment."""
         return f"{self.name.upper()}_PYTHON"
 
     @property
@@ -91,7 +91,7 @@ def candidates(framework: Framework, environ: Mapping[str, str], project: Path) 
     for named in filter(None, (environ.get(name) for name in (framework.variable, "PYTHON"))):
         if found := shutil.which(named, path=environ.get("PATH")):
             yield Candidate(found, venv_of(found))
-    # The project's own environment never has a framework: whoever has activated it is saved the time of asking.
+    # The project's own environment never has a framework: do not probe it.
     if active and Path(active).resolve() != (project / ".venv").resolve():
         yield Candidate(str(Path(active, "bin", "python3")), active)
     if found := shutil.which("python3", path=environ.get("PATH")):
@@ -105,7 +105,7 @@ def venv_of(python: str) -> str:
 
 
 def can_run(framework: Framework, python: str) -> bool:
-    """Whether this Python can do what the examples do; asked in a process of its own, as importing may go wrong.
+    """Whether this Python can do what the examples do; probed in its own process, because the import may crash.
 
     What is installed below the user's home directory does not count: pods do not see it.
     """
@@ -124,11 +124,11 @@ def private_environment(framework: Framework, environ: Mapping[str, str]) -> Pat
 
 def find(framework: Framework, environ: Mapping[str, str], project: Path) -> Candidate | None:
     """A Python that has it already."""
-    asked = set()
+    probed = set()
     for candidate in candidates(framework, environ, project):
-        if candidate.python not in asked and can_run(framework, candidate.python):
+        if candidate.python not in probed and can_run(framework, candidate.python):
             return candidate
-        asked.add(candidate.python)
+        probed.add(candidate.python)
     private = private_environment(framework, environ)
     if (private / framework.done).is_file() and os.access(private / "bin" / "python3", os.X_OK):
         return Candidate(str(private / "bin" / "python3"), str(private))

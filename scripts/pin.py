@@ -1,4 +1,4 @@
-"""Write requirements/*.txt anew: names, versions and hashes of every package, for every Python and platform at once.
+"""Write requirements/*.txt: names, versions and hashes of every package, for every Python and platform at once.
 
 No address of a package index gets in, neither one that the user has set nor the public one: where packages come from is
 the business of whoever installs.

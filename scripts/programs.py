@@ -1,8 +1,8 @@
 """The outside programs that tests start: what for, and how to get them.
 
 A test says `@pytest.mark.needs("busybox")`; tests/conftest.py looks the name up here. `make test` prints the table and,
-as root on Debian, installs what is missing. Elsewhere it only tells. Facilities of the kernel do not belong here:
-nobody can install them, so a test that wants one probes for it and skips with its reason.
+as root on Debian, installs what is missing. Elsewhere it only reports. Facilities of the kernel do not belong here:
+they cannot be installed, so a test that needs one probes for it and skips with the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Program:
 
     @property
     def found(self) -> bool:
-        # Daemons lie where an ordinary user's PATH does not lead.
+        # Daemons are in directories that are not on an ordinary user's PATH.
         path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
         return shutil.which(self.name, path=path) is not None
 
@@ -39,8 +39,8 @@ PROGRAMS = (
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
     Program("mpiexec", "openmpi-bin", "runs the MPI job of the examples"),
-    Program("pasta", "passt", "leads the pods out of the job's network"),
-    Program("slirp4netns", "slirp4netns", "leads the pods out of the job's network, where there is no pasta"),
+    Program("pasta", "passt", "outbound traffic of pods"),
+    Program("slirp4netns", "slirp4netns", "outbound traffic of pods, where pasta is missing"),
     Program("ssh-keygen", "openssh-client", "reads the generated ssh keys back"),
     Program("sshd", "openssh-server", "lets the pods of the MPI job reach each other"),
 )
@@ -56,9 +56,9 @@ def named(name: str) -> Program:
 def provide(
     programs: Sequence[Program], *, install: Callable[[Sequence[str]], str] | None
 ) -> tuple[str, list[Program]]:
-    """Install what is missing if there is a way; the table of how it stands, and what is still missing."""
+    """Install missing programs if possible; return a table of the result, and what is still missing."""
     missing_before = [program for program in programs if not program.found]
-    trouble = install([program.package for program in missing_before]) if install and missing_before else ""
+    failure = install([program.package for program in missing_before]) if install and missing_before else ""
     missing = [program for program in missing_before if not program.found]
     rows = []
     for program in programs:
@@ -67,8 +67,8 @@ def provide(
         else:
             state = "installed now" if program in missing_before else "found"
         rows.append(f"  {program.name:<12} {state:<42} {program.used_for}")
-    if trouble:
-        rows.append(f"  apt-get: {trouble}")
+    if failure:
+        rows.append(f"  apt-get: {failure}")
     return "\n".join(rows), missing
 
 

@@ -1,9 +1,9 @@
 """Make .venv what the pinned requirements say, and do nothing when it already is.
 
 `make` calls this before every task, so the usual case must cost next to nothing: one small file in .venv records what
-the environment was made from, and if that still holds we are done. The record is taken away before anything changes
-and written last, so whatever was interrupted, moved or made by other means is made anew. uv does the work where it can
-be had, else venv and pip. Standard library only: this runs before anything is installed.
+the environment was made from, and if it still matches there is nothing to do. The record is removed before anything
+changes and written last, so an environment that was interrupted, moved or made by other means is rebuilt. Uses uv where
+it is available, else venv and pip. Standard library only: this runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class SetupError(Exception):
-    """Told to the user as it stands; `hint` says what to do about it."""
+    """Printed to the user as it is; `hint` says what to do about it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """The interpreter that the environment stands on: never that of an environment, which may be about to go."""
+    """The base interpreter of the environment, never one inside an environment that may be about to be removed."""
 
     path: str
     version: str
@@ -72,7 +72,7 @@ class Record:
 
     @classmethod
     def read(cls, venv: Path) -> Record | None:
-        """The record of an environment that is whole; None if there is no such thing."""
+        """Return the record of a complete environment; None if there is none."""
         if not os.access(venv / "bin" / "python", os.X_OK):
             return None
         try:
@@ -87,7 +87,7 @@ class Record:
 
 
 def wanted(root: Path, python: Python, level: str) -> Record:
-    """What the record must say for the checkout at `root`."""
+    """Return the record that an up-to-date environment of the checkout at `root` has."""
     pins = [file.read_bytes() for file in sorted((root / "requirements").glob("*.txt"))]
     pyproject = tomllib.loads((root / "pyproject.toml").read_text())
     # The settings of linters are in pyproject.toml too: only what an installed package depends on counts.
@@ -139,7 +139,7 @@ def _build(root: Path, python: Python, goal: Record) -> None:
 
 
 def _create(root: Path, python: Python, uv: str | None) -> str | None:
-    """Make an empty environment; the uv to fill it with, or None where pip has to do."""
+    """Create an empty environment; return the uv that fills it, or None where pip does."""
     if uv:
         _say(f"making .venv with Python {python.version} and uv")
         _call([uv, "venv", "--quiet", "--python", python.path, "--no-project", ".venv"], root)
@@ -155,7 +155,7 @@ def _create(root: Path, python: Python, uv: str | None) -> str | None:
     try:
         _call([*_pip(root), "install", "--require-hashes", "--requirement", "requirements/uv.txt"], root)
     except SetupError:
-        _say("uv cannot be had here: going on with pip, which takes longer")
+        _say("uv is not available here: using pip, which takes longer")
         return None
     return _uv_in(root / ".venv")
 
@@ -173,7 +173,7 @@ def _install(root: Path, uv: str | None, level: str) -> None:
 
 
 def _call(command: Sequence[str], root: Path) -> None:
-    """Run a quiet step; its output is worth reading only if it fails."""
+    """Run a step quietly; print its output only if it fails."""
     done = subprocess.run(
         command,
         cwd=root,
@@ -198,7 +198,7 @@ def _call(command: Sequence[str], root: Path) -> None:
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """What the installers see: the user's own settings of index and certificates, none of another environment."""
+    """Return the environment of the installers: the user's settings of index and certificates, no other virtual env."""
     kept = {key: value for key, value in inherited.items() if key not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}}
     return {
         "UV_PYTHON_DOWNLOADS": "never",
@@ -214,7 +214,7 @@ def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 def _uv_on_path() -> str | None:
     uv = shutil.which("uv")
-    # A name on PATH may be the stub of a version manager that has no uv to start.
+    # A version manager may put a stub on PATH that has no uv to start.
     if uv and subprocess.run([uv, "--version"], capture_output=True, check=False).returncode == 0:
         return uv
     return None
@@ -226,7 +226,7 @@ def _uv_in(venv: Path) -> str | None:
 
 
 def _can_install(venv: Path, uv: str | None) -> bool:
-    """Whether packages can be added: an environment that uv made has no pip, and that uv may be gone from PATH."""
+    """Return whether packages can be added: an environment made by uv has no pip, and uv may be gone from PATH."""
     return bool(uv or _uv_in(venv) or any(venv.glob("lib/python*/site-packages/pip")))
 
 
@@ -235,12 +235,12 @@ def _pip(root: Path) -> list[str]:
 
 
 def _cache_is_writable(inherited: Mapping[str, str]) -> bool:
-    """Whether uv can keep its cache: an account without a home directory of its own is no reason to fail."""
+    """Return whether uv can write its cache; an account without a home directory must not fail."""
     caches = inherited.get("XDG_CACHE_HOME") or Path(inherited.get("HOME") or "/nonexistent", ".cache")
-    place = Path(inherited.get("UV_CACHE_DIR") or Path(caches, "uv"))
+    cache = Path(inherited.get("UV_CACHE_DIR") or Path(caches, "uv"))
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place):
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=cache):
             return True
     except OSError:
         return False
@@ -248,7 +248,7 @@ def _cache_is_writable(inherited: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def _only_one(lock: Path) -> Iterator[None]:
-    """Hold the lock that keeps two makes from building one environment; the kernel frees it, however we end."""
+    """Hold the lock that keeps two makes from building one environment; the kernel releases it at the end."""
     with lock.open("w") as file:
         os.set_inheritable(file.fileno(), True)
         try:

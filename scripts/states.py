@@ -24,18 +24,18 @@ the new phase before anything else is done. What follows is the table that the c
 ABOUT = {
     Phase.PENDING: "waits for its gang: PodGroup, claims and pods are made, and fewer pods than `minAvailable` run",
     Phase.RUNNING: "the gang is there",
-    Phase.RESTARTING: "the pods that must go are told to; none is made",
+    Phase.RESTARTING: "pods of the old attempt are deleted; none is created",
     Phase.ABORTING: "stopped: the pods are ending",
     Phase.ABORTED: "stopped: finished pods, claims, Service, ConfigMap and Secret are kept for a resume",
     Phase.COMPLETING: "completed early: the other pods are ending",
     Phase.COMPLETED: "over, and good",
     Phase.TERMINATING: "terminated: the pods are ending",
-    Phase.TERMINATED: "over, because somebody or a policy said so",
+    Phase.TERMINATED: "ended by a Command or a policy",
     Phase.FAILED: "over, and not good: `status.state.reason` and `.message` say why",
 }
 LEGEND = (
     "*new version*: all pods so far belong to an earlier run. *Some pods*: only those that the event named (the pod, "
-    "its task or its partition) are meant; the others, the PodGroup and the companions are left alone. *Retry*: if a "
+    "its task or its partition) are meant; the others, the PodGroup and the owned objects stay. *Retry*: if a "
     "policy asked for it, `status.retryCount` goes up, and so does what is spent of `maxRetry`, except for "
 )
 
@@ -53,7 +53,7 @@ def main() -> int:
 
 def _about() -> str:
     rows = [(f"**{phase}**" if phase in FINAL else phase, ABOUT[phase]) for phase in Phase]
-    return table(["Phase", "What it means"], rows) + "\nPhases in bold are final: nothing leads out of them.\n"
+    return table(["Phase", "What it means"], rows) + "\nPhases in bold are final: they have no transitions.\n"
 
 
 def _diagram() -> str:
@@ -103,8 +103,8 @@ def _facts() -> str:
 
 
 def _rules() -> str:
-    told = [line.partition(": ")[2] for line in (phases.__doc__ or "").splitlines() if line.startswith("Rule ")]
-    lines = [f"{number}. {rule[:1].upper()}{rule[1:]}" for number, rule in enumerate(told, start=1)]
+    rules = [line.partition(": ")[2] for line in (phases.__doc__ or "").splitlines() if line.startswith("Rule ")]
+    lines = [f"{number}. {rule[:1].upper()}{rule[1:]}" for number, rule in enumerate(rules, start=1)]
     return "## The rules\n\n" + "\n".join(lines) + "\n"
 
 

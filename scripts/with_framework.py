@@ -29,7 +29,7 @@ def main(words: Sequence[str]) -> int:
         print("hint:", *ways, *filter(None, [framework.hint]), sep="\n      ", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        say(framework, "interrupted; the next make goes on from here")
+        say(framework, "interrupted; the next make continues from here")
         return INTERRUPTED
     if not command:
         print(chosen.python)

@@ -24,8 +24,8 @@ for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
-# A loaded machine must not fail a property, so no example has a deadline. CI draws the same examples every time: a new
-# counterexample is for whoever works on the code, not for whoever pushed last.
+# A loaded machine must not fail a property, so no example has a deadline. CI draws the same examples every time: a
+# commit must not fail for a counterexample that has nothing to do with it.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile("ci" if IN_CI else "default")

@@ -1,7 +1,7 @@
 """Which tests stay in one process when pytest-xdist spreads them: those that share what takes long to start.
 
 A cluster is half a gigabyte and seconds of processor time, so that all tests of tests/cluster have one, but for
-those that stop parts of it, which have another. They are handed out first; who has none does the rest.
+those that stop parts of it, which have another. Both groups start first; the other workers run the rest.
 pytest-xdist has groups of its own (`xdist_group`), which it writes into the names of tests; pytest 9.2 takes no such
 change any more, and they are spread like all others.
 """

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.docs.markdown import Block, blocks
 from tests.meta.tree import ROOT
 
-# Where this very test runs: what `make` has set up, or whatever stands in for it.
+# The environment that runs this test: what `make` has set up, or another one.
 ENVIRONMENT = Path(sys.executable).parent.parent
 _MARK = "\x1eend of a command\x1e"
 
@@ -39,7 +39,7 @@ def exchanges(block: Block) -> list[Exchange]:
         elif found and found[-1].command.endswith("\\") and line.startswith("> "):
             found[-1].command += "\n" + line[2:]
         else:
-            assert found, f"{block.place}: output before the first command"
+            assert found, f"{block.position}: output before the first command"
             found[-1].expected.append(line)
     return found
 

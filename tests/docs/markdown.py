@@ -1,4 +1,4 @@
-"""The code blocks of a Markdown page, and what stands before each of them.
+"""The code blocks of a Markdown page, and the comment before each of them.
 
 A comment before a block says what tests need to know and readers do not: `<!-- file: job.yaml -->` names the file that
 the commands of the page use; `bad` behind it marks a Job that has errors on purpose, `installed` one that needs a
@@ -29,7 +29,7 @@ class Block:
     note: str
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property

@@ -1,4 +1,4 @@
-"""What the pages show is so: commands print what stands below them, Jobs are good, links lead somewhere."""
+"""The pages are right: commands print the output shown, Jobs are valid, links have a target."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ TRANSLATED = sorted((ROOT / "docs" / "guides" / "zh").glob("*.md"))
 
 
 def _named(block: Block) -> str:
-    return block.place
+    return block.position
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A place that has what a reader's checkout has."""
+    """A folder with the content of a reader's checkout."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / ".venv").symlink_to(console.ENVIRONMENT)
     return tmp_path
 
 
 @pytest.mark.parametrize("block", all_blocks("console"), ids=_named)
-def test_a_command_prints_what_stands_below_it(block: Block, folder: Path) -> None:
+def test_a_command_prints_the_output_shown(block: Block, folder: Path) -> None:
     console.provide(block, folder)
     outputs = console.outputs(block, folder)
     for exchange, actual in zip(console.exchanges(block), outputs, strict=True):
-        assert console.matches(exchange.expected, actual), f"{block.place}: {exchange.command}\n" + "\n".join(actual)
+        assert console.matches(exchange.expected, actual), f"{block.position}: {exchange.command}\n" + "\n".join(actual)
 
 
 def test_a_plugin_of_a_page_is_really_installed() -> None:
@@ -52,7 +52,7 @@ def test_a_plugin_of_a_page_is_really_installed() -> None:
 def test_a_job_is_good_and_renders(block: Block, tmp_path: Path) -> None:
     documents = [document for document in yaml.safe_load_all(block.text) if document]
     for document in documents:
-        assert {"apiVersion", "plugins", "data", *OTHERS} & set(document), f"{block.place}: nobody checks this"
+        assert {"apiVersion", "plugins", "data", *OTHERS} & set(document), f"{block.position}: no test checks this"
         if "plugins" in document:
             assert Registry().resolve(document["plugins"]).findings == ()
     if block.needs_plugin or not any(document.get("kind") == "Job" for document in documents):
@@ -76,7 +76,7 @@ def test_json_is_json(block: Block) -> None:
 
 @pytest.mark.parametrize("block", all_blocks("python"), ids=_named)
 def test_python_compiles(block: Block) -> None:
-    compile(block.text, block.place, "exec")
+    compile(block.text, block.position, "exec")
 
 
 @pytest.mark.parametrize("block", all_blocks("sh", "console"), ids=_named)
@@ -88,11 +88,11 @@ def test_a_target_of_make_exists(block: Block) -> None:
 @pytest.mark.parametrize("page", pages(), ids=shown)
 def test_every_block_says_what_it_is(page: Path) -> None:
     known = {"console", "ini", "json", "mermaid", "python", "sh", "text", "toml", "yaml"}
-    assert [block.place for block in blocks(page) if block.language not in known] == []
+    assert [block.position for block in blocks(page) if block.language not in known] == []
 
 
 @pytest.mark.parametrize("page", pages(), ids=shown)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     prose = re.sub(r"```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
         if target.startswith("https://"):

@@ -18,7 +18,7 @@ from tests.meta.tree import ROOT, shown
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
-# These jobs are Volcano's own documentation, letter by letter; nobody may improve them.
+# These jobs are Volcano's own documentation, byte for byte; they must not be improved.
 AS_DOCUMENTED = {
     "lm-mpi-job.yaml": "b6fb4cfdbdbe7c1a22f9ec5a9db40ce008550126f25ce052035255da39afe8ef",
     "pytorch-job-basic.yaml": "ab548a295d03955fe546bb8b1eeb7888d32e834dec856879b35a7194cc293ef3",

@@ -70,7 +70,7 @@ def test_the_private_environment_counts_only_when_it_is_complete(
     private = tmp_path / "cache" / "pumice" / framework.name
     python = _python(private, able=True, venv=True)
     assert frameworks.find(framework, environ, tmp_path) is None
-    # Whole after all: whoever made it was only kept from saying so.
+    # The environment is complete; only the marker is missing.
     assert fetching.fetch(framework, environ, tmp_path) == Candidate(python, str(private))
     assert frameworks.find(framework, environ, tmp_path) == Candidate(python, str(private))
 
@@ -139,7 +139,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_download(
 
 
 def test_pip_serves_where_uv_cannot_be_had(environ: dict[str, str], tmp_path: Path) -> None:
-    """With a real pip, which is told to look nowhere: it is asked, and its words are passed on."""
+    """With a real pip that has no index: it runs, and its message is passed on."""
     nowhere = {**environ, "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1"}
     if fetching._uv(nowhere, tmp_path) is not None:
         pytest.skip("there is a uv in /usr/bin")
@@ -168,8 +168,8 @@ def test_a_command_runs_with_it_and_its_exit_code_is_kept(environ: dict[str, str
     active = _python(tmp_path / "active", able=True, venv=True)
     environ |= {"VIRTUAL_ENV": str(tmp_path / "active"), "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-m", "scripts.with_framework", "ray"]
-    told = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
-    assert told.stdout == f"{active}\n"
+    printed = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    assert printed.stdout == f"{active}\n"
     done = subprocess.run(
         [*command, "sh", "-c", "echo $VIRTUAL_ENV; exit 7"],
         cwd=ROOT,
@@ -191,21 +191,21 @@ def test_where_it_cannot_be_had_the_reason_and_the_ways_out_are_told(
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.setattr(with_framework, "find", lambda *_: None)
     assert with_framework.main(["torch", "true"]) == 1
-    told = capsys.readouterr().err
-    assert "no route to the index" in told
-    assert "make PYTHON=/path/to/python3" in told
-    assert "apt-get install python3-torch" in told
+    printed = capsys.readouterr().err
+    assert "no route to the index" in printed
+    assert "make PYTHON=/path/to/python3" in printed
+    assert "apt-get install python3-torch" in printed
 
 
 @pytest.mark.parametrize(
-    ("ci", "passes", "told"),
+    ("ci", "passes", "printed"),
     [
         pytest.param("", True, "none: its tests are skipped; `make examples` fetches it", id="skipped elsewhere"),
         pytest.param("true", False, "no route to the index", id="fetched, or failed, in CI"),
     ],
 )
 def test_a_framework_that_is_missing_fails_only_ci(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, passes: bool, told: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, passes: bool, printed: str
 ) -> None:
     def fetch(*_: object) -> Candidate:
         raise FetchError("no route to the index")
@@ -214,4 +214,4 @@ def test_a_framework_that_is_missing_fails_only_ci(
     monkeypatch.setattr(check, "python_with", lambda _: None)
     monkeypatch.setattr(check, "fetch", fetch)
     assert check.has(RAY) is passes
-    assert told in capsys.readouterr().out
+    assert printed in capsys.readouterr().out

@@ -79,7 +79,7 @@ def test_another_version_of_the_project_is_installed_into_the_same_environment(c
 @pytest.mark.parametrize(
     "python",
     [
-        pytest.param(replace(PYTHON, path="/usr/local/bin/python3.11"), id="another place"),
+        pytest.param(replace(PYTHON, path="/usr/local/bin/python3.11"), id="another directory"),
         pytest.param(replace(PYTHON, version="3.12.0"), id="another version"),
     ],
 )
@@ -190,9 +190,9 @@ def test_what_installers_see(tmp_path: Path, inherited: dict[str, str], expected
 
 @pytest.fixture
 def fake_bin(tmp_path: Path) -> Path:
-    place = tmp_path / "bin"
-    place.mkdir()
-    return place
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    return directory
 
 
 def fake(program: Path, script: str) -> None:
@@ -206,10 +206,10 @@ def fake_python(program: Path, version: str, *, new_enough: bool) -> None:
     fake(program, f'case "$*" in {answers} *) echo "chose {program.name}: $*" ;; esac')
 
 
-def choose(place: Path, path: Path, python: str = "") -> subprocess.CompletedProcess[str]:
+def choose(directory: Path, path: Path, python: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["/bin/sh", str(ROOT / "scripts" / "python"), "setup.py", "run"],
-        cwd=place,
+        cwd=directory,
         env={"PATH": str(path), "PYTHON": python},
         capture_output=True,
         text=True,

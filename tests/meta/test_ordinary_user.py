@@ -16,15 +16,15 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user already
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A Python that lies where only its owner may go, beside something that is nobody's business."""
-    place = tmp_path / "closed"
-    (place / "environment" / "bin").mkdir(parents=True)
-    (place / "private").write_text("secret")
-    python = place / "environment" / "bin" / "python3"
+    """A Python in a directory that only its owner may enter, beside a private file."""
+    closed = tmp_path / "closed"
+    (closed / "environment" / "bin").mkdir(parents=True)
+    (closed / "private").write_text("secret")
+    python = closed / "environment" / "bin" / "python3"
     python.write_text("#!/bin/sh\nid -u; echo $HOME; ls $(dirname $0)/../..\n")
     python.chmod(0o755)
-    place.chmod(0o700)
-    return place / "environment"
+    closed.chmod(0o700)
+    return closed / "environment"
 
 
 def test_what_bars_the_way_is_the_topmost_directory(environment: Path) -> None:

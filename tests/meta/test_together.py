@@ -1,4 +1,4 @@
-"""Tests that share a cluster stay in one process, whatever pytest-xdist does with the others."""
+"""Tests that share a cluster stay in one process, however pytest-xdist spreads the others."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_who_stays_together(test: str, group: str) -> None:
 
 def test_they_really_stay_together(tmp_path: Path) -> None:
     """In a small project with the same conftest."""
-    for place in ("tests/cluster", "tests/unit/model"):
-        (tmp_path / place).mkdir(parents=True)
+    for folder in ("tests/cluster", "tests/unit/model"):
+        (tmp_path / folder).mkdir(parents=True)
     hooks = "from tests.conftest import pytest_xdist_make_scheduler\n"
     (tmp_path / "conftest.py").write_text(hooks)
     for name in ("tests/cluster/test_a.py", "tests/cluster/test_b.py", "tests/unit/model/test_c.py"):
