@@ -1,1 +1,1 @@
-"""What things are: the Job, its names, its pods and objects, and findings about them. Pure; knows nothing above it."""
+"""The model: the Job, its names, its pods and owned objects, and findings about documents. Pure."""

@@ -1,6 +1,6 @@
-"""The pod of a slot as the template and the job describe it, before any plugin.
+"""The pod of a slot before any plugin: its template, and what the job adds.
 
-Everything that is equal for all pods of a task is put together once; what differs from pod to pod is added per index.
+The parts that all pods of a task share are computed once per task; only the index is added per pod.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bare_pod(slot: Slot) -> Pod:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What all pods of a task have in common."""
+    """The parts that all pods of a task share."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -89,7 +89,7 @@ def _annotations(job: Job, task: TaskSpec) -> dict[str, str]:
 
 
 def _forwarding(job: Job) -> dict[str, str]:
-    """The mark of a job that a multi-cluster queue sends elsewhere; it is put on the job first."""
+    """Copy the mark of a job that a multi-cluster queue forwards to another cluster."""
     forwarded = job.metadata.annotations.get(keys.JOB_FORWARDING) == "true"
     return {keys.JOB_FORWARDING: "true"} if forwarded else {}
 

@@ -1,7 +1,7 @@
-"""From a document (as YAML or JSON gave it) to a Job, with every misfit reported and as much as possible decoded.
+"""Decode a document into a Job, report every misfit, and decode as much as possible.
 
-A Job with a wrong type somewhere can still be checked elsewhere, so that its author sees all that is wrong at once:
-what is plainly meant (`replicas: "2"`) is taken as meant, what is not is left out; either way it stays reported.
+A Job with a wrong type in one field can still be checked elsewhere, so that its author sees all errors at once. A value
+whose intent is clear (`replicas: "2"`) is converted, any other is left out; both are reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OBJECT_LISTS: Final = {("spec", "tasks"), ("spec", "policies"), ("spec", "volum
 class Decoded:
     job: Job
     findings: tuple[Finding, ...]
-    # Places that could not be read, so that what depends on them cannot be judged.
+    # Paths of values that could not be read. Rules that depend on them do not run.
     left_out: tuple[Path, ...] = ()
 
     @property
@@ -39,7 +39,7 @@ class Decoded:
 
 
 def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
-    """Decode a Job that a person wrote; `kubernetes` knows the types of an object's metadata."""
+    """Decode a Job as a user wrote it; `kubernetes` has the types of an object's metadata."""
     schema = {**JOB_TYPES, **kubernetes}
     value = _with_empty_plugins(dict(document))
     value.pop("status", None)
@@ -54,14 +54,14 @@ def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
 
 
 def _without_keys(finding: Finding) -> Finding:
-    """Arguments of plugins may be private keys, so a misplaced one is not shown."""
+    """Hide the value of a misplaced plugin argument, which may be a private key."""
     if finding.path[:2] != _PLUGINS or finding.value is ABSENT:
         return finding
     return replace(finding, value=ABSENT, hint="each argument is a string in a list" if finding.hint else "")
 
 
 def _job_types() -> dict[str, ObjectType]:
-    """The shape of a Job, read off the model."""
+    """Derive the types of a Job from the model."""
     types: dict[str, ObjectType] = {}
 
     def expression(kind: inspect.Type) -> str:
@@ -89,7 +89,7 @@ JOB_TYPES: Final[Schema] = _job_types()
 
 
 def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:
-    """`svc:` with nothing behind it asks for the plugin without arguments."""
+    """Read `svc:` without a value as the plugin without arguments."""
     spec = document.get("spec")
     plugins = spec.get("plugins") if isinstance(spec, dict) else None
     if isinstance(spec, dict) and isinstance(plugins, dict):

@@ -1,7 +1,7 @@
-"""Durations as Go writes them (`1h30m`, `300ms`), exact to the nanosecond, which the policies of a job use.
+"""Durations in Go's notation (`1h30m`, `300ms`), as the policies of a job use them.
 
-Reading and printing agree with Go's time package to the last nanosecond, also where Go is not exact itself: the
-decimals of a number are worked out in floating point there, so they are here.
+Parsing and printing agree with Go's time package to the nanosecond, including its rounding: like Go, this module
+computes decimals in floating point.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from pumice.model.problem import PumiceError
 from pumice.model.scalars import kind_of
 
 _MICROSECOND: Final = 1000
 _MILLISECOND: Final = 1000 * _MICROSECOND
 _SECOND: Final = 1000 * _MILLISECOND
 _MINUTE: Final = 60 * _SECOND
-# Both characters that look like a micro sign count: the sign itself and the Greek letter.
+# Two characters look like a micro sign, and Go accepts both.
 _UNITS: Final = {
     "ns": 1,
     "us": _MICROSECOND,
@@ -32,7 +33,7 @@ _UNITS: Final = {
 _PART: Final = re.compile(r"(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([^0-9.]*+)")
 _LIMIT: Final = 2**63
 _LIMIT_DIGITS: Final = 19
-# So many zeros after the point leave nothing of any unit, whatever follows them.
+# Digits after this many decimals are below a nanosecond in every unit.
 _MOST_DECIMALS: Final = 400
 _CACHEABLE: Final = 40
 _SHOWN: Final = 40
@@ -41,13 +42,12 @@ _ACCEPTED: Final = "must be a duration such as 10s, 5m or 1h30m"
 _UNITS_KNOWN: Final = "the units are h m s ms us ns"
 
 
-class DurationError(ValueError):
-    """As an exception it names the text; `message` and `hint` do without, for a finding that shows the value itself."""
+class DurationError(PumiceError, ValueError):
+    """The exception text quotes the input; `message` and `hint` do not, for a finding that shows the value itself."""
 
     def __init__(self, found: str, problem: str, message: str = _ACCEPTED, hint: str = "") -> None:
-        super().__init__(f"{found}: {problem}")
+        super().__init__(f"{found}: {problem}", hint)
         self.message = message
-        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,7 +56,7 @@ class Duration:
 
     @staticmethod
     def parse(found: object) -> Duration:
-        """Read a text; what is not a duration raises DurationError with a message for its author."""
+        """Parse a text. Raises DurationError with a message for the author of the document."""
         if not isinstance(found, str):
             raise DurationError(kind_of(found), _ACCEPTED)
         return _parse_short(found) if len(found) <= _CACHEABLE else _parse(found)
@@ -67,7 +67,7 @@ class Duration:
 
     @property
     def timedelta(self) -> dt.timedelta:
-        """The duration in whole microseconds, rounded up, so that nothing is due before its time."""
+        """Return whole microseconds, rounded up, so that a timeout never fires early."""
         return dt.timedelta(microseconds=-(-self.nanoseconds // _MICROSECOND))
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ _parse_short = lru_cache(maxsize=1024)(_parse)
 
 
 def _read_part(text: str, part: re.Match[str]) -> int:
-    """The nanoseconds of one number with its unit."""
+    """Return the nanoseconds of one number with its unit."""
     whole, decimals, name = part.groups(default="")
     if not name:
         raise _error(text, f"missing unit, {_ACCEPTED}", hint=f"a number has no unit; {_UNITS_KNOWN}")
@@ -141,7 +141,7 @@ def _read_part(text: str, part: re.Match[str]) -> int:
 
 
 def _fraction(decimals: str, unit: int) -> int:
-    """The nanoseconds of what stands after the point, in Go's order of operations, on which the rounding depends."""
+    """Return the nanoseconds of the decimals, in Go's order of operations, which decides the rounding."""
     numerator, scale = 0, 1.0
     for digit in decimals[:_MOST_DECIMALS]:
         following = numerator * 10 + int(digit)

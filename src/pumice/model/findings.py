@@ -1,7 +1,7 @@
-"""What is wrong (or doubtful) about a document: severity, place, value found, message, hint.
+"""Findings: the errors and warnings about a document, each with path, value, message and hint.
 
-Everything that checks input yields findings; nothing that checks input raises or prints. The place is a path of keys
-and indexes, so that whoever read the file can turn it into a line.
+Every check of input yields findings and neither raises nor prints. A path consists of keys and indexes; the reader of
+the file turns it into a line number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 class Path(tuple[str | int, ...]):
-    """A place in a document: `SPEC / "tasks" / 1 / "replicas"` prints as `spec.tasks[1].replicas`."""
+    """A path in a document: `SPEC / "tasks" / 1 / "replicas"` prints as `spec.tasks[1].replicas`."""
 
     __slots__ = ()
 
@@ -34,13 +34,13 @@ class Path(tuple[str | int, ...]):
             if isinstance(step, str) and _PLAIN_KEY.match(step):
                 text += f".{step}" if text else step
             else:
-                # Label keys hold dots and slashes; Kubernetes prints them in brackets, too.
+                # Label keys contain dots and slashes. Kubernetes prints them in brackets, too.
                 text += f"[{step}]"
         return text
 
-    def is_within(self, places: Collection[tuple[str | int, ...]]) -> bool:
-        """Whether it is one of the places, or below one."""
-        return bool(places) and any(self[:length] in places for length in range(len(self) + 1))
+    def is_within(self, paths: Collection[tuple[str | int, ...]]) -> bool:
+        """Return whether this is one of the paths, or below one."""
+        return bool(paths) and any(self[:length] in paths for length in range(len(self) + 1))
 
 
 ROOT: Final = Path()
@@ -49,7 +49,7 @@ METADATA: Final = Path(("metadata",))
 
 
 class _Absent:
-    """The value of a finding that is about something missing, or whose value would say nothing."""
+    """The value of a finding that shows none: the field is missing, or its value does not help."""
 
     __slots__ = ()
 
@@ -67,9 +67,9 @@ class Finding:
     value: object = ABSENT
     hint: str = ""
     severity: Severity = Severity.ERROR
-    # Of a field with a wrong name or at a wrong place: where it should be, so that nobody reports it as missing there.
+    # For a misspelt or misplaced field: its correct path, at which no other finding needs to report it as missing.
     correct_path: Path | None = field(default=None, compare=False)
-    # Of a value that does not fit a schema: the type expression that it should fit (see `shape`).
+    # For a value that does not fit a schema: the type expression that it should fit (see `shape`).
     expected_type: str = field(default="", compare=False)
 
     @property
@@ -82,7 +82,7 @@ def warning(path: Path, message: str, value: object = ABSENT, hint: str = "") ->
 
 
 def without_consequences(findings: Iterable[Finding]) -> list[Finding]:
-    """All findings but those that miss something which another one found under a wrong name or at a wrong place."""
+    """Drop findings about a missing field that another finding reports as misspelt or misplaced."""
     every = list(findings)
-    meant = {finding.correct_path for finding in every if finding.correct_path is not None}
-    return [finding for finding in every if not finding.path.is_within(meant)]
+    corrected = {finding.correct_path for finding in every if finding.correct_path is not None}
+    return [finding for finding in every if not finding.path.is_within(corrected)]

@@ -1,8 +1,7 @@
-"""The Job as its author writes it: `batch.volcano.sh/v1alpha1`, every field, and the few that only Pumice knows.
+"""The Job (`batch.volcano.sh/v1alpha1`): every field of Volcano's, and the few that only Pumice has.
 
-Values are decoded as written: no constraint is checked and no default is filled in here, so that admission can report
-everything at once and a defaulting patch can be made from what was really there. Pod templates and claim specs stay
-opaque mappings; nothing in them is lost or reordered.
+Decoding checks no constraint and fills in no default, so that admission can report all errors at once and compute a
+defaulting patch. Pod templates and claim specs stay opaque mappings; nothing in them is lost or reordered.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ ClaimSpec = Annotated[Manifest, Meta(extra={"kubernetes": "PersistentVolumeClaim
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What all parts of a Job share: frozen, JSON names in camel case, defaults left out when written."""
+    """The base of all parts of a Job: frozen, camelCase in JSON, defaults omitted."""
 
 
 def _doc(text: str, *, minimum: int | None = None, choices: tuple[str, ...] = (), **schema: object) -> Meta:
-    """Describe a field for `pumice schema`; nothing of it is enforced while decoding."""
+    """Describe a field for `pumice schema`. Decoding does not enforce it."""
     if minimum is not None:
         schema["minimum"] = minimum
     if choices:
@@ -96,7 +95,7 @@ class LifecyclePolicy(_Part, frozen=True):
 
     @property
     def all_events(self) -> tuple[str, ...]:
-        """Both spellings merged: the list first, then the single one."""
+        """Return the events of `events` and `event`."""
         return (*self.events, self.event) if self.event else tuple(self.events)
 
     @property
@@ -173,7 +172,7 @@ class JobSpec(_Part, frozen=True):
     suspend: Annotated[bool | None, _doc("true stops the job, false resumes it; Pumice only")] = None
 
 
-class Job(_Part, frozen=True, dict=True):  # `dict` makes room for the cached properties
+class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
     api_version: Annotated[str, _doc("always " + GROUP_VERSION, choices=(GROUP_VERSION,))] = GROUP_VERSION
     kind: Annotated[str, _doc("always " + KIND, choices=(KIND,))] = KIND
     metadata: Annotated[Metadata, _doc("name, namespace, labels, annotations")] = Metadata()
@@ -198,12 +197,12 @@ class Job(_Part, frozen=True, dict=True):  # `dict` makes room for the cached pr
 
     @property
     def task_names(self) -> list[str]:
-        """Each name once, as the file has them."""
+        """Return the names without duplicates, in the order of the file."""
         return list(dict.fromkeys(task.name for task in self.spec.tasks))
 
     @cached_property
     def _tasks_by_name(self) -> dict[str, TaskSpec]:
-        # The first of two tasks with one name counts; admission reports the second.
+        # The first of two tasks with the same name wins; admission reports the second.
         return {task.name: task for task in reversed(self.spec.tasks)}
 
     def task(self, name: str) -> TaskSpec | None:
@@ -214,7 +213,7 @@ class Job(_Part, frozen=True, dict=True):  # `dict` makes room for the cached pr
         return {}
 
     def derived(self, key: Hashable, make: Callable[[Job], T]) -> T:
-        """What `make` computes from this job, once: a job does not change, and all its pods share the result."""
+        """Return `make(self)`, computed once per key: a job is immutable, and all its pods share the result."""
         known = self._derived
         if key not in known:
             known[key] = make(self)

@@ -1,4 +1,4 @@
-"""A JSON Schema of the Job, from the model and Kubernetes' own types: the same sources that `validate` uses."""
+"""A JSON Schema of the Job, generated from the model and Kubernetes' types, as `validate` uses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pumice.model.shape import ObjectType, Schema
 
 JsonSchema = dict[str, Any]
 
-# Draft 7 is what the YAML language servers of editors understand in full.
+# The YAML language servers of editors support draft 7 in full.
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _KUBERNETES_PARTS: Final = {
     "metadata": "ObjectMeta",
@@ -53,7 +53,7 @@ _STATUS: Final = ("JobStatus", "JobState", "JobCondition", "TaskState", "Metadat
 
 
 def _own(schema: JsonSchema) -> JsonSchema:
-    """One of our types: closed, with Kubernetes' types where they belong, and null for what is not set."""
+    """Convert one of the Job's own types: no additional properties, and references to Kubernetes' types."""
     properties = {}
     for name, field in schema["properties"].items():
         described = {"description": field["description"]} if "description" in field else {}
@@ -65,12 +65,12 @@ def _own(schema: JsonSchema) -> JsonSchema:
 
 
 def _plain(field: JsonSchema) -> JsonSchema:
-    """A field without `anyOf` and null, which editors show in place of what is asked for."""
+    """Return a field without `anyOf` and null, which editors would show instead of the type."""
     kept = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
     kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
     if not kinds:
         return kept
-    # Draft 7 ignores whatever stands beside a reference.
+    # Draft 7 ignores keywords beside a reference.
     return kept | ({"allOf": kinds} if "$ref" in kinds[0] else kinds[0])
 
 

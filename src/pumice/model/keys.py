@@ -1,4 +1,4 @@
-"""Labels and annotations that Volcano's users, schedulers and dashboards read; each key is spelt once, here."""
+"""The keys of labels and annotations that users, schedulers and dashboards read. No other module spells them."""
 
 from __future__ import annotations
 

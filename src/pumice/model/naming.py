@@ -1,7 +1,7 @@
-"""Every name that Pumice gives to something is made here, once.
+"""The names of pods, objects and hosts. No other module builds them.
 
-The names are Volcano's, because users' scripts, dashboards and host files rely on them. Where Volcano appends a random
-suffix (claims and their volumes) ours is hashed from the job's uid, so that the same YAML always gives the same pods.
+The names are Volcano's, because scripts, dashboards and host files rely on them. Where Volcano appends a random suffix
+(claims and their volumes), Pumice hashes it from the job's uid, so that the same YAML always gives the same pods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from pumice.model.job import Job, TaskSpec
 
-# Kubernetes' limit for a DNS label: host names, Service names, volume names and label values are all held to it.
+# Kubernetes' limit for a DNS label, which also holds for volume names and label values.
 LABEL_LIMIT: Final = 63
 SUBDOMAIN_LIMIT: Final = 253
 
@@ -30,7 +30,7 @@ def pod_group(job: str, uid: str) -> str:
 
 
 def service(job: str) -> str:
-    """The headless Service, and the subdomain that it gives the pods."""
+    """Return the name of the headless Service, which is also the subdomain of the pods."""
     return job
 
 
@@ -39,12 +39,12 @@ def network_policy(job: str) -> str:
 
 
 def hosts_config_map(job: str) -> str:
-    """The ConfigMap of host files, and the pod volume that it is mounted from."""
+    """Return the name of the ConfigMap with the host files, and of the volume that mounts it."""
     return f"{job}-svc"
 
 
 def ssh_secret(job: str) -> str:
-    """The Secret with the ssh keys, and the pod volume that it is mounted from."""
+    """Return the name of the Secret with the ssh keys, and of the volume that mounts it."""
     return f"{job}-ssh"
 
 
@@ -53,12 +53,12 @@ def ray_head_service(job: str) -> str:
 
 
 def claim(job: str, uid: str, index: int) -> str:
-    """The claim made for `spec.volumes[index]`."""
+    """Return the name of the claim that is created for `spec.volumes[index]`."""
     return f"{job}-pvc-{_suffix(uid, index)}"
 
 
 def claim_volume(job: str, uid: str, index: int) -> str:
-    """The pod volume through which `spec.volumes[index]` is mounted."""
+    """Return the name of the volume that mounts `spec.volumes[index]`."""
     return f"{job}-{_suffix(uid, index)}"
 
 
@@ -71,7 +71,7 @@ def template_uid(job: str, task: str) -> str:
 
 
 def task_key(task: str) -> str:
-    """A task's name where a dash is not allowed: in keys of the hosts ConfigMap and in names of variables."""
+    """Return a task's name without dashes, for variables and for keys of the hosts ConfigMap."""
     return task.replace("-", "_")
 
 
@@ -84,17 +84,17 @@ def subdomain(job: Job, task: TaskSpec) -> str:
 
 
 def host(job: Job, task: TaskSpec, index: int) -> str:
-    """How the other pods of the job reach this one: `<hostname>.<subdomain>`."""
+    """Return the DNS name by which the other pods of the job reach this one: `<hostname>.<subdomain>`."""
     return f"{hostname(job, task, index)}.{subdomain(job, task)}"
 
 
 def fixed_hostname(task: TaskSpec) -> str:
-    """The host name that the template gives to all pods of the task, if it does."""
+    """Return the host name that the template sets for all pods of the task, or an empty string."""
     return _from_template(task, "hostname")
 
 
 def hosts(job: Job, task: TaskSpec) -> list[str]:
-    """The hosts of a task in index order; only one where the template fixes the host name, since all share it."""
+    """Return the hosts of a task by index; only one if the template sets the host name, which all pods then share."""
     domain = subdomain(job, task)
     if fixed := fixed_hostname(task):
         return [f"{fixed}.{domain}"] if task.replicas > 0 else []
@@ -104,7 +104,7 @@ def hosts(job: Job, task: TaskSpec) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LongestName:
-    """The longest that a kind of name becomes for a job, and how long it may be."""
+    """The longest name of one kind that a job leads to, and its limit."""
 
     what: str
     name: str
@@ -113,7 +113,7 @@ class LongestName:
 
 
 def longest_names(job: Job) -> Iterator[LongestName]:
-    """For each kind of name the longest one that this job leads to, companions of its plugins included."""
+    """Yield the longest name of each kind, including the owned objects of plugins."""
     for position, task in enumerate(job.spec.tasks):
         last = max(task.replicas - 1, 0)
         yield LongestName("pod name", pod(job.name, task.name, last), LABEL_LIMIT, position)

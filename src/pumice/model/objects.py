@@ -1,8 +1,8 @@
-"""Objects beside the pods: how they are owned, and which of them hold something that is made once.
+"""Owned objects: the objects beside the pods that exist for a job, and the claims of `spec.volumes`.
 
-A plugin says which objects should exist; whoever reconciles them creates, repairs and removes them. Key material is
-the exception to "same input, same output": it is made when its Secret is created and never again, so it is described
-here as a recipe that the engine carries out with its own source of keys.
+Plugins declare which objects should exist; the reconciler creates, repairs and removes them. Key material is the
+exception to "same input, same output": the engine generates it when it creates the Secret, and never again. `Once`
+describes such a Secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def owner_reference(job: Job) -> Manifest:
 
 
 def owned(job: Job, api_version: str, kind: str, name: str, body: Mapping[str, Any]) -> Manifest:
-    """An object in the job's namespace that goes when the job goes."""
+    """Return an object in the job's namespace that is deleted with the job."""
     metadata = {"name": name, "namespace": job.namespace, "ownerReferences": [owner_reference(job)]}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
@@ -45,11 +45,11 @@ KeyMaker = Callable[[str], KeyPair]  # "rsa" or "ed25519" -> a fresh pair
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A Secret of which some entries are filled when it is created, and left alone ever after."""
+    """A Secret with entries that are generated when it is created and never changed afterwards."""
 
     manifest: Manifest
     make: Callable[[KeyMaker], Mapping[str, str]]
-    given: bool = False  # the entries come from the user's file rather than from a key maker
+    given: bool = False  # the entries come from the user's file
 
     def created_with(self, keys: KeyMaker) -> Manifest:
         return {**self.manifest, "stringData": {**self.make(keys), **self.manifest["stringData"]}}
@@ -59,7 +59,7 @@ OwnedObject = Manifest | Once
 
 
 def claims(job: Job) -> Iterator[Manifest]:
-    """The claims that are made for this job."""
+    """Yield the claims to create for this job."""
     for index, volume in enumerate(job.spec.volumes):
         if volume.volume_claim is not None:
             body = {"spec": volume.volume_claim}
@@ -67,26 +67,26 @@ def claims(job: Job) -> Iterator[Manifest]:
 
 
 def claim_names(job: Job) -> list[str]:
-    """All claims that the pods mount, each once."""
+    """Return all claims that the pods mount, without duplicates."""
     return list(dict.fromkeys(_claim_name(job, index) for index in range(len(job.spec.volumes))))
 
 
 def with_claims(job: Job, spec: Manifest) -> Manifest:
-    """A pod spec with the job's claims: one volume a claim, and as many mounts as there are paths."""
+    """Return a pod spec with the job's claims: one volume per claim, and one mount per path."""
     if not job.spec.volumes:
         return spec
     pod = Pod({"spec": spec})
     mounts: dict[str, list[Manifest]] = {}  # by claim
     for index, volume in enumerate(job.spec.volumes):
-        places = mounts.setdefault(_claim_name(job, index), [])
-        name = places[0]["name"] if places else naming.claim_volume(job.name, job.uid, index)
-        places.append({"name": name, "mountPath": volume.mount_path})
+        own_mounts = mounts.setdefault(_claim_name(job, index), [])
+        name = own_mounts[0]["name"] if own_mounts else naming.claim_volume(job.name, job.uid, index)
+        own_mounts.append({"name": name, "mountPath": volume.mount_path})
     volumes = [
-        {"name": places[0]["name"], "persistentVolumeClaim": {"claimName": claim}} for claim, places in mounts.items()
+        {"name": paths[0]["name"], "persistentVolumeClaim": {"claimName": claim}} for claim, paths in mounts.items()
     ]
-    return pod.with_volumes(volumes, [mount for places in mounts.values() for mount in places]).spec
+    return pod.with_volumes(volumes, [mount for paths in mounts.values() for mount in paths]).spec
 
 
 def _claim_name(job: Job, index: int) -> str:
-    # A name that stands beside a claim to be made is one that Volcano's controller wrote there: that claim exists.
+    # Volcano's controller writes the name of a claim that it created beside the claim spec.
     return job.spec.volumes[index].volume_claim_name or naming.claim(job.name, job.uid, index)

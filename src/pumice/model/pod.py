@@ -1,8 +1,7 @@
-"""A pod manifest that is edited by copy.
+"""A pod manifest that plugins edit by copy.
 
-Plugins receive a Pod and return another; what they did not touch is shared between the two, and nothing that was there
-is removed or reordered. Additions yield to what the user wrote: a variable, port, mount or init container of the same
-name or place stays as it is.
+A plugin receives a Pod and returns another one; both share the unchanged parts. No edit removes or reorders anything.
+An addition never replaces a variable, port, mount or init container of the user's with the same name or path.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Edit = Callable[[Manifest], Manifest]
 
 
 def env_values(values: Mapping[str, str]) -> list[EnvVar]:
-    """Variables with literal values, in the form of a container's `env`."""
+    """Return variables with literal values in the form of a container's `env`."""
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
@@ -69,19 +68,19 @@ class Pod:
         return Pod({**self.manifest, "metadata": metadata})
 
     def with_defaults(self, fields: Mapping[str, str]) -> Pod:
-        """Set those fields of the spec that the template left empty."""
+        """Set the fields of the spec that the template leaves empty."""
         spec = self.spec
         return self.with_spec(**{field: value for field, value in fields.items() if not spec.get(field)})
 
     def edit_containers(self, edit: Edit, init_edit: Edit | None) -> Pod:
-        """Replace each container by what `edit` makes of it, and each init container likewise by `init_edit`."""
+        """Replace each container by `edit(container)` and each init container by `init_edit(container)`."""
         spec = {**self.spec, "containers": [edit(container) for container in self.containers]}
         if init_edit is not None and self.init_containers:
             spec["initContainers"] = [init_edit(container) for container in self.init_containers]
         return Pod({**self.manifest, "spec": spec})
 
     def with_env(self, env: Sequence[EnvVar]) -> Pod:
-        """Give all containers these variables, behind their own."""
+        """Append variables to those of all containers."""
 
         def edit(container: Manifest) -> Manifest:
             return add_env(container, env)
@@ -89,9 +88,9 @@ class Pod:
         return self.edit_containers(edit, edit)
 
     def with_port(self, name: str, number: int, *, init: bool = False) -> Pod:
-        """Open a port in all containers; on the host's network only in the first, since no two could have it there.
+        """Open a port in all containers; on the host's network only in the first, because ports conflict there.
 
-        Init containers are done before, so that theirs is in nobody's way.
+        Init containers have ended before the others start, so theirs do not conflict.
         """
 
         def edit(container: Manifest) -> Manifest:
@@ -101,15 +100,15 @@ class Pod:
         if not (self.spec.get("hostNetwork") and self.containers):
             return self.edit_containers(edit, init_edit)
         taken = any(_has_port(container, number) for container in self.containers)
-        place = None if taken else self.containers[0]
-        return self.edit_containers(lambda container: edit(container) if container is place else container, init_edit)
+        first = None if taken else self.containers[0]
+        return self.edit_containers(lambda container: edit(container) if container is first else container, init_edit)
 
     def with_volume(self, volume: Manifest, mounts: Sequence[Manifest]) -> Pod:
-        """Mount a volume in all containers, except where a container has something at that path already."""
+        """Mount a volume in all containers that have no mount at that path."""
         return self.with_volumes([volume], mounts)
 
     def with_volumes(self, volumes: Sequence[Manifest], mounts: Sequence[Manifest]) -> Pod:
-        """The same with several at once, which are not copied once for each of them."""
+        """Mount several volumes; one copy of the pod instead of one per volume."""
         own = self.spec.get("volumes") or []
         taken = {volume["name"] for volume in own}
         added = [volume for volume in volumes if volume["name"] not in taken]
@@ -138,7 +137,7 @@ def add_port(container: Manifest, name: str, number: int) -> Manifest:
     if _has_port(container, number):
         return container
     own = container.get("ports") or []
-    # A name may stand only once in a container; the number is what matters.
+    # Port names must be unique in a container; the number is what matters.
     named = all(port.get("name") != name for port in own)
     port: Manifest = {"name": name, "containerPort": number} if named else {"containerPort": number}
     return {**container, "ports": [*own, port]}

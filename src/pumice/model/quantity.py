@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`500m`, `4Gi`, `1e3`) as exact values that print as Kubernetes prints them.
+"""Kubernetes quantities (`500m`, `4Gi`, `1e3`): exact values that print as Kubernetes prints them.
 
-Kubernetes keeps nothing finer than a billionth, so a quantity is one whole number of billionths and the style it was
-written in; no sum is ever rounded. Two quantities are equal when their values are: `1024` equals `1Ki`.
+Kubernetes' resolution is a billionth, so a quantity is an integer number of billionths and the style it was written in;
+sums are exact. Two quantities are equal when their values are: `1024` equals `1Ki`.
 
 Three differences from Kubernetes, all on absurd input: a unit or sign without any digit is refused (Kubernetes reads
 `Ki` as 0, but the schema of its custom resources refuses it too); a value of more than 500 digits is refused, because
@@ -22,8 +22,8 @@ from pumice.model.scalars import kind_of
 _NANO: Final = 10**9
 _MAX_BINARY: Final = (2**63 - 1) * _NANO
 _MAX_DIGITS: Final = 500
-# A threshold between two billionths of a value with a binary unit has at most 60 + 9 decimals, so what lies beyond the
-# 70th can only matter by being there at all. A megabyte of decimals therefore costs no more than 70 of them.
+# A boundary between two billionths of a value with a binary unit has at most 60 + 9 decimals. Of the decimals after the
+# 70th it only matters whether any is not zero, so a megabyte of decimals costs no more than 70.
 _MAX_DECIMALS: Final = 70
 _CACHEABLE: Final = 40
 _SHOWN: Final = 40
@@ -40,7 +40,7 @@ _UNITS: Final = f"the units are {' '.join(filter(None, _DECIMAL_UNITS))} and {' 
 
 
 class Format(StrEnum):
-    """The style a quantity was written in, which its sums keep."""
+    """The style that a quantity was written in. Sums keep it."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -54,9 +54,9 @@ class Quantity:
 
     @staticmethod
     def parse(found: object) -> Quantity:
-        """Read a text or a number; what is not a quantity raises ValueError with a message for its author."""
+        """Parse a text or a number. Raises ValueError with a message for the author of the document."""
         if isinstance(found, str):
-            # Short texts only: the cache would otherwise hold on to whatever megabytes a document sends.
+            # Only short texts are cached, to bound the memory of the cache.
             return _parse_short(found) if len(found) <= _CACHEABLE else _parse(found)
         if isinstance(found, int) and not isinstance(found, bool):
             return _from_int(found)
@@ -100,11 +100,11 @@ class Quantity:
         return -(-self.nanos // _NANO)
 
     def value(self) -> int:
-        """The whole number that Kubernetes takes where it needs one: rounded away from zero."""
+        """Return the value as an integer, rounded away from zero, as Kubernetes does."""
         return self._rounded_away(_NANO)
 
     def milli_value(self) -> int:
-        """The whole number of thousandths, rounded away from zero."""
+        """Return the value in thousandths, rounded away from zero."""
         return self._rounded_away(_NANO // 1000)
 
     def _rounded_away(self, unit: int) -> int:
@@ -112,10 +112,10 @@ class Quantity:
         return -size if self.nanos < 0 else size
 
     def __str__(self) -> str:
-        """The canonical form: no decimals, and the largest unit that needs none."""
+        """Return the canonical form: no decimals, and the largest unit that needs none."""
         if self.nanos == 0:
             return "0"
-        # Kubernetes writes binary units only from 1Ki on, and never where it would have to round.
+        # Kubernetes writes binary units only for values of at least 1Ki, and only if they are exact.
         if self.format is Format.BINARY_SI and self.is_integer and abs(self.nanos) >= 1024 * _NANO:
             return _binary_text(self.nanos // _NANO)
         sign = "-" if self.nanos < 0 else ""
@@ -158,7 +158,7 @@ _parse_short = lru_cache(maxsize=4096)(_parse)
 
 
 def _read_suffix(text: str, suffix: str) -> tuple[int, int, Format]:
-    """The power of two and the power of ten that the suffix stands for, and the style that it is written in."""
+    """Return the powers of two and of ten that the suffix means, and its style."""
     if suffix in _DECIMAL_UNITS:
         return 0, _DECIMAL_UNITS[suffix], Format.DECIMAL_SI
     if suffix in _BINARY_UNITS:
@@ -172,7 +172,7 @@ def _read_suffix(text: str, suffix: str) -> tuple[int, int, Format]:
 
 
 def _nanos(text: str, digits: str, power_of_ten: int, power_of_two: int) -> int:
-    """The value of digits x 10**power_of_ten x 2**power_of_two in billionths, rounded up."""
+    """Return digits x 10**power_of_ten x 2**power_of_two in billionths, rounded up."""
     if len(digits) + power_of_ten > _MAX_DIGITS:
         raise _error(text, f"too large, must be below 1e{_MAX_DIGITS}")
     excess = -_MAX_DECIMALS - power_of_ten
@@ -190,14 +190,14 @@ def _nanos(text: str, digits: str, power_of_ten: int, power_of_two: int) -> int:
 
 
 def _from_int(found: int) -> Quantity:
-    # Too large an int cannot even be printed: Python refuses to turn more than some thousand digits into text.
+    # Python refuses to convert an int of several thousand digits to text.
     if abs(found) >= 10**_MAX_DIGITS:
         raise ValueError(f"too large a number, must be below 1e{_MAX_DIGITS}")
     return Quantity(found * _NANO)
 
 
 def _from_float(found: float) -> Quantity:
-    # The shortest text that reads back as the same float is what the author wrote; its exact binary value is not.
+    # The author wrote the shortest text that parses to this float, not its exact binary value.
     exact = Decimal(repr(found))
     if not exact.is_finite():
         raise ValueError(f"{found}: {_ACCEPTED}")

@@ -1,9 +1,9 @@
-"""What a pod template asks for: what a ResourceQuota would charge for a pod, and the limits that slots are counted by.
+"""Resources of a pod: what a ResourceQuota charges for it, and the limits that MPI slots derive from.
 
-The template is taken as it is written, without the defaults of the API server: a container with limits alone adds no
-requests. The rules are those of Kubernetes 1.37 (its quota evaluator for pods, with pod-level resources, which are on
-by default), and Volcano's for the bare names of extended resources. What is ill-formed counts as absent: telling the
-author is the work of admission, and nothing here raises.
+The template counts as written, without the defaults of the API server: a container with limits alone adds no requests.
+The rules are those of Kubernetes 1.37 (its quota evaluator for pods, with pod-level resources, which are on by
+default), and Volcano's for the bare names of extended resources. Ill-formed values count as absent, because admission
+reports them; nothing here raises.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ONE: Final = Quantity.parse(1)
 
 
 def pod_usage(spec: Mapping[str, object]) -> Usage:
-    """What one pod with this spec counts for, by the names that a ResourceQuota and a PodGroup use."""
+    """Return the usage of one pod, by the names that a ResourceQuota and a PodGroup use."""
     spec = _mapping(spec)
     requests, limits = _pod_requests(spec), _pod_limits(spec)
     usage = {"pods": _ONE, "count/pods": _ONE}
-    for name, amount in requests.items():
-        if name in _COMPUTE or name.startswith(_HUGE_PAGES) or _is_extended(name):
-            usage[name] = usage[_REQUESTS + name] = amount
+    for name, quantity in requests.items():
+        if name in _COMPUTE or name.startswith(_HUGE_PAGES) or is_extended(name):
+            usage[name] = usage[_REQUESTS + name] = quantity
         elif name.startswith("deviceclass.resource.kubernetes.io/"):
-            usage[_REQUESTS + name] = amount
+            usage[_REQUESTS + name] = quantity
     for name in _COMPUTE:
         if name in limits:
             usage[_LIMITS + name] = limits[name]
@@ -41,54 +41,54 @@ def pod_usage(spec: Mapping[str, object]) -> Usage:
 
 
 def sum_usage(parts: Iterable[tuple[Mapping[str, Quantity], int]]) -> Usage:
-    """The usage of so many pods of each kind; a kind of which there are none leaves no names behind."""
+    """Return the sum of usages, each times a number of pods; a number of 0 adds no names."""
     total: Usage = {}
     for usage, count in parts:
         if count > 0:
-            _add(total, {name: amount * count for name, amount in usage.items()})
+            _add(total, {name: quantity * count for name, quantity in usage.items()})
     return dict(sorted(total.items()))
 
 
 def resource_list(owner: Mapping[str, object], kind: str) -> Usage:
     """Return the `requests` or `limits` (`kind`) of a container or pod spec, without ill-formed quantities."""
-    return _amounts(_mapping(_mapping(owner).get("resources")).get(kind))
+    return _quantities(_mapping(_mapping(owner).get("resources")).get(kind))
 
 
 def gpu_limit(container: Mapping[str, object]) -> int | None:
-    """How many GPUs, or slices of one, the container may use; None if none."""
+    """Return how many GPUs, or slices of one, the container may use; None if none."""
     limits = resource_list(container, "limits")
-    # A slice of a GPU is a device of its own, one resource name a size.
+    # A slice of a GPU (MIG) is a device of its own, with one resource name per size.
     names = [name for name in limits if name.endswith("/gpu") or name.startswith("nvidia.com/mig-")]
     return sum(_whole(limits[name]) for name in names) or None
 
 
 def cpu_limit(container: Mapping[str, object]) -> int | None:
-    """How many whole CPUs the container may use; None if it has no limit or less than one."""
+    """Return how many whole CPUs the container may use; None if it has no limit or less than one."""
     return _whole(resource_list(container, "limits").get("cpu", Quantity())) or None
 
 
-def _whole(amount: Quantity) -> int:
-    return max(0, amount.floor())
+def _whole(quantity: Quantity) -> int:
+    return max(0, quantity.floor())
 
 
 def _pod_requests(spec: Mapping[str, object]) -> Usage:
-    total = _containers_total(spec, "requests") | _pod_level(spec, "requests")
-    _add(total, _amounts(spec.get("overhead")))
+    total = containers_total(spec, "requests") | _pod_level(spec, "requests")
+    _add(total, _quantities(spec.get("overhead")))
     return total
 
 
 def _pod_limits(spec: Mapping[str, object]) -> Usage:
-    total = _containers_total(spec, "limits") | _pod_level(spec, "limits")
-    # A limit of zero means no limit, and no limit stays none, whatever the runtime itself uses.
-    overhead = _amounts(spec.get("overhead"))
-    _add(total, {name: amount for name, amount in overhead.items() if name in total and not total[name].is_zero})
+    total = containers_total(spec, "limits") | _pod_level(spec, "limits")
+    # A limit of zero means no limit; the overhead of the runtime does not turn it into one.
+    overhead = _quantities(spec.get("overhead"))
+    _add(total, {name: quantity for name, quantity in overhead.items() if name in total and not total[name].is_zero})
     return total
 
 
-def _containers_total(spec: Mapping[str, object], kind: str) -> Usage:
-    """What the pod needs at its most demanding moment: one of its init containers, or all of its containers at once.
+def containers_total(spec: Mapping[str, object], kind: str) -> Usage:
+    """Return the peak usage of the pod: one of its init containers, or all of its containers at once.
 
-    A sidecar (an init container that is always restarted) counts from its start on, to the end.
+    A sidecar (an init container with restartPolicy Always) counts from its start to the end of the pod.
     """
     running: Usage = {}
     for container in _mappings(spec.get("containers")):
@@ -109,13 +109,15 @@ def _containers_total(spec: Mapping[str, object], kind: str) -> Usage:
 
 
 def _pod_level(spec: Mapping[str, object], kind: str) -> Usage:
-    """What the spec sets for the pod as a whole, in place of the sum of its containers."""
-    amounts = resource_list(spec, kind)
-    return {name: amount for name, amount in amounts.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)}
+    """Return the pod-level resources, which replace the sum over the containers."""
+    quantities = resource_list(spec, kind)
+    return {
+        name: quantity for name, quantity in quantities.items() if name in _POD_LEVEL or name.startswith(_HUGE_PAGES)
+    }
 
 
-def _is_extended(name: str) -> bool:
-    """Whether the resource comes from a device plugin, like `nvidia.com/gpu`."""
+def is_extended(name: str) -> bool:
+    """Return whether the resource is an extended one, such as `nvidia.com/gpu`."""
     return (
         "/" in name
         and "kubernetes.io/" not in name
@@ -124,25 +126,25 @@ def _is_extended(name: str) -> bool:
     )
 
 
-def _add(total: Usage, amounts: Usage) -> None:
-    for name, amount in amounts.items():
-        total[name] = total.get(name, Quantity()) + amount
+def _add(total: Usage, quantities: Usage) -> None:
+    for name, quantity in quantities.items():
+        total[name] = total.get(name, Quantity()) + quantity
 
 
-def _raise_to(total: Usage, amounts: Usage) -> None:
-    for name, amount in amounts.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount
+def _raise_to(total: Usage, quantities: Usage) -> None:
+    for name, quantity in quantities.items():
+        if name not in total or quantity > total[name]:
+            total[name] = quantity
 
 
-def _amounts(value: object) -> Usage:
-    amounts: Usage = {}
+def _quantities(value: object) -> Usage:
+    quantities: Usage = {}
     for name, found in _mapping(value).items():
         try:
-            amounts[str(name)] = Quantity.parse(found)
+            quantities[str(name)] = Quantity.parse(found)
         except ValueError:
             continue
-    return amounts
+    return quantities
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, object]]:

@@ -1,7 +1,7 @@
-"""The plain values of JSON and YAML: what kind a value is in a user's words, and whether it fits a scalar type.
+"""Scalars of JSON and YAML: the name of a value's kind, and whether it fits a scalar type.
 
-The hints here are for what people really write: a port as a quoted number, a label or variable without quotes, so that
-YAML made a number or a boolean of it.
+The hints cover common mistakes: a port as a quoted number, or a label or variable without quotes, which YAML reads as a
+number or a boolean.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ScalarMisfit(NamedTuple):
 
 
 def kind_of(value: object) -> str:
-    """`a string`, `a list`: what a user would call the value."""
+    """Return the kind of the value for a message: `a string`, `a list`."""
     if value is None:
         return "null"
     for types, kind in _KINDS:
@@ -42,14 +42,14 @@ _KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
 
 
 def plain_text(value: object) -> str:
-    """The value as YAML has it, for a hint: `true`, not `True`."""
+    """Return the value as YAML writes it: `true`, not `True`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
 def scalar_misfit(value: object, type_: str) -> ScalarMisfit | None:
-    """Why the value is not of this scalar type; an unknown type is the schema's mistake, thus a KeyError."""
+    """Return why the value does not fit this scalar type. Raises KeyError for a type that does not exist."""
     return _CHECKS[type_](value)
 
 
@@ -61,13 +61,13 @@ def _string(value: object) -> ScalarMisfit | None:
     if isinstance(value, str):
         return None
     if isinstance(value, bool):
-        # As which of its many words it was written is not known here.
+        # The word that the file used is not known here.
         return ScalarMisfit("a string", "quote it: YAML takes yes, no, on, off, y and n for true and false")
     return ScalarMisfit("a string", f'quote it: "{value}"' if isinstance(value, (int, float)) else "")
 
 
 def _whole_number(value: object, bound: int) -> ScalarMisfit | None:
-    # YAML has a number of too many digits as a float.
+    # YAML reads an integer with too many digits as a float.
     if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer()):
         fits = isinstance(value, int) and -bound <= value < bound
         return None if fits else ScalarMisfit(f"from {-bound} to {bound - 1}")

@@ -1,11 +1,10 @@
-"""Does a JSON-like value have the shape that a schema says? All misfits at once, each with its exact place.
+"""Check the shape of a JSON-like value against a schema; report all misfits at once, each with its path.
 
 The schema is compact: object types by name, and a type expression for each field. A type expression is `string`,
 `int32`, `int64`, `bool`, `number`, `quantity`, `intOrString`, `time`, `bytes`, `any`, `object`, the name of an object
-type, `[]T` for a list or `{}T` for a map from strings. This module knows nothing of Kubernetes or files; whoever has
-a schema hands it in.
+type, `[]T` for a list or `{}T` for a map from strings. The caller passes the schema.
 
-An unset field may be written as null, as Kubernetes has it; an item of a list or map may not.
+As in Kubernetes, null means that a field is not set; an item of a list or map cannot be null.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from pumice.model.suggestions import nearest
 # The expected type of a field that does not exist.
 NO_FIELD: Final = "no field"
 
-# A longer text would bury the hint that shows it.
+# Hints do not repeat longer texts.
 _LONGEST_EXAMPLE: Final = 40
 
 
 class ObjectType(msgspec.Struct, frozen=True):
-    """The fields of an object with the type of each, which of them cannot be left out, and how authors share it.
+    """The fields of an object with their types, the required ones, and how server-side apply merges them.
 
-    `merge` names the fields whose parts may have different authors: a list by the fields that tell its items apart
-    (`name`, or several with commas), or as a `set`; a map that has only one author is `atomic`. Lists not named here
-    have one author, and so has the whole object if it is `atomic`.
+    `merge` names the fields with several owners: a list by the keys that identify its items (`name`, or several with
+    commas) or as a `set`; a map with one owner is `atomic`. Other lists have one owner, and so has the whole object if
+    it is `atomic`.
     """
 
     fields: dict[str, str]
@@ -44,7 +43,7 @@ Schema: TypeAlias = Mapping[str, ObjectType]
 
 
 class _Level(NamedTuple):
-    """An object on the way down to the value at hand; a misplaced field may belong to one of them."""
+    """An object that encloses the current value; a misplaced field may belong to it."""
 
     type_: ObjectType
     value: Mapping[object, object]
@@ -110,8 +109,8 @@ class _Checker:
         if near is None or near.casefold() != key.casefold():
             above = _above_that_lacks(key, level.above)
             if above is not None:
-                place = str(above.at) or "the top level"
-                return _unknown_field(level.at / key, f"it belongs to {place}", above.at / key)
+                owner = str(above.at) or "the top level"
+                return _unknown_field(level.at / key, f"it belongs to {owner}", above.at / key)
             below = self._below_that_knows(key, level)
             if below:
                 return self._too_high(key, below, level)
@@ -122,14 +121,14 @@ class _Checker:
         )
 
     def _too_high(self, key: str, below: str, level: _Level) -> Finding:
-        place, inside = level.at / below, level.value.get(below)
+        owner, inside = level.at / below, level.value.get(below)
         if level.type_.fields[below].startswith("[]"):
-            return _unknown_field(level.at / key, f"it belongs to {place}[]", None)
-        is_there = isinstance(inside, Mapping) and key in inside
-        return _unknown_field(level.at / key, f"it belongs to {place}", None if is_there else place / key)
+            return _unknown_field(level.at / key, f"it belongs to {owner}[]", None)
+        is_set = isinstance(inside, Mapping) and key in inside
+        return _unknown_field(level.at / key, f"it belongs to {owner}", None if is_set else owner / key)
 
     def _below_that_knows(self, key: str, level: _Level) -> str:
-        """The one field whose objects have such a field; the one that cannot be left out goes before the others."""
+        """Return the only field whose objects have this key; required fields take precedence."""
         knowing = [name for name, type_ in level.type_.fields.items() if self._knows(type_, key)]
         certain = [name for name in knowing if name in level.type_.required] or knowing
         return certain[0] if len(certain) == 1 else ""
@@ -144,7 +143,7 @@ def _unknown_field(at: Path, hint: str, correct_path: Path | None) -> Finding:
 
 
 def _above_that_lacks(key: str, level: _Level | None) -> _Level | None:
-    """The nearest object around that has such a field, not yet set: the line is indented too deep."""
+    """Return the nearest enclosing object that has this field and does not set it: the line is indented too far."""
     while level is not None:
         if key in level.type_.fields and key not in level.value:
             return level
@@ -171,6 +170,6 @@ def _unquoted_key(key: object, at: Path) -> Finding:
 
 def _misfit(value: object, accepted: str, at: Path, hint: str, type_: str) -> Finding:
     message = f"must be {accepted}, found {kind_of(value)}"
-    # A mapping or list in full would bury the message; null says all by its kind.
+    # A whole mapping or list would bury the message; null shows nothing.
     shown = ABSENT if value is None or isinstance(value, (Mapping, list)) else value
     return Finding(at, message, shown, hint, expected_type=type_)

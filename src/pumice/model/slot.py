@@ -1,4 +1,7 @@
-"""A slot: one place of a job that a pod fills, known before the pod exists."""
+"""Slots, the positions of a job that pods fill, and sets of their indexes.
+
+A set of indexes is written as ranges (`0-2,5`), so that 10,000 pods take a few characters in a status.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Slot:
 
     @property
     def short_name(self) -> str:
-        """What people call it: `worker-1`."""
+        """Return the name for messages and flags: `worker-1`."""
         return f"{self.task.name}-{self.index}"
 
     @property
@@ -36,7 +39,7 @@ class Slot:
 
 
 def slots(job: Job) -> Iterator[Slot]:
-    """All slots of a job, by task and index."""
+    """Yield all slots of a job, by task and index."""
     for task in job.spec.tasks:
         for index in range(task.replicas):
             yield Slot(job, task, index)
@@ -44,7 +47,7 @@ def slots(job: Job) -> Iterator[Slot]:
 
 Indexes = frozenset[int]
 NONE: Indexes = frozenset()
-# The largest number of pods that a Kubernetes cluster is built for; beyond it a number is a slip of the finger.
+# The most pods that Kubernetes supports in a cluster.
 MOST_PODS: Final = 150_000
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
@@ -60,14 +63,14 @@ def write_indexes(indexes: Iterable[int]) -> str:
 
 
 def read_indexes(text: str, below: int = MOST_PODS) -> Indexes:
-    """What `write_indexes` wrote, and of what anybody else may have written there as much as makes sense."""
+    """Parse the output of `write_indexes`. Untrusted text is read up to the first error."""
     found: set[int] = set()
     least = 0
     for part in text.split(","):
         written = _RANGE.fullmatch(part)
         first = int(written[1]) if written is not None else below
         if written is None or not least <= first < below:
-            # Ranges rise, so that nobody can make us count the same ones over and over.
+            # Ranges must be in order, so that a long text cannot make this count the same indexes many times.
             break
         least = min(int(written[2] or first) + 1, below)
         found.update(range(first, least))

@@ -1,4 +1,4 @@
-"""The Job's status as the controller writes it and as dashboards and clients read it."""
+"""The status of a Job, written by the controller and read by dashboards and clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What all parts of a status share."""
+    """The base of all parts of a status."""
 
 
 class JobState(_Part, frozen=True):

@@ -1,19 +1,19 @@
-"""Did you mean: the accepted word that a mistyped one stands for, if any is close enough to be worth saying.
+"""Suggestions for misspelt words: `did you mean Never?`.
 
-A wrong guess is worse than none, so the bar is low distance: another case, a letter too many, too few, wrong or swapped
-with its neighbour, or a word broken off in the middle.
+A wrong guess is worse than none, so the distance must be small: another case, one or two letters inserted, deleted,
+replaced or swapped, or a word that is cut short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Below this length, a beginning fits too many words to be a guess.
+# A shorter prefix fits too many words.
 _SHORTEST_BEGINNING = 4
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `word` was most likely meant to be; the first one wins where several are equally near."""
+    """Return the candidate closest to `word`, the first one of several; None if none is close."""
     known = list(candidates)
     folded = word.casefold()
     for candidate in known:
@@ -23,7 +23,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """The hint for a finding: `did you mean Never?`, or nothing."""
+    """Return the hint for a finding, or an empty string."""
     match = nearest(word, candidates)
     return f"did you mean {match}?" if match else ""
 
@@ -33,7 +33,7 @@ def _nearest_spelling(folded: str, known: list[str]) -> str | None:
     letters = set(folded)
     for candidate in known:
         other = candidate.casefold()
-        # One edit changes the length by at most one and takes away at most one letter; nearly all candidates end here.
+        # One edit changes the length by at most one and removes at most one letter. This rules out most candidates.
         if abs(len(other) - len(folded)) > allowed or len(letters - set(other)) > allowed:
             continue
         distance = _distance(folded, other)
@@ -43,7 +43,7 @@ def _nearest_spelling(folded: str, known: list[str]) -> str | None:
 
 
 def _tolerance(word: str) -> int:
-    """How many edits are still a slip of the fingers: none in two letters, one in up to five, then two."""
+    """Return how many edits are allowed: none for two letters, one for up to five, then two."""
     return min(len(word) // 3, 2)
 
 
@@ -55,7 +55,7 @@ def _only_continuation(folded: str, known: list[str]) -> str | None:
 
 
 def _distance(a: str, b: str) -> int:
-    """How many letters were inserted, deleted, replaced or swapped with their neighbour."""
+    """Return the edit distance: letters inserted, deleted, replaced, or swapped with their neighbour."""
     before: list[int] = []
     last = list(range(len(b) + 1))
     for i, left in enumerate(a, 1):

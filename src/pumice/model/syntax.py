@@ -1,8 +1,8 @@
-"""The spelling rules that Kubernetes has for names, keys and values.
+"""Kubernetes' syntax of names, keys and values.
 
-Each function returns what is wrong with a text as the message of a finding, or an empty string: `if error :=
-dns_label_error(name): yield Finding(path, error, name)`. An empty text is at fault everywhere but in a label's value;
-callers that want another message for something missing ask for emptiness first.
+Each function returns the message of a finding, or an empty string if the text is valid: `if error :=
+dns_label_error(name): yield Finding(path, error, name)`. An empty text is valid only as a label's value; callers with
+another message for a missing value check for it first.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def _spelled(text: str, pattern: re.Pattern[str], longest: int, rule: str) -> st
 
 
 def dns_label_error(text: str) -> str:
-    """Names of containers, volumes, Services made by plugins, hostnames: RFC 1123 labels."""
+    """RFC 1123 labels: names of containers, volumes and Services, and hostnames."""
     return _spelled(text, _LABEL, LONGEST_LABEL, _LABEL_RULE)
 
 
 def dns_subdomain_error(text: str) -> str:
-    """Names of most objects: labels with dots between them."""
+    """RFC 1123 subdomains, the names of most objects: labels separated by dots."""
     return _spelled(text, _SUBDOMAIN, LONGEST_SUBDOMAIN, _SUBDOMAIN_RULE)
 
 
 def dns_search_error(text: str) -> str:
-    """A search domain of a pod's resolver: parts may begin with '_', and one dot may end it or be all of it."""
+    """Search domains of a pod's resolver: labels may begin with '_', and a dot may end the domain or be all of it."""
     rule = "must be lower-case letters, digits, '-', '_' or '.', and every part must end with a letter or digit"
     return "" if text == "." else _spelled(text.removesuffix("."), _UNDERSCORED_SUBDOMAIN, LONGEST_SUBDOMAIN, rule)
 
@@ -75,12 +75,12 @@ def label_value_error(text: str) -> str:
 
 
 def env_name_error(text: str) -> str:
-    """Since Kubernetes 1.34 any printable ASCII character but '=' may stand in the name of a variable."""
+    """Since Kubernetes 1.34, names of variables allow every printable ASCII character except '='."""
     return "" if _ENV_NAME.fullmatch(text) else "must be printable ASCII characters without '='"
 
 
 def config_key_error(text: str) -> str:
-    """Keys in the data of a ConfigMap or Secret; they become file names."""
+    """Keys in the data of a ConfigMap or Secret, which become file names."""
     if text in {".", ".."}:
         return "must not be '.' or '..'"
     rule = "must be letters, digits, '-', '_' or '.'"
@@ -90,7 +90,7 @@ def config_key_error(text: str) -> str:
 
 
 def port_name_error(text: str) -> str:
-    """Names of ports follow IANA's rule for services."""
+    """Names of ports, which follow IANA's rule for services."""
     if error := _spelled(text, _PORT_CHARACTERS, LONGEST_PORT_NAME, _PORT_RULE):
         return error
     well = any(c.isalpha() for c in text) and "--" not in text and text[0] != "-" and text[-1] != "-"

@@ -1,4 +1,4 @@
-"""Moments as Kubernetes writes them (RFC 3339, UTC) and as Python reckons with them."""
+"""Timestamps: Kubernetes' RFC 3339 text in UTC, and Python's datetime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Final
 
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# Later than everything that matters, and early enough to be reckoned with: Python's own time ends a year after it.
+# A year before the end of Python's range, so that arithmetic with it does not overflow.
 NEVER: Final = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 
 
@@ -15,26 +15,25 @@ def parse_time(text: str) -> dt.datetime:
 
 
 def read_time(text: str | None) -> dt.datetime | None:
-    """A moment that anybody may have written; None if it is none that can be reckoned with."""
+    """Parse an untrusted RFC 3339 timestamp; None if it is invalid, naive or out of range."""
     try:
         moment = dt.datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    # Without a zone, it cannot be compared with others.
     return moment if moment.tzinfo is not None and EPOCH <= moment <= NEVER else None
 
 
 def after(moment: dt.datetime, seconds: int) -> dt.datetime:
-    """So much later, or never if that is beyond all reckoning."""
+    """Return the moment some seconds later, or NEVER if that is out of range."""
     left = (NEVER - moment).total_seconds()
     return moment + dt.timedelta(seconds=seconds) if seconds < left else NEVER
 
 
 def to_seconds(moment: dt.datetime) -> str:
-    """For a status, whose times have no fractions in Kubernetes."""
+    """Format for a status, whose times have no fractions in Kubernetes."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def to_microseconds(moment: dt.datetime) -> str:
-    """For what is reckoned with later: rounding would make a timeout act too early."""
+    """Format with microseconds: rounding would let a timeout fire early."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""The fixed words of the Job API: phases, events, actions. Each is defined here and nowhere else."""
+"""The fixed words of the Job API: phases, events, actions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Action(StrEnum):
     ENQUEUE_JOB = "EnqueueJob"
 
 
-# What a policy may name. The rest of each enum is the controller's own.
+# Events and actions that a policy may name; only the controller uses the others.
 POLICY_EVENTS: Final = (
     Event.ANY,
     Event.POD_FAILED,
@@ -71,12 +71,11 @@ POLICY_ACTIONS: Final = (
     Action.RESUME_JOB,
 )
 
-# Actions that need to know which task, pod or partition the event came from.
+# Actions on the task, pod or partition that the event is about.
 TARGETED_ACTIONS: Final = (Action.RESTART_TASK, Action.RESTART_POD, Action.RESTART_PARTITION)
-# Events that come from the job as a whole, so that no pod can be named.
+# Events about the whole job, without a pod.
 EVENTS_WITHOUT_POD: Final = (Event.UNKNOWN, Event.JOB_UPDATED)
 
-# A third of the vocabulary is small enough to be a tuple: none of these is acted upon, only compared.
 TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
 NETWORK_TOPOLOGY_MODES: Final = ("hard", "soft")
 DEPENDENCY_ITERATIONS: Final = ("any", "all")

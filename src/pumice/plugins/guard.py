@@ -15,13 +15,14 @@ from pumice.model.findings import SPEC, Finding, Path
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import Once, OwnedObject
 from pumice.model.pod import Pod
+from pumice.model.problem import PumiceError
 from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 
 T = TypeVar("T")
 
 
-class PluginError(Exception):
+class PluginError(PumiceError):
     """A third party's plugin failed while a pod or an object was being made."""
 
     def __init__(self, plugin: str, problem: str) -> None:

@@ -68,7 +68,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
         pytest.param(
             resources(requests={"a/b": 1}),
-            ["limits[a/b]: is required, because a/b cannot be promised to more than one"],
+            ["limits[a/b]: is required, because a/b cannot be overcommitted"],
             id="a device without a limit",
         ),
         pytest.param(
