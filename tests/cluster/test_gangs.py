@@ -1,4 +1,4 @@
-"""Gangs with the schedulers' own objects: Kubernetes' native groups with kube-scheduler, Volcano's by their phase."""
+"""Gang providers on a real API server: native with kube-scheduler, volcano and coscheduling without theirs."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _pod_spec(container: Manifest, task: str, spec: dict[str, object]) -> Manife
 
 
 def bound(api: Api, namespace: str) -> list[str]:
-    """Pods that take up room on the node."""
+    """The names of the pods that use resources of the node."""
     pods = [pod for pod in api.list("Pod", namespace) if pod["status"]["phase"] != "Succeeded"]
     return [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName")]
 
 
 @pytest.fixture
 def node(scheduled: Cluster) -> Iterator[None]:
-    """Room for four pods. A node that shows no sign of life for a while would be given up by the controllers."""
+    """A node with room for four pods. Heartbeats keep the controllers from marking it as unreachable."""
     scheduled.make_node(NODE, cpu="4")
     api, over = scheduled.api(), threading.Event()
 
@@ -79,7 +79,7 @@ def node(scheduled: Cluster) -> Iterator[None]:
 def test_two_gangs_that_do_not_fit_together_never_deadlock(
     controllers: Controllers, api: Api, namespace: str, node: None
 ) -> None:
-    """Each has three pods, the node has room for four: one runs whole, the other not at all, then it is its turn."""
+    """Each has three pods and the node has room for four: one gang runs completely, and then the other."""
     cluster = controllers.cluster
     controllers.start(namespace, gang="native")
     partly: list[tuple[str, ...]] = []
@@ -94,24 +94,24 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
     with FakeKubelet(cluster, namespace, bind=False) as kubelet:
         for name in ("first", "second"):
             api.create("Job", namespace, a_job(name, {"worker": 3}))
-        leader = eventually("one of them runs", lambda: next((one for one in ("first", "second") if runs(one)), ""))
+        leader = eventually("one job runs", lambda: next((one for one in ("first", "second") if runs(one)), ""))
         other = "second" if leader == "first" else "first"
         eventually("the other has its pods", lambda: len(api.list("Pod", namespace)) == 6)
         assert sorted(bound(api, namespace)) == [f"{leader}-worker-{index}" for index in range(3)]
         assert phase(cluster, namespace, other) == "Pending"
-        eventually("it says why", lambda: state(api, namespace, other).get("reason") == "Unschedulable")
+        eventually("its status has the reason", lambda: state(api, namespace, other).get("reason") == "Unschedulable")
         assert "minCount (3) cannot be satisfied" in state(api, namespace, other)["message"]
         for index in range(3):
             kubelet.finish(f"{leader}-worker-{index}")
-        eventually("the first is done", lambda: phase(cluster, namespace, leader) == "Completed")
-        eventually("now the other runs", lambda: runs(other))
+        eventually("the first is completed", lambda: phase(cluster, namespace, leader) == "Completed")
+        eventually("the other runs", lambda: runs(other))
     assert partly == []
     assert {pod["spec"]["schedulerName"] for pod in api.list("Pod", namespace)} == {"default-scheduler"}
 
 
 @pytest.fixture
 def priority_classes(api: Api, namespace: str) -> Iterator[tuple[str, str]]:
-    """The names of a low and a high one."""
+    """The names of a low and a high priority class."""
     names = (f"low-{namespace}"[:60], f"high-{namespace}"[:60])
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     for value, name in enumerate(names):
@@ -121,7 +121,7 @@ def priority_classes(api: Api, namespace: str) -> Iterator[tuple[str, str]]:
         api.call("DELETE", f"{path}/{name}")
 
 
-def test_tasks_of_different_priorities_are_groups_of_their_own(
+def test_tasks_of_different_priorities_have_separate_groups(
     controllers: Controllers, api: Api, namespace: str, priority_classes: tuple[str, str]
 ) -> None:
     low, high = priority_classes
@@ -142,7 +142,7 @@ def test_tasks_of_different_priorities_are_groups_of_their_own(
     }
 
 
-def test_a_gang_that_begins_with_nobody_grows(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_a_gang_of_no_pods_grows_when_the_job_is_scaled_up(controllers: Controllers, api: Api, namespace: str) -> None:
     controllers.start(namespace, gang="native")
     job = a_job("empty", {"worker": 0, "tester": 1}, minAvailable=0)
     uid = api.create("Job", namespace, job)["metadata"]["uid"]
@@ -155,7 +155,7 @@ def test_a_gang_that_begins_with_nobody_grows(controllers: Controllers, api: Api
         return int(api.get("NativePodGroup", namespace, f"empty-{uid}")["spec"]["schedulingPolicy"]["gang"]["minCount"])
 
     eventually("the gang has grown", lambda: minimum() == 3)
-    # There is no node to run on, and nothing else is the matter.
+    # The cluster has no node; there is no other problem.
     assert state(api, namespace, "empty").get("reason", "") in ("", "Unschedulable")
 
 
@@ -163,12 +163,14 @@ def _group(pod: Object) -> str:
     return str(pod["spec"]["schedulingGroup"]["podGroupName"])
 
 
-def test_with_volcano_pods_wait_for_the_phase_of_the_group(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_with_volcano_pods_are_created_when_the_group_is_in_its_queue(
+    controllers: Controllers, api: Api, namespace: str
+) -> None:
     cluster = controllers.cluster
     controllers.start(namespace, gang="volcano")
     uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
     name = f"train-{uid}"
-    group = eventually("the group is made", lambda: api.find("PodGroup", namespace, name) or {})
+    group = eventually("the group exists", lambda: api.find("PodGroup", namespace, name) or {})
     assert group["spec"]["minMember"] == 2
     assert group["metadata"]["ownerReferences"][0]["uid"] == uid
     pending = {
@@ -178,40 +180,33 @@ def test_with_volcano_pods_wait_for_the_phase_of_the_group(controllers: Controll
         "lastTransitionTime": "2030-01-01T00:00:00Z",
     }
     api.patch("PodGroup", namespace, name, {"status": {"phase": "Pending", "conditions": [pending]}})
-    eventually("it is told why", lambda: _state(api, namespace, "train").get("message") == "no room")
+    eventually("the status has the message", lambda: state(api, namespace, "train").get("message") == "no room")
     assert api.list("Pod", namespace) == []
     api.patch("PodGroup", namespace, name, {"status": {"phase": "Inqueue", "conditions": None}})
-    pods = eventually("pods are made", lambda: api.list("Pod", namespace))
+    pods = eventually("the pods are created", lambda: api.list("Pod", namespace))
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
     assert {pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] for pod in pods} == {name}
     assert phase(cluster, namespace, "train") == "Pending"
 
 
-def _state(api: Api, namespace: str, name: str) -> Object:
-    state: Object = api.get("Job", namespace, name).get("status", {}).get("state", {})
-    return state
-
-
-def test_a_group_that_somebody_edits_or_removes_is_put_right(
-    controllers: Controllers, api: Api, namespace: str
-) -> None:
+def test_an_edited_group_is_restored(controllers: Controllers, api: Api, namespace: str) -> None:
     controllers.start(namespace, gang="native")
     uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
     name = f"train-{uid}"
-    first = eventually("the group is made", lambda: api.find("NativePodGroup", namespace, name) or {})
+    first = eventually("the group exists", lambda: api.find("NativePodGroup", namespace, name) or {})
     api.patch("NativePodGroup", namespace, name, {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
 
     def minimum() -> int:
         found = api.get("NativePodGroup", namespace, name)
         return int(found["spec"]["schedulingPolicy"]["gang"]["minCount"])
 
-    eventually("it is put right", lambda: minimum() == 2)
+    eventually("it is restored", lambda: minimum() == 2)
     assert api.get("NativePodGroup", namespace, name)["metadata"]["uid"] == first["metadata"]["uid"]
 
 
 @pytest.fixture
 def coscheduling(api: Api, namespace: str) -> Iterator[str]:
-    """The plugin's definition of a PodGroup, as far as Pumice writes to it; the plugin itself is not here."""
+    """The path of the plugin's PodGroups, whose CRD is reduced to the fields that Pumice writes; no plugin runs."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{namespace}/podgroups"
     fields = {"minMember": {"type": "integer"}, "minResources": {"type": "object", "additionalProperties": QUANTITY}}
@@ -227,19 +222,19 @@ def coscheduling(api: Api, namespace: str) -> Iterator[str]:
     api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
 
 
-def test_with_coscheduling_one_group_and_a_label_say_who_belongs_together(
+def test_with_coscheduling_pods_name_the_group_in_a_label(
     controllers: Controllers, api: Api, namespace: str, coscheduling: str
 ) -> None:
     controllers.start(namespace, gang="coscheduling")
     uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
-    pods = eventually("its pods are made", lambda: _all_of(api, namespace, 2))
+    pods = eventually("its pods are created", lambda: _all_of(api, namespace, 2))
     [group] = api.call("GET", coscheduling)["items"]
     assert group["metadata"]["name"] == f"train-{uid}"
     assert group["spec"] == {"minMember": 2, "minResources": {"cpu": "2"}}
     assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {f"train-{uid}"}
     assert {pod["spec"]["schedulerName"] for pod in pods} == {"scheduler-plugins-scheduler"}
     api.call("PATCH", f"{coscheduling}/train-{uid}", {"spec": {"minMember": 1}}, "application/merge-patch+json")
-    eventually("it is put right", lambda: api.call("GET", coscheduling)["items"][0]["spec"]["minMember"] == 2)
+    eventually("it is restored", lambda: api.call("GET", coscheduling)["items"][0]["spec"]["minMember"] == 2)
 
 
 @pytest.fixture

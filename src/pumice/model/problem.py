@@ -10,6 +10,7 @@ of a file, an image, a setting, this machine. The exceptions form one tree:
       SandboxError, StartError  the sandbox, a program in it
       EngineError               an engine call that may succeed later
       AccessError, ApiError     the API server: how to reach it, what it answered
+      GangError                 a gang provider that the cluster does not have
       PluginError               a third-party plugin
 """
 

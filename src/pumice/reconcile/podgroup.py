@@ -1,4 +1,4 @@
-"""The PodGroup through which a gang scheduler learns how many pods must start together, and what they need."""
+"""The PodGroup of a job: how many pods must start together, and which resources they need."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pumice.model import keys, naming
-from pumice.model.job import Job, Manifest, NetworkTopology, TaskSpec
+from pumice.model.job import Job, Manifest, NetworkTopology, PartitionPolicy, TaskSpec
 from pumice.model.objects import owned
 from pumice.model.quantity import Quantity
 from pumice.model.resources import pod_usage, sum_usage
 from pumice.model.snapshot import VOLCANO
 
-# What the definition of a Job makes of a topology that names no mode.
+# The default of the CRD.
 DEFAULT_MODE: Final = "hard"
 
 
 def pod_group(
     job: Job, priorities: Mapping[str, int] | None = None, may_start: frozenset[str] | None = None
 ) -> Manifest:
-    """The PodGroup of a job; `priorities` are the values of the priority classes that the cluster knows.
+    """The PodGroup of a job; `priorities` are the values of the cluster's priority classes.
 
-    A gang that waits for pods which dependsOn holds back would wait for ever, so tasks that may not start do not count.
+    Only tasks in `may_start` count: the scheduler would wait in vain for pods that dependsOn holds back.
     """
     counted = [task for task in job.spec.tasks if may_start is None or task.name in may_start]
     spec: Manifest = {
@@ -35,9 +35,9 @@ def pod_group(
         spec["priorityClassName"] = job.spec.priority_class_name
     if job.spec.network_topology is not None:
         spec["networkTopology"] = _topology(job.spec.network_topology)
-    groups = [_sub_group(task) for task in job.spec.tasks if task.partition_policy is not None]
-    if groups:
-        spec["subGroupPolicy"] = groups
+    policies = [(task.name, task.partition_policy) for task in job.spec.tasks if task.partition_policy is not None]
+    if policies:
+        spec["subGroupPolicy"] = [_sub_group(task, policy) for task, policy in policies]
     group = owned(job, VOLCANO.api_version, "PodGroup", naming.pod_group(job.name, job.uid), {"spec": spec})
     # kubectl's copy of the Job, which may contain ssh keys, describes the Job and not the PodGroup.
     annotations = {key: value for key, value in job.metadata.annotations.items() if key != keys.LAST_APPLIED}
@@ -48,8 +48,8 @@ def pod_group(
 
 
 def min_resources(job: Job, startable: Sequence[TaskSpec], priorities: Mapping[str, int]) -> dict[str, Quantity]:
-    """What the smallest gang uses, the most important tasks first."""
-    tasks = sorted(startable, key=lambda task: -_priority(task, priorities))
+    """The resources of the smallest gang: pods of the tasks with the highest priority are counted first."""
+    tasks = sorted(startable, key=lambda task: -priorities.get(task.pod_spec.get("priorityClassName") or "", 0))
     counted = sum(task.min_members for task in tasks)
     wanted = job.spec.min_available
     if wanted < counted:
@@ -62,7 +62,7 @@ def min_resources(job: Job, startable: Sequence[TaskSpec], priorities: Mapping[s
 
 
 def _take(wanted: int, offers: Iterable[tuple[TaskSpec, int]]) -> list[tuple[TaskSpec, int]]:
-    """Take from each offer in turn until enough pods are together."""
+    """Take pods from each offer in turn until there are as many as wanted."""
     taken = []
     for task, offered in offers:
         count = max(0, min(offered, wanted))
@@ -71,18 +71,12 @@ def _take(wanted: int, offers: Iterable[tuple[TaskSpec, int]]) -> list[tuple[Tas
     return taken
 
 
-def _priority(task: TaskSpec, priorities: Mapping[str, int]) -> int:
-    return priorities.get((task.pod_spec).get("priorityClassName") or "", 0)
-
-
-def _sub_group(task: TaskSpec) -> Manifest:
-    policy = task.partition_policy
-    assert policy is not None  # noqa: S101 - only tasks that have one are asked
+def _sub_group(task: str, policy: PartitionPolicy) -> Manifest:
     group: Manifest = {
-        "name": task.name,
+        "name": task,
         "subGroupSize": policy.partition_size,
         "minSubGroups": policy.min_partitions,
-        "labelSelector": {"matchLabels": {keys.TASK_SPEC: task.name}},
+        "labelSelector": {"matchLabels": {keys.TASK_SPEC: task}},
         "matchLabelKeys": [keys.PARTITION_ID],
     }
     if policy.network_topology is not None:

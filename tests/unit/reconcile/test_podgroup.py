@@ -44,7 +44,7 @@ def test_the_whole_object() -> None:
     }
 
 
-def test_what_is_not_set_is_left_out() -> None:
+def test_fields_that_are_not_set_are_left_out() -> None:
     group = pod_group(a_job(min_available=1))
     assert set(group["metadata"]) == {"name", "namespace", "ownerReferences"}
     assert set(group["spec"]) == {"minMember", "minTaskMember", "queue", "minResources"}
@@ -65,7 +65,7 @@ PRIORITIES = {"high": 1000, "low": -5}
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
-        # The gang is smaller than what the tasks ask for together: take up to all replicas, the important ones first.
+        # The gang is smaller than the sum of the minima: up to all replicas, highest priority first.
         pytest.param(
             a_job(a_task("a", 2, sized("1")), a_task("b", 2, sized("10")), min_available=3),
             {"pods": "3", "cpu": "12"},
@@ -85,8 +85,8 @@ PRIORITIES = {"high": 1000, "low": -5}
             {"pods": "2", "cpu": "20"},
             id="smaller gang, up to replicas rather than minAvailable",
         ),
-        pytest.param(a_job(a_task("a", 2, sized("1")), min_available=0), {}, id="smaller gang of none"),
-        # The gang is as large or larger: each task's own minimum, then spare replicas, the important ones first.
+        pytest.param(a_job(a_task("a", 2, sized("1")), min_available=0), {}, id="gang of no pods"),
+        # The gang is as large or larger: each task's minimum, then spare replicas, highest priority first.
         pytest.param(
             a_job(
                 a_task("a", 4, sized("1"), min_available=1),
@@ -117,12 +117,12 @@ PRIORITIES = {"high": 1000, "low": -5}
         pytest.param(
             a_job(a_task("a", 2, sized("1")), a_task("b", 1, sized("10"), min_available=1), min_available=3),
             {"pods": "3", "cpu": "12"},
-            id="a task that says nothing has all its replicas to spare",
+            id="a task without minAvailable has all replicas to spare",
         ),
         pytest.param(
             a_job(a_task("a", 1, sized("1"), min_available=5), a_task("b", 2, sized("10")), min_available=7),
             {"pods": "7", "cpu": "25"},
-            id="a task that asks for more than it has gives no more back",
+            id="minAvailable above replicas",
         ),
     ],
 )
@@ -135,13 +135,13 @@ def test_resources_of_the_smallest_gang(job: Job, expected: Manifest) -> None:
     assert found == expected
 
 
-def test_priorities_are_handed_on() -> None:
+def test_the_priorities_of_the_cluster_are_used() -> None:
     job = a_job(a_task("a", 1, sized("1")), a_task("b", 1, sized("10", "high")), min_available=1)
     assert pod_group(job)["spec"]["minResources"]["cpu"] == "1"
     assert pod_group(job, PRIORITIES)["spec"]["minResources"]["cpu"] == "10"
 
 
-def test_resources_are_those_of_the_template_as_written() -> None:
+def test_resources_are_those_of_the_template() -> None:
     """Limits alone are no requests, and names of devices count twice, as Volcano has it."""
     limits = {"limits": {"memory": "1Gi", "nvidia.com/gpu": 2}}
     template = a_template(a_container(resources={"requests": {"cpu": "250m", "nvidia.com/gpu": "2"}, **limits}))
@@ -163,7 +163,7 @@ def test_a_task_without_a_pod(template: Manifest) -> None:
 
 
 TOPOLOGIES = [
-    pytest.param(NetworkTopology(), {"mode": "hard"}, id="nothing said"),
+    pytest.param(NetworkTopology(), {"mode": "hard"}, id="no mode"),
     pytest.param(
         NetworkTopology(mode="soft", highest_tier_allowed=0), {"mode": "soft", "highestTierAllowed": 0}, id="number"
     ),

@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         in_foreground(lambda stop: _control(access, settings, stop))
     except GangError as error:
-        print(f"pumice controller: {error}", file=sys.stderr)
+        print(f"pumice controller: {error.problem.text}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
         print(f"pumice controller: --listen: {args.listen or DEFAULT_LISTEN}: {error.strerror}", file=sys.stderr)

@@ -87,7 +87,7 @@ class Controller:
 
     async def _control(self) -> None:
         """Everything that needs the cluster; a part that fails ends it all."""
-        name, resource = choice.chosen(self.settings.gang, await self._offered())
+        name, resource = choice.choose(self.settings.gang, await self._offered())
         _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
         cache = self._cache = ClusterCache(
             self.client,
@@ -96,7 +96,7 @@ class Controller:
             self._enqueue,
             lambda job: with_defaults(job, self.registry),
         )
-        gang = choice.provider(name, resource, self.settings.scheduler)
+        gang = choice.make_provider(name, resource, self.settings.scheduler)
         secrets = SecretManager(self.client, self._enqueue, self.monotonic)
         teller = EventRecorder(self.client, self.now)
         engine = KubernetesEngine(

@@ -1,1 +1,1 @@
-"""How the pods of a job come to start together: one provider for each kind of scheduler that a cluster may have."""
+"""Gang scheduling on a cluster: which provider serves, and the PodGroups of its API."""

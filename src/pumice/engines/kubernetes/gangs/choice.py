@@ -1,4 +1,4 @@
-"""Which gang provider serves: the one that was asked for, or what the cluster has."""
+"""Choice of the gang provider: the requested one, or the best that the cluster offers."""
 
 from __future__ import annotations
 
@@ -8,53 +8,49 @@ from typing import Final
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, GangProvider
+from pumice.model.problem import PumiceError
+from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 
 AUTO: Final = "auto"
-NONE: Final = "none"
-# In the order in which they are preferred.
+NONE: Final = NO_GANG.name
+# The PodGroups of each provider, best first.
 PROVIDERS: Final[dict[str, tuple[Resource, ...]]] = {
-    "volcano": (resources.VOLCANO_POD_GROUPS,),
-    "native": resources.NATIVE_POD_GROUPS,
-    "coscheduling": (resources.COSCHEDULING_POD_GROUPS,),
+    VOLCANO.name: (resources.VOLCANO_POD_GROUPS,),
+    NATIVE.name: resources.NATIVE_POD_GROUPS,
+    COSCHEDULING.name: (resources.COSCHEDULING_POD_GROUPS,),
 }
-CHOICES: Final = (AUTO, *PROVIDERS, NONE)
-
-
-class GangError(Exception):
-    """The cluster does not have what was asked for."""
-
-
-def chosen(asked: str, offered: frozenset[str]) -> tuple[str, Resource | None]:
-    """The provider's name and the resource of its PodGroups."""
-    if asked == NONE:
-        return NONE, None
-    names = PROVIDERS if asked == AUTO else (asked,)
-    for name in names:
-        for resource in PROVIDERS[name]:
-            if has_resource(offered, resource):
-                return name, resource
-    if asked == AUTO:
-        return NONE, None
-    looked_for = " or ".join(resource.identity for resource in PROVIDERS[asked])
-    raise GangError(f"--gang {asked}: the cluster does not serve {looked_for}{_HINTS[asked]}")
-
-
+CHOICES: Final = (AUTO, *GANG_PROVIDERS)
 _HINTS: Final = {
-    "volcano": "; install Volcano's scheduler, or `pumice install --gang volcano` for its definitions alone",
-    "native": (
-        "; start kube-apiserver, kube-controller-manager and kube-scheduler with --feature-gates=GenericWorkload=true, "
+    VOLCANO.name: "install Volcano's scheduler, or `pumice install --gang volcano` for its definitions alone",
+    NATIVE.name: (
+        "start kube-apiserver, kube-controller-manager and kube-scheduler with --feature-gates=GenericWorkload=true, "
         "and kube-apiserver with --runtime-config=scheduling.k8s.io/v1beta1=true"
     ),
-    "coscheduling": "; install the coscheduling plugin of kube-scheduler",
+    COSCHEDULING.name: "install the coscheduling plugin of kube-scheduler",
 }
 
 
-def provider(name: str, resource: Resource | None, scheduler: str) -> GangProvider:
-    """The provider, with the version of its API that the cluster serves and the scheduler given for coscheduling."""
-    known = GANG_PROVIDERS[name]
+class GangError(PumiceError):
+    """The cluster does not serve the PodGroups of the requested provider."""
+
+
+def choose(requested: str, offered: frozenset[str]) -> tuple[str, Resource | None]:
+    """The name of the provider and the resource of its PodGroups."""
+    for name, kinds in PROVIDERS.items():
+        for resource in kinds:
+            if requested in (name, AUTO) and has_resource(offered, resource):
+                return name, resource
+    if requested in (NONE, AUTO):
+        return NONE, None
+    missing = " or ".join(resource.identity for resource in PROVIDERS[requested])
+    raise GangError(f"--gang {requested}: the cluster does not serve {missing}", _HINTS[requested])
+
+
+def make_provider(name: str, resource: Resource | None, scheduler: str) -> GangProvider:
+    """The provider with the version of its API that the cluster serves and, for coscheduling, the given scheduler."""
+    provider = GANG_PROVIDERS[name]
     return replace(
-        known,
+        provider,
         api_version=resource.api_version if resource is not None else "",
-        scheduler=scheduler if name == COSCHEDULING.name else known.scheduler,
+        scheduler=scheduler if name == COSCHEDULING.name else provider.scheduler,
     )

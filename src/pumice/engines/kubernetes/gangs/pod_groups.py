@@ -69,11 +69,11 @@ class CachedGroup:
     is_deleting: bool
 
     @property
-    def essence(self) -> tuple[object, ...]:
-        """All that anybody looks at: of conditions what they say and which is newer, not since when."""
+    def relevant_fields(self) -> tuple[object, ...]:
+        """Everything that a pass reads: of the conditions their content and order in time, but not the times."""
         by_time = sorted(self.conditions, key=lambda condition: condition.last_transition_time or "")
-        said = [(condition.type, condition.status, condition.reason, condition.message) for condition in by_time]
-        return (self.job_uid, self.spec, self.annotations, self.phase, self.is_deleting, said)
+        conditions = [(condition.type, condition.status, condition.reason, condition.message) for condition in by_time]
+        return (self.job_uid, self.spec, self.annotations, self.phase, self.is_deleting, conditions)
 
 
 _GROUP: Final = msgspec.json.Decoder(_Group)
@@ -111,12 +111,12 @@ class PodGroupManager:
         self.watched = self.cache.watch(self.resource, decode_group, self._changed)
 
     def _changed(self, before: CachedGroup | None, after: CachedGroup | None) -> None:
-        if before is not None and after is not None and before.essence == after.essence:
-            # A scheduler repeats itself about every group that has to wait.
+        if before is not None and after is not None and before.relevant_fields == after.relevant_fields:
+            # A scheduler renews the conditions of a waiting group again and again.
             return
-        for seen in (before, after):
-            if seen is not None:
-                self.cache.enqueue(seen.job)
+        for group in (before, after):
+            if group is not None:
+                self.cache.enqueue(group.job)
 
     def observed(self, job: Job) -> ObservedGroup | None:
         names = group_names(job, self.provider)
@@ -140,42 +140,42 @@ class PodGroupManager:
         return newest.message if newest is not None and newest.status == "False" else ""
 
     def of(self, job: Job, names: Iterable[str]) -> list[CachedGroup]:
-        """Those of the job's groups that are there and stay."""
+        """The job's groups of these names, except those that are being deleted."""
         found = (self.watched.get(job.namespace, name) for name in names)
         return [group for group in found if group is not None and group.job_uid == job.uid and not group.is_deleting]
 
     async def ensure(self, job: Job, wanted: Manifest) -> None:
-        """Make the group, or put its spec right."""
+        """Create the group, or update it."""
         name = wanted["metadata"]["name"]
         try:
             raw = await self.client.create(self.resource, job.namespace, msgspec.json.encode(wanted), attempts=ATTEMPTS)
         except ApiError as error:
             if not error.already_exists:
                 raise failed("create", self.resource, name, error) from error
-            raw = await self._put_right_in_the_end(job, wanted)
-        seen = decode_group(raw)
-        if seen is not None:
-            self.watched.put(seen)
+            raw = await self._update(job, wanted)
+        group = decode_group(raw)
+        if group is not None:
+            self.watched.put(group)
 
-    async def _put_right_in_the_end(self, job: Job, wanted: Manifest) -> bytes:
-        """Its scheduler writes to the group, too, so that one of us may have to begin again."""
+    async def _update(self, job: Job, wanted: Manifest) -> bytes:
+        """Update the group. Its scheduler writes to it, too, so conflicts are retried."""
         name = wanted["metadata"]["name"]
-        tried = 0
+        attempt = 1
         while True:
             try:
-                return await self._put_right(job, wanted)
+                return await self._update_once(job, wanted)
             except ApiError as error:
-                tried += 1
-                if not error.is_conflict or tried == ATTEMPTS:
+                if not error.is_conflict or attempt == ATTEMPTS:
                     raise failed("update", self.resource, name, error) from error
+                attempt += 1
 
-    async def _put_right(self, job: Job, wanted: Manifest) -> bytes:
+    async def _update_once(self, job: Job, wanted: Manifest) -> bytes:
         name = wanted["metadata"]["name"]
         there = msgspec.json.decode(await self.client.get(self.resource, job.namespace, name, attempts=ATTEMPTS))
         if not owned_by(there, job.uid):
             raise name_taken(self.resource.kind, name)
         if there["metadata"].get("deletionTimestamp"):
-            raise EngineError("FailedCreate", f"PodGroup {name} of the run before is still being removed")
+            raise EngineError("FailedCreate", f"PodGroup {name} of the previous run is still being deleted")
         metadata = {**there["metadata"]}
         if annotations := wanted["metadata"].get("annotations"):
             metadata["annotations"] = {**metadata.get("annotations", {}), **annotations}
@@ -184,9 +184,9 @@ class PodGroupManager:
         return await self.client.replace(self.resource, job.namespace, name, body, attempts=ATTEMPTS)
 
     async def remove(self, job: Job, name: str) -> None:
-        for seen in self.of(job, [name]):
+        for group in self.of(job, [name]):
             try:
-                raw = await self.client.delete(self.resource, job.namespace, name, uid=seen.uid, attempts=ATTEMPTS)
+                raw = await self.client.delete(self.resource, job.namespace, name, uid=group.uid, attempts=ATTEMPTS)
             except ApiError as error:
                 if not error.not_found:
                     raise failed("delete", self.resource, name, error) from error
@@ -194,11 +194,11 @@ class PodGroupManager:
             # The answer is the PodGroup if a finalizer keeps it, else a Status.
             answer = msgspec.json.decode(raw, type=_Deleted).metadata
             if answer.deletion_timestamp is None:
-                self.watched.remove(seen)
+                self.watched.remove(group)
             else:
                 # It stays until its pods are gone. Its successor has the same name, so the job waits for its removal.
-                going = dataclasses.replace(seen, is_deleting=True, resource_version=answer.resource_version)
-                self.watched.put(going)
+                deleting = dataclasses.replace(group, is_deleting=True, resource_version=answer.resource_version)
+                self.watched.put(deleting)
 
 
 class _DeletedMeta(msgspec.Struct, rename="camel", frozen=True):

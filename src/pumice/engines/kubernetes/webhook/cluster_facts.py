@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.discovery import has_resource
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.informer import Informer
-from pumice.engines.kubernetes.gangs.choice import GangError, chosen
+from pumice.engines.kubernetes.gangs.choice import GangError, choose
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import dropped_fields
 from pumice.model.shape import Schema
@@ -95,7 +95,7 @@ class ClusterFacts:
     async def refresh(self) -> None:
         self.dropped = await self._dropped()
         try:
-            provider, _ = chosen(self.gang, offered := await self.client.discover())
+            provider, _ = choose(self.gang, offered := await self.client.discover())
         except (ApiError, GangError) as error:
             self._warn("gang provider", str(error))
             return

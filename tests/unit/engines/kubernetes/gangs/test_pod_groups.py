@@ -24,8 +24,8 @@ KEY = JobKey(JOB.namespace, JOB.name)
 GROUP = CachedGroup(JOB.namespace, "g", "u1", "5", KEY, UID, {}, {}, "", (), is_deleting=False)
 
 
-async def protected(_request: web.BaseRequest) -> web.StreamResponse:
-    """A finalizer keeps it."""
+async def kept_by_finalizer(_request: web.BaseRequest) -> web.StreamResponse:
+    """A finalizer keeps the object."""
     metadata = {"name": "g", "uid": "u1", "resourceVersion": "6", "deletionTimestamp": "2030-01-01T00:00:00Z"}
     return web.json_response({"kind": "PodGroup", "metadata": metadata})
 
@@ -37,26 +37,26 @@ async def gone(_request: web.BaseRequest) -> web.StreamResponse:
 @pytest.mark.parametrize(
     ("answer", "stays"),
     [
-        pytest.param(protected, True, id="until its pods are gone"),
+        pytest.param(kept_by_finalizer, True, id="until its pods are gone"),
         pytest.param(gone, False, id="at once"),
         pytest.param(refusing(404, "NotFound"), False, id="gone before"),
     ],
 )
-def test_when_a_removed_group_is_gone_its_job_hears_of_it(answer: Handler, stays: bool) -> None:
-    """The group of the next run has the same name, so it cannot be made before."""
+def test_a_job_is_enqueued_when_its_deleted_group_is_gone(answer: Handler, stays: bool) -> None:
+    """The group of the next run has the same name, so it can only be created then."""
 
     async def story() -> None:
-        touched: list[JobKey] = []
+        enqueued: list[JobKey] = []
         async with client_of(answer) as client:
-            cache = ClusterCache(client, kubernetes_types().types, (), touched.append)
+            cache = ClusterCache(client, kubernetes_types().types, (), enqueued.append)
             groups = PodGroupManager(client, cache, resources.NATIVE_POD_GROUPS[0], NATIVE)
             groups.watched.put(GROUP)
             await groups.remove(JOB, "g")
             assert groups.of(JOB, ["g"]) == []
             assert (groups.watched.get(JOB.namespace, "g") is not None) is stays
-            touched.clear()
+            enqueued.clear()
             groups.watched.remove(GROUP)
-            assert touched == ([KEY] if stays else [])
+            assert enqueued == ([KEY] if stays else [])
 
     play(story())
 
@@ -68,8 +68,8 @@ def answering(code: int, document: dict[str, object]) -> Handler:
     return handler
 
 
-def test_a_group_that_its_scheduler_writes_at_the_same_time_is_put_right_all_the_same() -> None:
-    """A scheduler notes its progress in the group, again and again."""
+def test_an_update_is_retried_after_a_conflict() -> None:
+    """The scheduler writes its progress to the group at the same time."""
     owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": UID, "controller": True}
     metadata = {"name": "g", "namespace": "lab", "uid": "u1", "resourceVersion": "6", "ownerReferences": [owner]}
     there = answering(200, {"metadata": metadata, "spec": {"minMember": 1}})
@@ -87,7 +87,7 @@ def test_a_group_that_its_scheduler_writes_at_the_same_time_is_put_right_all_the
     assert [request.method for request in script.asked] == ["POST", "GET", "PUT", "GET", "PUT"]
 
 
-def test_a_group_that_is_never_left_alone_is_a_trouble() -> None:
+def test_an_update_fails_after_too_many_conflicts() -> None:
     owner = {"uid": UID, "controller": True}
     there = answering(200, {"metadata": {"name": "g", "ownerReferences": [owner]}, "spec": {}})
 
@@ -109,39 +109,39 @@ def a_condition(type_: str, moment: str, message: str = "no room") -> Condition:
 
 
 @pytest.mark.parametrize(
-    ("change", "is_told"),
+    ("change", "is_enqueued"),
     [
-        pytest.param({"conditions": (a_condition("A", "09"),)}, False, id="said again"),
-        pytest.param({"conditions": (a_condition("A", "01", "no queue"),)}, True, id="another reason"),
-        pytest.param({"conditions": (a_condition("A", "01"), a_condition("B", "02"))}, True, id="one more"),
-        pytest.param({"phase": "Running"}, True, id="a phase"),
-        pytest.param({"spec": {"minMember": 7}}, True, id="an edit"),
-        pytest.param({"annotations": {"a": "b"}}, True, id="an annotation"),
-        pytest.param({"is_deleting": True}, True, id="on its way out"),
-        pytest.param({}, False, id="nothing that anybody looks at"),
+        pytest.param({"conditions": (a_condition("A", "09"),)}, False, id="the same condition at a later time"),
+        pytest.param({"conditions": (a_condition("A", "01", "no queue"),)}, True, id="another message"),
+        pytest.param({"conditions": (a_condition("A", "01"), a_condition("B", "02"))}, True, id="one more condition"),
+        pytest.param({"phase": "Running"}, True, id="phase"),
+        pytest.param({"spec": {"minMember": 7}}, True, id="spec"),
+        pytest.param({"annotations": {"a": "b"}}, True, id="annotation"),
+        pytest.param({"is_deleting": True}, True, id="deletion"),
+        pytest.param({}, False, id="only the resource version"),
     ],
 )
-def test_a_scheduler_that_says_the_same_again_wakes_nobody(change: dict[str, Any], is_told: bool) -> None:
-    touched: list[JobKey] = []
-    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), touched.append)
+def test_only_relevant_changes_enqueue_the_job(change: dict[str, Any], is_enqueued: bool) -> None:
+    enqueued: list[JobKey] = []
+    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), enqueued.append)
     groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
     before = dataclasses.replace(GROUP, conditions=(a_condition("A", "01"),))
     groups.watched.put(before)
-    touched.clear()
+    enqueued.clear()
     groups.watched.put(dataclasses.replace(before, resource_version="6", **change))
-    assert set(touched) == ({KEY} if is_told else set())
+    assert set(enqueued) == ({KEY} if is_enqueued else set())
 
 
-def test_the_same_conditions_in_another_order_of_time_are_another_story() -> None:
-    """The newest one is what counts."""
-    touched: list[JobKey] = []
-    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), touched.append)
+def test_another_order_of_the_conditions_in_time_enqueues_the_job() -> None:
+    """The newest condition counts."""
+    enqueued: list[JobKey] = []
+    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), enqueued.append)
     groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
     for version, moments in enumerate((("01", "02"), ("03", "02"))):
         conditions = tuple(a_condition(type_, moment) for type_, moment in zip("AB", moments, strict=True))
-        touched.clear()
+        enqueued.clear()
         groups.watched.put(dataclasses.replace(GROUP, resource_version=str(5 + version), conditions=conditions))
-    assert KEY in touched
+    assert KEY in enqueued
 
 
 def observing(provider: GangProvider, *groups: CachedGroup) -> ObservedGroup | None:
@@ -186,7 +186,7 @@ MIXED = a_job(a_task("master", 1, a_template(priorityClassName="high")), a_task(
         pytest.param(COSCHEDULING, [""], "PreScheduling", (), ("Inqueue", ""), id="coscheduling"),
     ],
 )
-def test_what_a_scheduler_says(
+def test_observed_phase_and_message(
     provider: GangProvider,
     names: list[str],
     phase: str,

@@ -11,7 +11,7 @@ import msgspec
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, PROVIDERS, GangError, chosen
+from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, PROVIDERS, GangError, choose
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks.check_result import (
     APPLY_ALL,
@@ -72,10 +72,9 @@ def gang(requested: str, offered: frozenset[str]) -> CheckResult:
     available = [name for name, kinds in PROVIDERS.items() if any(kind.identity in offered for kind in kinds)]
     found = f"found {', '.join(available)}" if available else "found none"
     try:
-        name, _ = chosen(requested, offered)
+        name, _ = choose(requested, offered)
     except GangError as error:
-        message, _, hint = str(error).partition("; ")
-        return missing(subject, f"{found}: {message}", hint)
+        return missing(subject, f"{found}: {error}", error.hint)
     if name == NONE and requested == AUTO:
         return ok(subject, f"{found}: the pods of a job are scheduled one by one", "a gang scheduler avoids deadlocks")
     return ok(subject, f"{found}; {name} is used")
