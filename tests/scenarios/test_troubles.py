@@ -88,6 +88,14 @@ def test_an_api_that_is_away_for_a_while_changes_nothing_in_the_end(
     assert play.told == ("", "")
 
 
+def test_a_completed_job_does_not_keep_the_reason_why_it_waited(stage: MakeStage) -> None:
+    play = stage(job(task("worker", 2), min_available=1, min_success=1)).run()
+    play.refuse(CreatePod, message="quota", reason="FailedCreate").scale(worker=3).wait(10)
+    assert (play.phase, play.told) == ("Running", ("FailedCreate", "quota"))
+    play.succeed("worker-0")
+    assert (play.phase, play.told) == ("Completed", ("", ""))
+
+
 def test_a_job_that_cannot_be_run_says_why(stage: MakeStage) -> None:
     """As one that got in without the webhook: all findings, one event, and nothing is made."""
     bad = task("Worker_1", 2, template=a_template(a_container(image=""), restartPolicy="Sometimes"))

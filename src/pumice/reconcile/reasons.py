@@ -11,7 +11,7 @@ from pumice.reconcile.requested_action import Request
 from pumice.reconcile.state import WANTS_PODS, PodCounts, State
 from pumice.reconcile.verdict import EVICTED, MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Verdict, verdict
 
-_PASSING_ON = frozenset((Phase.ABORTED, Phase.COMPLETED, Phase.TERMINATED))
+_ENDS = frozenset((Phase.ABORTED, Phase.COMPLETED, Phase.TERMINATED))
 
 
 def reason_for(state: State, request: Request | None, phase: Phase) -> Verdict:
@@ -21,8 +21,8 @@ def reason_for(state: State, request: Request | None, phase: Phase) -> Verdict:
         return _of_request(state, request)
     if phase is Phase.FAILED and phase is not was:
         return _of_failure(state)
-    if phase in _PASSING_ON or (phase is was and phase not in WANTS_PODS):
-        # The reason to wind down is also the reason of the end.
+    if was not in WANTS_PODS and (phase is was or phase in _ENDS):
+        # The reason to wind down is also the reason of the end. While a job has pods, it is what the job waits for.
         return Verdict(before.reason, before.message)
     return Verdict("", "")
 

@@ -84,6 +84,7 @@ def test_a_failure_whose_pod_is_gone() -> None:
         pytest.param("Aborting", Phase.ABORTING, ("Why", "because"), id="winding down"),
         pytest.param("Restarting", Phase.PENDING, ("", ""), id="a new beginning"),
         pytest.param("Running", Phase.RUNNING, ("", ""), id="running"),
+        pytest.param("Running", Phase.COMPLETED, ("", ""), id="what it waited for is not why it is over"),
         pytest.param("Failed", Phase.FAILED, ("Why", "because"), id="over"),
     ],
 )
