@@ -1,11 +1,11 @@
-"""`kill -9` of `pumice run` at random moments of a short job's life, many times: what is left, and for how long.
+"""`kill -9` of `pumice run` at random moments, many times: what is left, and for how long.
 
-A job of three pods, with keys, volumes, an init container and processes in the background, is killed at a moment drawn
-by lot, between the first import and the last file that is cleared away. Then processes, namespaces, mounts and
-interfaces of the job are looked for until none is left. Every so often a run is left alone, and must find the ground
-clear. The first thing that stays ends the measurement with an error that names the seed.
+The job has three pods with keys, volumes, an init container and background processes. It is killed at a random moment
+between the first import and the last cleanup. Then the processes, namespaces, mounts and interfaces of the job are
+polled until none is left. Now and then a run is not killed and must succeed. A leftover ends the measurement with an
+error that names the seed.
 
-Arguments: how many kills, and the seed.
+Arguments: the number of kills, and the seed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def main(arguments: list[str]) -> int:
     seed = int(arguments[1]) if len(arguments) > 1 else time.time_ns() % 10**6
     print(f"{kills} kills, seed {seed}, {AT_ONCE} at once", flush=True)
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(AT_ONCE) as pool:
-        lanes = [Lane(Path(place) / str(number), seed + number) for number in range(-(-kills // PER_LANE))]
+    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(AT_ONCE) as pool:
+        lanes = [Lane(Path(directory) / str(number), seed + number) for number in range(-(-kills // PER_LANE))]
         sizes = [min(PER_LANE, kills - PER_LANE * number) for number in range(len(lanes))]
         try:
             for lane in pool.map(Lane.run, lanes, sizes):
                 print(f"\r{lane}: nothing left   ", end="", flush=True)
         finally:
-            # Whether something is left or somebody has seen enough: no lane is begun any more.
+            # After a leftover or Ctrl-C, start no further lane.
             pool.shutdown(cancel_futures=True)
     print()
     times = sorted(value for lane in lanes for value in lane.times)

@@ -16,20 +16,20 @@ from tests.meta.tree import ROOT
 IN_CI = os.environ.get("CI") == "true"
 IMAGE = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
 MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
-# What stands in where torch does not matter: the master hears of every worker, which only then may end.
+# Replaces torch: the master waits until every worker has connected.
 RANKS = """
 import os, socket
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+master = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 if rank:
-    with socket.create_connection(place, 30) as master:
-        master.sendall(bytes([rank]))
-        master.recv(1)
+    with socket.create_connection(master, 30) as connection:
+        connection.sendall(bytes([rank]))
+        connection.recv(1)
 else:
-    server, heard = socket.create_server(("", place[1])), {}
+    server, heard = socket.create_server(("", master[1])), {}
     while len(heard) < size - 1:
         worker, _ = server.accept()
-        # Who only looks whether somebody listens says nothing.
+        # wait-for-master connects and sends nothing.
         if said := worker.recv(1):
             heard[said[0]] = worker
     print("heard of", *sorted(heard), flush=True)
@@ -58,11 +58,11 @@ def test_mpi(tmp_path: Path) -> None:
     need_login()
     done = _run(["--keep", "examples/lm-mpi-job.yaml"], _environ(), tmp_path)
     assert done.returncode == 0, done.stderr
-    # A master that was faster than the workers' sshd fails, and is restarted: the last one counts.
+    # A master that starts before the workers' sshd fails and is restarted; the last one counts.
     result = max(tmp_path.rglob("home/re"))
     lines = sorted(result.read_text(encoding="utf-8").splitlines())
     assert [line.partition(", ")[2] for line in lines] == [f"rank {rank} out of 2 processors" for rank in (0, 1)]
-    # Both workers were logged in to: otherwise everything would have run in the master.
+    # Without a login to both workers, everything would have run in the master.
     assert done.stdout.count("Permanently added") >= 2
 
 

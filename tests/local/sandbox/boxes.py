@@ -199,10 +199,21 @@ def in_box(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     The sandbox is shared. Pods of the test are removed after it.
     """
 
+    def in_shared(test: Callable[[Box], Awaitable[None]]) -> None:
+        need_namespaces()
+        _shared().run(test)
+
+    return as_test(test, in_shared)
+
+
+def as_test(
+    test: Callable[..., Awaitable[None]], run_with: Callable[[Callable[[Any], Awaitable[None]]], None]
+) -> Callable[..., None]:
+    """Make a test of a coroutine; `run_with` supplies its first parameter, pytest the others."""
+
     @functools.wraps(test)
     def wrapper(**fixtures: Any) -> None:
-        need_namespaces()
-        _shared().run(lambda made: test(made, **fixtures))
+        run_with(lambda first: test(first, **fixtures))
 
     signature = inspect.signature(test)
     parameters = list(signature.parameters.values())[1:]

@@ -1,4 +1,4 @@
-"""Where the files of a container lie that has no root of its own, and which paths are led there."""
+"""The files of a container without a root of its own, and the paths that are rewritten."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from pumice.engines.local.plain_processes.files import ContainerFiles
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
 
-# A working directory below one that is hidden from pods.
+# A working directory below a hidden one.
 WORK = str(Path("/home") / "project")
 
 
 @pytest.fixture
-def placed(tmp_path: Path) -> ContainerFiles:
+def files(tmp_path: Path) -> ContainerFiles:
     config = tmp_path / "config"
     config.mkdir()
     (config / "worker.host").write_text("worker-0\n")
@@ -43,35 +43,35 @@ def placed(tmp_path: Path) -> ContainerFiles:
     ("text", "expected"),
     [
         pytest.param("cat /etc/volcano/worker.host", "cat ROOT/etc/volcano/worker.host", id="mount"),
-        pytest.param("echo x > /home/re;", "echo x > ROOT/home/re;", id="directory of the pod's own"),
+        pytest.param("echo x > /home/re;", "echo x > ROOT/home/re;", id="private directory"),
         pytest.param("cd /home && ls", "cd ROOT/home && ls", id="directory itself"),
         pytest.param("A=/root/.ssh:/cache", "A=ROOT/root/.ssh:ROOT/cache", id="list"),
         pytest.param(
             "'/home/re' \"/home/re\" `cat /home/re`", "'ROOT/home/re' \"ROOT/home/re\" `cat ROOT/home/re`", id="quotes"
         ),
         pytest.param(f"python3 {WORK}/train.py", None, id="working directory"),
-        pytest.param(f"{WORK}/data/x", f"ROOT{WORK}/data/x", id="mount in it"),
+        pytest.param(f"{WORK}/data/x", f"ROOT{WORK}/data/x", id="mount in the working directory"),
         pytest.param(
             "echo x >/dev/termination-log 2>/dev/null", "echo x >ROOT/dev/termination-log 2>/dev/null", id="dev"
         ),
         pytest.param("/usr/local/bin/hello", "ROOT/usr/local/bin/hello", id="program"),
-        pytest.param("/usr/local/bin/other /etc/hosts", None, id="of the machine"),
-        pytest.param("/etc/volcanoes /homes /srv/home/x ./home/x ~/home http://x/home a/root", None, id="others"),
+        pytest.param("/usr/local/bin/other /etc/hosts", None, id="files of the machine"),
+        pytest.param("/etc/volcanoes /homes /srv/home/x ./home/x ~/home http://x/home a/root", None, id="other paths"),
     ],
 )
-def test_redirect(placed: ContainerFiles, text: str, expected: str | None) -> None:
-    assert placed.rewrite_paths(text).replace(str(placed.root), "ROOT") == (text if expected is None else expected)
+def test_rewrite_paths(files: ContainerFiles, text: str, expected: str | None) -> None:
+    assert files.rewrite_paths(text).replace(str(files.root), "ROOT") == (text if expected is None else expected)
 
 
-def test_what_is_placed(placed: ContainerFiles) -> None:
-    assert (placed.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n"
-    assert (placed.root / "usr/local/bin/hello").stat().st_mode & 0o777 == 0o755
-    assert Path(f"{placed.root}{WORK}/data").is_symlink()
-    assert (placed.root / "cache").is_dir()
-    assert not (placed.root / "etc/hosts").exists()
+def test_files_and_links_in_the_root(files: ContainerFiles) -> None:
+    assert (files.root / "etc/volcano/worker.host").read_text() == "127.0.0.1\n"
+    assert (files.root / "usr/local/bin/hello").stat().st_mode & 0o777 == 0o755
+    assert Path(f"{files.root}{WORK}/data").is_symlink()
+    assert (files.root / "cache").is_dir()
+    assert not (files.root / "etc/hosts").exists()
 
 
-def test_a_mount_covers_a_directory_of_the_pod_s_own(tmp_path: Path) -> None:
+def test_a_mount_covers_a_private_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "file").write_text("here")
@@ -86,18 +86,18 @@ def test_a_mount_covers_a_directory_of_the_pod_s_own(tmp_path: Path) -> None:
 
 
 def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
-    places = []
+    paths = []
     for name, pod in (("x", "a"), ("y", "a"), ("z", "b")):
         spec = ContainerSpec(
             id=f"{pod}/{name}", pod=pod, argv=("true",), env={}, cwd="/", root=RootFs(), mounts=(Tmpfs("/m", "v"),)
         )
         files = ContainerFiles(tmp_path / f"{pod}.{name}", str)
         files.populate(spec)
-        places.append(Path(files.host_path("/m")).resolve())
-    assert places[0] == places[1] != places[2]
+        paths.append(Path(files.host_path("/m")).resolve())
+    assert paths[0] == paths[1] != paths[2]
 
 
-def test_an_empty_volume_and_a_missing_working_directory_are_there(tmp_path: Path) -> None:
+def test_an_empty_volume_and_a_missing_working_directory_are_created(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     mounts = (Mount(str(tmp_path / "empty"), "/etc/empty", read_only=True),)
     missing = str(tmp_path / "missing" / "one")

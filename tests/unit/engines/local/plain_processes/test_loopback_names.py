@@ -1,4 +1,4 @@
-"""Names of pods turned into addresses of one machine."""
+"""Pod names are translated to loopback addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def translation() -> Translation:
         pytest.param("job-worker-0.job\njob-worker-1.job\n", "127.77.0.11\n127.77.0.12\n", id="host file"),
         pytest.param("job-master-0.job.default.svc.cluster.local", "127.77.0.10", id="long name"),
         pytest.param("job-worker-0.jobs job-worker-01 my-job-worker-0", None, id="other names"),
-        pytest.param("localhost job worker", None, id="nothing of the job"),
+        pytest.param("localhost job worker", None, id="no pod"),
         pytest.param("10.77.0.120 110.77.0.12", None, id="other addresses"),
     ],
 )
@@ -40,7 +40,7 @@ def test_text(translation: Translation, text: str, expected: str | None) -> None
     assert translation.text(text) == (text if expected is None else expected)
 
 
-def test_a_port_of_a_pod_is_one_free_port_wherever_it_is_mentioned(translation: Translation) -> None:
+def test_a_port_of_a_pod_becomes_the_same_free_port_at_every_mention(translation: Translation) -> None:
     given = {"MASTER_ADDR": "job-master-0.job", "MASTER_PORT": "23456", "RANK": "1", "HOSTNAME": "job-worker-0"}
     env = translation.env(given)
     assert env["HOSTNAME"] == "job-worker-0"
@@ -59,7 +59,7 @@ def test_a_port_of_a_pod_is_one_free_port_wherever_it_is_mentioned(translation: 
     assert again["MASTER_PORT"] == port
 
 
-def test_one_port_of_two_pods_becomes_two(translation: Translation) -> None:
+def test_the_same_port_of_two_pods_becomes_two_ports(translation: Translation) -> None:
     config = json.dumps({"cluster": {"worker": ["job-worker-0.job:2222", "job-worker-1.job:2222"]}})
     workers = json.loads(translation.text(config))["cluster"]["worker"]
     assert len(set(workers)) == 2
@@ -67,7 +67,7 @@ def test_one_port_of_two_pods_becomes_two(translation: Translation) -> None:
     assert len({worker.partition(":")[2] for worker in workers}) == 2
 
 
-def test_where_there_is_one_loopback_address_all_pods_have_it() -> None:
+def test_pods_share_the_only_loopback_address() -> None:
     translation = Translation(own_addresses=False)
     translation.learn(HOSTS)
     assert translation.text("job-worker-0.job,job-worker-1.job") == "127.0.0.1,127.0.0.1"
@@ -79,6 +79,6 @@ def test_the_names_of_each_pod(translation: Translation) -> None:
     assert translation.names()["10.77.0.11"] == ["10.77.0.11", "job-worker-0.job", "job-worker-0"]
 
 
-def test_nothing_is_known_at_first() -> None:
+def test_unknown_names_are_kept() -> None:
     empty = Translation()
     assert empty.env({"MASTER_ADDR": "a", "MASTER_PORT": "1"}) == {"MASTER_ADDR": "a", "MASTER_PORT": "1"}

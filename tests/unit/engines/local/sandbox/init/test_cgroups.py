@@ -29,7 +29,7 @@ IN_CONTAINER = "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup 
                 "cpu": Hierarchy("/sys/fs/cgroup/cpu,cpuacct", 1),
                 "pids": Hierarchy("/sys/fs/cgroup/unified", 2),
             },
-            id="version 1, with an empty version 2 beside it",
+            id="version 1 beside an empty version 2",
         ),
         pytest.param(
             V2,
@@ -41,24 +41,24 @@ IN_CONTAINER = "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup 
             V2,
             "0::/run-1.scope/pumice-engine\n",
             dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup/run-1.scope", 2)),
-            id="an engine that has moved already",
+            id="engine in its own group",
         ),
         pytest.param(
             IN_CONTAINER,
             "4:memory:/docker/abc/inner\n",
             {"memory": Hierarchy("/sys/fs/cgroup/memory/inner", 1)},
-            id="mounted from below the root",
+            id="container",
         ),
         pytest.param("20 1 0:3 / /proc rw - proc proc rw\n", "0::/\n", {}, id="none"),
         pytest.param(
             f"20 1 0:3 / /a\udcff\x85b rw - tmpfs  rw,size=1k\n{V2}",
             "0::/\n",
             dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup", 2)),
-            id="beside a mount of nothing on a strange name",
+            id="unusual mount point",
         ),
     ],
 )
-def test_where_groups_are(mountinfo: str, membership: str, expected: dict[str, Hierarchy]) -> None:
+def test_find_hierarchies(mountinfo: str, membership: str, expected: dict[str, Hierarchy]) -> None:
     assert cgroups.find(mountinfo.strip().split("\n"), membership.strip().split("\n")) == expected
 
 
@@ -86,7 +86,7 @@ def files(directory: str) -> dict[str, str]:
         pytest.param(2, {"cpu.max": "50000 100000", "memory.max": "1000", "pids.max": "9"}, id="2"),
     ],
 )
-def test_what_is_written(tmp_path: Path, version: int, expected: dict[str, str]) -> None:
+def test_limits_are_written(tmp_path: Path, version: int, expected: dict[str, str]) -> None:
     groups = Cgroups("job", dict.fromkeys(cgroups.CONTROLLERS, Hierarchy(str(tmp_path), version)))
     group = groups.group(spec(memory=1000, cpu_quota=0.5, pids=9))
     assert group.directories == [f"{tmp_path}/pumice-job-1"]
@@ -94,7 +94,7 @@ def test_what_is_written(tmp_path: Path, version: int, expected: dict[str, str])
     assert group.limits_memory
 
 
-def test_nothing_is_made_without_limits_or_without_controllers(tmp_path: Path) -> None:
+def test_no_group_without_limits_or_controllers(tmp_path: Path) -> None:
     groups = Cgroups("job", {"cpu": Hierarchy(str(tmp_path), 2)})
     assert groups.group(spec()).directories == []
     group = groups.group(spec(memory=1000, pids=1))
@@ -117,33 +117,33 @@ def test_out_of_memory(tmp_path: Path, version: int, file: str, content: str, ex
     assert group.out_of_memory() is expected
 
 
-def _tree(parent: Path, controllers: str, passed_on: str, processes: str) -> str:
-    for name, content in (("controllers", controllers), ("subtree_control", passed_on), ("procs", processes)):
+def _tree(parent: Path, controllers: str, enabled: str, processes: str) -> str:
+    for name, content in (("controllers", controllers), ("subtree_control", enabled), ("procs", processes)):
         (parent / f"cgroup.{name}").write_text(content)
     return str(parent)
 
 
-def test_the_engine_moves_out_of_the_way_if_it_is_alone(tmp_path: Path) -> None:
+def test_an_engine_that_is_alone_moves_into_a_child_group(tmp_path: Path) -> None:
     parent = _tree(tmp_path, "cpu memory io pids", "", "11\n12\n")
-    assert cgroups.delegate(parent, {11, 12}) == {"+cpu", "+memory", "+pids"}  # the kernel would read it back without +
+    assert cgroups.delegate(parent, {11, 12}) == {"+cpu", "+memory", "+pids"}  # the kernel drops the +
     assert (tmp_path / "pumice-engine" / "cgroup.procs").read_text() in ("11", "12")
 
 
-def test_others_are_not_moved(tmp_path: Path) -> None:
+def test_other_processes_are_not_moved(tmp_path: Path) -> None:
     cgroups.delegate(_tree(tmp_path, "memory", "", "11\n12\n99\n"), {11, 12})
     assert not (tmp_path / "pumice-engine").exists()
 
 
-def test_what_is_passed_on_already_is_left_alone(tmp_path: Path) -> None:
+def test_enabled_controllers_are_kept(tmp_path: Path) -> None:
     parent = _tree(tmp_path, "cpu memory", "cpu memory", "99\n")
     assert cgroups.delegate(parent, {11}) == {"cpu", "memory"}
 
 
-def test_no_version_2_at_all(tmp_path: Path) -> None:
+def test_without_version_2_no_controller_is_enabled(tmp_path: Path) -> None:
     assert cgroups.delegate(str(tmp_path), {1}) == set()
 
 
-def test_what_is_left_of_a_job_is_removed(tmp_path: Path) -> None:
+def test_groups_of_a_job_are_removed(tmp_path: Path) -> None:
     for name in ("pumice-job-1", "pumice-job-2", "pumice-other-1", "init.scope"):
         (tmp_path / name).mkdir()
     Cgroups("job", {"memory": Hierarchy(str(tmp_path), 2), "cpu": Hierarchy(str(tmp_path), 2)}).remove_all()

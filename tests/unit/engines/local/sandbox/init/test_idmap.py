@@ -6,23 +6,23 @@ from pumice.engines.local.sandbox.init.idmap import has_many, identity
 
 
 @pytest.mark.parametrize(
-    ("here", "expected"),
+    ("id_map", "expected"),
     [
-        pytest.param("         0          0 4294967295\n", "0 0 4294967295\n", id="the machine's own"),
-        pytest.param("0 1000 1\n1 100000 65536\n", "0 0 1\n1 1 65536\n", id="inside of a container"),
+        pytest.param("         0          0 4294967295\n", "0 0 4294967295\n", id="machine"),
+        pytest.param("0 1000 1\n1 100000 65536\n", "0 0 1\n1 1 65536\n", id="container"),
     ],
 )
-def test_every_id_keeps_its_number(here: str, expected: str) -> None:
-    assert identity(here) == expected
+def test_identity_map(id_map: str, expected: str) -> None:
+    assert identity(id_map) == expected
 
 
 @pytest.mark.parametrize(
-    ("here", "expected"),
+    ("id_map", "expected"),
     [
-        pytest.param("0 0 4294967295\n", True, id="the machine's own"),
-        pytest.param("0 1000 1\n1 100000 65536\n", True, id="inside of a container"),
-        pytest.param("0 1000 1\n", False, id="a single user"),
+        pytest.param("0 0 4294967295\n", True, id="machine"),
+        pytest.param("0 1000 1\n1 100000 65536\n", True, id="container"),
+        pytest.param("0 1000 1\n", False, id="one user"),
     ],
 )
-def test_whether_there_are_others(here: str, expected: bool) -> None:
-    assert has_many(here) is expected
+def test_a_namespace_with_several_users(id_map: str, expected: bool) -> None:
+    assert has_many(id_map) is expected
