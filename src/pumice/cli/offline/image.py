@@ -67,7 +67,7 @@ def _add(store: ImageStore, operand: str, *, as_json: bool) -> int:
         # Not Path's, which fails for a user whom nobody knows.
         image = store.add(name, Path(os.path.expanduser(path)), lambda text: print(f"{path}: {text}", file=sys.stderr))
     except ImageError as error:
-        print(error, file=sys.stderr)
+        print(error.problem.text, file=sys.stderr)
         return 2
     for warning in image.warnings:
         print(f"{path}: warning: {warning}", file=sys.stderr)
@@ -80,7 +80,7 @@ def _remove(store: ImageStore, operand: str, *, as_json: bool) -> int:
     try:
         store.remove(operand)
     except ImageError as error:
-        print(error, file=sys.stderr)
+        print(error.problem.text, file=sys.stderr)
         return 2
     print(json.dumps({"removed": operand}) if as_json else f"{operand}: removed")
     return 0

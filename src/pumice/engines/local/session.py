@@ -242,7 +242,7 @@ class LocalRun:
             return self._inputs.problems(manifest, container)
         except ImageError as error:
             hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
-            return [Problem(f"image {container.get('image')}: {error.message}", hint)]
+            return [Problem(f"image {container.get('image')}: {error.problem}", hint)]
 
     async def _surrounded(self) -> int:
         options = self.request.options

@@ -71,7 +71,7 @@ def test_json(archive: Path, state: Path, capsys: pytest.CaptureFixture[str]) ->
         pytest.param(["add", "=x"], "=x: must be NAME=PATH", id="no name"),
         pytest.param(["add", "x="], "x=: must be NAME=PATH", id="empty path"),
         pytest.param(["add", "x=/nowhere/y.tar"], "/nowhere/y.tar: no such file or directory", id="no file"),
-        pytest.param(["add", "X=/"], "X: is not the name of an image", id="bad name"),
+        pytest.param(["add", "X=/"], "X: is not a valid image name", id="bad name"),
         pytest.param(["rm", "x"], "x: there is no such image\n  hint: `pumice image list`", id="unknown"),
     ],
 )

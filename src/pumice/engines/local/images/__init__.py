@@ -1,1 +1,1 @@
-"""Images without a registry: archives and directories, unpacked into a store of the user."""
+"""Images from archives and directories, unpacked into the user's store; no registry is used."""

@@ -1,4 +1,4 @@
-"""The pieces of an image by name, in an archive file or in a directory; neither can lead out of itself."""
+"""The files of an image by name, in an archive or in a directory; names and links cannot lead out of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pumice.engines.local.images.streams import (
 )
 from pumice.engines.local.images.tar_members import members
 
-# Manifests and configurations are some kilobytes; this is where one of them stops being believable.
+# Manifests and configurations have a few kilobytes.
 _LARGEST_DOCUMENT: Final = 1 << 24
 _MOST_LINKS: Final = 8
 _BLOCK: Final = 512
@@ -32,18 +32,18 @@ class Blobs(Protocol):
     def has(self, name: str) -> bool: ...
 
     def open(self, name: str) -> Bytes:
-        """The bytes of a piece; ImageError if it is not there."""
+        """Open a file. Raises ImageError if it is missing."""
         ...
 
 
 def read_document(blobs: Blobs, name: str, digest: str = "") -> tuple[Any, str]:
-    """A JSON document and its digest, which has to be the given one, if one is given."""
+    """Return a JSON document and its digest. Raises ImageError if it is not the given digest."""
     stream = blobs.open(name)
     data = b""
     while part := stream.read(CHUNK):
         data += part
         if len(data) > _LARGEST_DOCUMENT:
-            raise ImageError(f"{name}: is too large for what it should be")
+            raise ImageError(f"{name}: is too large for a JSON document of an image")
     found = f"sha256:{hashlib.sha256(data).hexdigest()}"
     if digest and found != digest:
         raise ImageError(f"{name}: is damaged: its digest is {found}, not {digest}")
@@ -54,8 +54,8 @@ def read_document(blobs: Blobs, name: str, digest: str = "") -> tuple[Any, str]:
 
 
 class DirectoryBlobs:
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._open = ExitStack()
 
     def close(self) -> None:
@@ -71,18 +71,18 @@ class DirectoryBlobs:
         return self._open.enter_context(path.open("rb"))
 
     def _path(self, name: str) -> Path:
-        path = self._place.joinpath(*parts(name))
-        if not path.resolve().is_relative_to(self._place.resolve()):
-            raise ImageError(f"{name}: is a link that leads out of the image")
+        path = self._directory.joinpath(*parts(name))
+        if not path.resolve().is_relative_to(self._directory.resolve()):
+            raise ImageError(f"{name}: is a link to a file outside of the image")
         return path
 
 
 class ArchiveBlobs:
-    """A tar file. One that is compressed as a whole is decompressed to a nameless file first, to be able to jump."""
+    """A tar file. If it is compressed as a whole, it is decompressed to a temporary file, for random access."""
 
     def __init__(self, path: Path, scratch: Path) -> None:
         self._open = ExitStack()
-        self._places: dict[str, tuple[int, int]] = {}
+        self._members: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
         try:
             self._file = self._plain(path, scratch)
@@ -95,20 +95,21 @@ class ArchiveBlobs:
         self._open.close()
 
     def has(self, name: str) -> bool:
-        return self._target(name) in self._places
+        return self._target(name) in self._members
 
     def open(self, name: str) -> Bytes:
-        place = self._places.get(self._target(name))
-        if place is None:
+        extent = self._members.get(self._target(name))
+        if extent is None:
             raise ImageError(f"{name}: is missing")
-        return Window(self._file, *place)
+        return Window(self._file, *extent)
 
     def _plain(self, path: Path, scratch: Path) -> IO[bytes]:
         file: IO[bytes] = self._open.enter_context(path.open("rb"))
         try:
             plain = decompressed(Window(file, 0, path.stat().st_size))
             head = plain.read(_BLOCK)
-            if head == _head(file, len(head)):
+            file.seek(0)
+            if head == file.read(len(head)):
                 return file
             copy: IO[bytes] = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed with the rest
             self._open.callback(copy.close)
@@ -125,13 +126,13 @@ class ArchiveBlobs:
         for _, member in members(Skipping(Window(self._file, 0, size))):
             name = "/".join(parts(member.name))
             if member.issym() or member.islnk():
-                # docker save once stored equal layers as links to the first of them.
+                # Older versions of docker save store equal layers as links to the first one.
                 base = posixpath.dirname(name) if member.issym() else ""
                 self._links[name] = posixpath.normpath(posixpath.join(base, member.linkname))
             elif member.isreg() and not member.issparse():
                 if member.offset_data + member.size > size:
                     raise ImageError(f"{name}: is cut short")
-                self._places[name] = member.offset_data, member.size
+                self._members[name] = member.offset_data, member.size
 
     def _target(self, name: str) -> str:
         name = "/".join(parts(name))
@@ -140,8 +141,3 @@ class ArchiveBlobs:
                 break
             name = self._links[name]
         return name
-
-
-def _head(file: IO[bytes], size: int) -> bytes:
-    file.seek(0)
-    return file.read(size)

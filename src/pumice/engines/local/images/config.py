@@ -1,4 +1,4 @@
-"""What an image says about how it is run: entrypoint, command, variables, working directory, user."""
+"""The configuration of an image: entrypoint, command, variables, working directory, user."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ class ImageConfig:
     architecture: str = ""
 
     def argv(self, command: Sequence[str], args: Sequence[str]) -> tuple[str, ...]:
-        """The process of a container with this command and these arguments, as Kubernetes puts it together.
-
-        A command replaces all that the image says; arguments alone replace its cmd. Empty if there is nothing to run.
-        """
+        """Return the command line of a container, as in Kubernetes: a command replaces entrypoint and cmd, args cmd."""
         if command:
             return (*command, *args)
         return (*self.entrypoint, *(args or self.cmd))
@@ -31,7 +28,7 @@ class ImageConfig:
 
 
 def read_config(document: Mapping[str, Any]) -> ImageConfig:
-    """The configuration blob of a Docker or OCI image. What is of no use is left out: the layers are what counts."""
+    """Parse the configuration of a Docker or OCI image; ill-formed fields are ignored, as the layers matter more."""
     config = document.get("config") or document.get("Config") or {}
     if not isinstance(config, Mapping):
         config = {}
@@ -53,7 +50,7 @@ def from_json(document: Mapping[str, Any]) -> ImageConfig:
 
 def _words(found: object) -> tuple[str, ...]:
     if isinstance(found, str):
-        # The shell form of very old images.
+        # The shell form, in very old images.
         return ("/bin/sh", "-c", found) if found else ()
     return tuple(str(word) for word in found) if isinstance(found, list) else ()
 

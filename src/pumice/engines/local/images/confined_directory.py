@@ -1,7 +1,7 @@
-"""Changes below one directory that cannot get out of it: every step down is one open that refuses symbolic links.
+"""Changes files below one directory and never outside of it: each step down is an open that refuses symbolic links.
 
-Paths are tuples of plain names, as `parts` makes them. The directories on the way to the last one stay open, because
-the entries of a layer come directory by directory.
+Paths are tuples of plain names, as `parts` returns them. Directories on the last path stay open, because the entries of
+a layer are sorted by directory.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pumice.engines.local.state.remove_tree import remove_tree
 Parts = tuple[str, ...]
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Leaves room for the path of the store within the kernel's 4096.
+# Below the kernel's limit of 4096, which includes the path of the store.
 _LONGEST_NAME: Final = 3000
 _DEEPEST: Final = 256
 _NOT_A_DIRECTORY: Final = (errno.ENOTDIR, errno.ELOOP)
 
 
 def parts(name: str) -> Parts:
-    """The steps of a name in an archive, seen from the root of the image: a leading slash changes nothing.
+    """Split a name in an archive; it is relative to the image's root, even with a leading slash.
 
-    A name that climbs out of the root is an error, even if it would come back.
+    Raises ImageError for a name that leaves the root, even if it would return.
     """
     steps: list[str] = []
     for step in name.split("/"):
         if step == "..":
             if not steps:
-                raise ImageError(f"{name}: climbs out of the image")
+                raise ImageError(f"{name}: leaves the image")
             steps.pop()
         elif step not in {"", "."}:
             steps.append(step)
     if len(name) > _LONGEST_NAME or len(steps) > _DEEPEST or "\0" in name:
-        raise ImageError(f"{name[:80]}...: no file can have this name")
+        raise ImageError(f"{name[:80]}...: is not a valid file name")
     return tuple(steps)
 
 
@@ -58,7 +58,7 @@ class ConfinedDirectory:
         os.close(self._open.pop())
 
     def directory(self, path: Sequence[str], *, make: bool = True) -> int:
-        """An open directory, good until the next call. Those that are missing are made, if that is wanted."""
+        """Return a descriptor of the directory, valid until the next call; `make` creates missing directories."""
         common = 0
         while common < min(len(path), len(self._names)) and path[common] == self._names[common]:
             common += 1
@@ -69,20 +69,20 @@ class ConfinedDirectory:
         return self._open[-1]
 
     def status(self, path: Parts) -> os.stat_result | None:
-        """What is there, a link being a link; None if there is nothing."""
+        """Return the status of a path without following links; None if it does not exist."""
         try:
             return os.stat(path[-1], dir_fd=self.directory(path[:-1], make=False), follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def remove(self, path: Parts) -> None:
-        """Remove whatever is there, a directory with everything in it."""
+        """Remove a file, or a directory with its contents."""
         found = self.status(path)
         if found is None:
             return
         parent = self.directory(path[:-1])
         if stat.S_ISDIR(found.st_mode):
-            # The way there was just walked without a link, and nobody else has access to the root.
+            # The path was just walked without links, and no other process changes the root.
             remove_tree(self._root.joinpath(*path))
         else:
             os.unlink(path[-1], dir_fd=parent)
@@ -99,9 +99,9 @@ class ConfinedDirectory:
         except OSError as error:
             if error.errno not in _NOT_A_DIRECTORY:
                 raise
-            raise ImageError(f"{'/'.join((*self._names, name))}: {self._obstacle(name)}") from None
+            raise ImageError(f"{'/'.join((*self._names, name))}: {self._reason(name)}") from None
 
-    def _obstacle(self, name: str) -> str:
+    def _reason(self, name: str) -> str:
         try:
             return f"is a symbolic link to {os.readlink(name, dir_fd=self._open[-1])}, which is not followed"
         except OSError:

@@ -1,30 +1,30 @@
-"""What goes wrong with an image: the file, the layer where there is one, what is wrong, and what to do."""
+"""Errors about images: `where` is the file or the image, the message may start with the layer."""
 
 from __future__ import annotations
 
 import errno
 from typing import Final
 
+from pumice.model.problem import Position, PumiceError
 from pumice.model.text import printable
 
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-class ImageError(Exception):
-    def __init__(self, message: str, hint: str = "") -> None:
-        # Both repeat names that stand in the archive.
-        self.message, self.hint = printable(message), printable(hint)
-        super().__init__(self.message)
+class ImageError(PumiceError):
+    def __init__(self, message: str, hint: str = "", where: str = "") -> None:
+        # All of these may contain names from an archive.
+        super().__init__(printable(message), printable(hint), Position(printable(where)))
 
-    def __str__(self) -> str:
-        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+    def within(self, part: str) -> ImageError:
+        """Return the error with a part of the image before its message."""
+        return ImageError(f"{part}: {self.problem.message}", self.hint, self.problem.where.file)
 
 
-def from_os_error(where: str, error: OSError) -> ImageError:
-    """The error of a system call, as one about the image."""
-    what = (error.strerror or str(error)).lower()
-    if error.errno in _NO_ROOM:
-        hint = "make room (`pumice image list` shows what is stored), or put the store elsewhere with XDG_STATE_HOME"
-        return ImageError(f"{where}: the disk is full: {what}", hint)
-    file = str(error.filename) if error.filename else ""
-    return ImageError(f"{where}: {what}" if not file or where == file else f"{where}: {file}: {what}")
+def from_os_error(error: OSError, where: str = "") -> ImageError:
+    message = (error.strerror or str(error)).lower()
+    if error.errno in _FULL:
+        hint = "free some space (`pumice image list` shows what is stored), or move the store with XDG_STATE_HOME"
+        return ImageError(f"the disk is full: {message}", hint, where)
+    file = str(error.filename or where)
+    return ImageError(message if file == where else f"{file}: {message}", where=where)

@@ -1,6 +1,6 @@
-"""Reads a small file of an image from outside: its links lead where they would lead within the image.
+"""Reads a small file of an image from outside, and resolves links within the image.
 
-Followed as they are, `etc/passwd -> /etc/shadow` would read the host's file, and a named pipe would be waited for.
+Otherwise `etc/passwd -> /etc/shadow` would read the host's file, and a named pipe would block.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _LARGEST: Final = 1 << 20
 
 
 def read_inside(root: Path, name: str) -> str:
-    """The text of a file, or of its first megabyte; empty if there is no such file."""
+    """Return the text of a file, at most its first megabyte; empty if there is no such file."""
     try:
-        place = _place(root, name)
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        path = _resolve(root, name)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
@@ -35,7 +35,7 @@ def _head(descriptor: int) -> bytes:
     return data
 
 
-def _place(root: Path, name: str) -> Path:
+def _resolve(root: Path, name: str) -> Path:
     done: list[str] = []
     todo = name.split("/")[::-1]
     links = 0

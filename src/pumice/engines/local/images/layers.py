@@ -1,9 +1,9 @@
-"""Lays the layers of an image on top of each other, in a directory.
+"""Applies the layers of an image to a directory.
 
-An entry replaces what lower layers have in its place; whiteouts (`.wh.name`, and `.wh..wh..opq` for all of a directory)
-remove what lower layers have, wherever they stand in their own layer. Symbolic links are stored as they are. Device
-files are left out, because an ordinary user cannot make them and a pod has its own. Owners are kept where the caller
-may set them, that is for root. Applying a layer a second time, after the first was cut short, gives the same result.
+An entry replaces that of lower layers; whiteouts (`.wh.name`, and `.wh..wh..opq` for a whole directory) remove those of
+lower layers, wherever they are in their own layer. Symbolic links are stored unchanged. Device files are left out,
+because an ordinary user cannot make them and a pod has its own. Owners are kept if the caller may set them (root).
+Applying a layer again, after an interruption, gives the same result.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ _NO_SUCH_OWNER: Final = (errno.EINVAL, errno.EPERM, errno.EOVERFLOW)
 _CAPABILITY: Final = "SCHILY.xattr.security.capability"
 
 
-class Unpacking:
-    """The state of one image while its layers are applied."""
+class RootDirectory:
+    """The root directory of an image to which layers are applied."""
 
     def __init__(self, root: Path, *, keep_owners: bool) -> None:
         self._root = root
         self._keep_owners = keep_owners
-        # A directory that shuts out its owner would shut us out as well, so such modes are set when all is done.
+        # Modes that lock out the owner would lock us out, too, so they are set at the end.
         self.strict: dict[str, int] = {}
-        self.warnings: dict[str, int] = {}  # how often, by text
+        self.warnings: dict[str, int] = {}  # number of occurrences by text
 
     def apply(self, layer: Forward) -> None:
-        """Apply one layer, a stream of a plain tar."""
-        with ConfinedDirectory(self._root) as rooted:
-            work = _Layer(self, rooted)
+        """Apply one layer, given as an uncompressed tar stream."""
+        with ConfinedDirectory(self._root) as confined:
+            work = _Layer(self, confined)
             for archive, member in members(layer):
-                work.take(archive, member)
+                work.add(archive, member)
 
     def finish(self) -> None:
         for path in sorted(self.strict, reverse=True):
-            # A later layer may have put something else there.
-            with ConfinedDirectory(self._root) as rooted, suppress(FileNotFoundError, ImageError):
-                os.fchmod(rooted.directory(parts(path), make=False), self.strict[path])
+            # A later layer may have replaced the directory.
+            with ConfinedDirectory(self._root) as confined, suppress(FileNotFoundError, ImageError):
+                os.fchmod(confined.directory(parts(path), make=False), self.strict[path])
 
     def warn(self, text: str) -> None:
         self.warnings[text] = self.warnings.get(text, 0) + 1
 
     def set_mode(self, descriptor: int, path: Parts, mode: int) -> None:
-        """Set the mode of a directory, or for the time being one that lets us in."""
+        """Set the mode of a directory; until `finish`, the owner keeps access."""
         self.strict.pop("/".join(path), None)
         if mode & _OWNER != _OWNER:
             self.strict["/".join(path)] = mode
@@ -73,20 +73,18 @@ class Unpacking:
         except OSError as error:
             if error.errno not in _NO_SUCH_OWNER:
                 raise
-            # Root in a container, say, which has a few of all owners only.
-            self.warn("owners that do not exist here are not kept")
+            # As for root in a user namespace, which has only some ids.
+            self.warn("owners that do not exist on this machine are not kept")
 
 
 class _Layer:
-    """One layer on its way into the directory."""
-
-    def __init__(self, unpacking: Unpacking, rooted: ConfinedDirectory) -> None:
-        self._unpacking = unpacking
-        self._rooted = rooted
-        # All paths of this layer, with the directories above them: whiteouts do not touch these.
+    def __init__(self, target: RootDirectory, confined: ConfinedDirectory) -> None:
+        self._target = target
+        self._confined = confined
+        # All paths of this layer with their parents: whiteouts do not remove these.
         self._own: set[Parts] = set()
 
-    def take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         path = parts(member.name)
         base = path[-1] if path else ""
         if base == _OPAQUE:
@@ -96,14 +94,14 @@ class _Layer:
         elif base.startswith(_WHITEOUT):
             self._hide((*path[:-1], _hidden_name(member.name, base)))
         else:
-            self._place(archive, member, path)
+            self._add_entry(archive, member, path)
 
-    def _place(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Parts) -> None:
+    def _add_entry(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Parts) -> None:
         if member.ischr() or member.isblk():
-            self._unpacking.warn("device files are left out; a pod has its own /dev")
+            self._target.warn("device files are left out; a pod has its own /dev")
             return
         if _CAPABILITY in member.pax_headers:
-            self._unpacking.warn("file capabilities are not kept")
+            self._target.warn("file capabilities are not kept")
         for length in range(len(path), -1, -1):
             if path[:length] in self._own:
                 break
@@ -118,55 +116,55 @@ class _Layer:
             self._make_entry(archive, member, path)
 
     def _make_directory(self, member: tarfile.TarInfo, path: Parts) -> None:
-        found = self._rooted.status(path) if path else None
+        found = self._confined.status(path) if path else None
         if found is not None and not stat.S_ISDIR(found.st_mode):
-            self._rooted.remove(path)
-        descriptor = self._rooted.directory(path)
+            self._confined.remove(path)
+        descriptor = self._confined.directory(path)
         if path:
-            self._unpacking.set_owner(path[-1], self._rooted.directory(path[:-1]), member)
-            descriptor = self._rooted.directory(path)
-        self._unpacking.set_mode(descriptor, path, member.mode & _ALL_BITS)
+            self._target.set_owner(path[-1], self._confined.directory(path[:-1]), member)
+            descriptor = self._confined.directory(path)
+        self._target.set_mode(descriptor, path, member.mode & _ALL_BITS)
 
     def _make_link(self, member: tarfile.TarInfo, path: Parts) -> None:
-        """A second name for a file of the image, be it of this layer or of a lower one."""
-        target = parts(member.linkname)
-        found = self._rooted.status(target) if target else None
+        """Make a hard link to a file of this layer or a lower one."""
+        source_path = parts(member.linkname)
+        found = self._confined.status(source_path) if source_path else None
         if found is None or stat.S_ISDIR(found.st_mode):
             what = "is not in the image" if found is None else "is a directory"
             raise ImageError(f"{member.name}: is a hard link to {member.linkname}, which {what}")
-        if target == path:
+        if source_path == path:
             return
-        if target[: len(path)] == path:
+        if source_path[: len(path)] == path:
             raise ImageError(f"{member.name}: is a hard link to {member.linkname}, which it would replace")
-        source = os.dup(self._rooted.directory(target[:-1]))
+        source = os.dup(self._confined.directory(source_path[:-1]))
         try:
-            self._rooted.remove(path)
-            parent = self._rooted.directory(path[:-1])
-            os.link(target[-1], path[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+            self._confined.remove(path)
+            parent = self._confined.directory(path[:-1])
+            os.link(source_path[-1], path[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
         finally:
             os.close(source)
 
     def _make_entry(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Parts) -> None:
-        self._rooted.remove(path)
-        parent, name = self._rooted.directory(path[:-1]), path[-1]
+        self._confined.remove(path)
+        parent, name = self._confined.directory(path[:-1]), path[-1]
         if member.issym():
             if not member.linkname:
                 raise ImageError(f"{member.name}: is a symbolic link to nothing")
             os.symlink(member.linkname, name, dir_fd=parent)
-            self._unpacking.set_owner(name, parent, member)
+            self._target.set_owner(name, parent, member)
         elif member.isfifo():
             os.mkfifo(name, member.mode & _ALL_BITS, dir_fd=parent)
-            self._unpacking.set_owner(name, parent, member)
+            self._target.set_owner(name, parent, member)
         else:
             self._write(archive, member, parent, name)
         with suppress(OverflowError, OSError):
-            # Programs compare these times (Python its compiled files); one that cannot be set is no loss.
+            # Programs compare these times, as Python does for compiled files; a failure does no harm.
             os.utime(name, (member.mtime, member.mtime), dir_fd=parent, follow_symlinks=False)
 
     def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parent: int, name: str) -> None:
         source = archive.extractfile(member)
         if source is None:
-            raise ImageError(f"{member.name}: is of a kind that no image has")
+            raise ImageError(f"{member.name}: is of an unknown type")
         descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
         with os.fdopen(descriptor, "wb") as file:
             try:
@@ -177,22 +175,22 @@ class _Layer:
             except tarfile.TarError as error:
                 raise ImageError(f"{member.name}: is damaged or cut short: {error}") from None
             file.truncate(member.size)
-            self._unpacking.set_owner(name, parent, member)
-            # After the owner, since a change of owner takes the setuid bit away.
+            self._target.set_owner(name, parent, member)
+            # After the owner: changing the owner clears the setuid bit.
             os.fchmod(descriptor, member.mode & _ALL_BITS)
 
     def _hide(self, path: Parts) -> None:
-        """Remove what lower layers have at a path; what this layer has there stays."""
+        """Remove what lower layers have at a path; entries of this layer stay."""
         if path in self._own:
             self._hide_below(path)
         else:
-            self._rooted.remove(path)
+            self._confined.remove(path)
 
     def _hide_below(self, path: Parts) -> None:
         try:
-            descriptor = self._rooted.directory(path, make=False)
+            descriptor = self._confined.directory(path, make=False)
         except (FileNotFoundError, ImageError):
-            # No directory, so there is nothing below it.
+            # Not a directory, so there is nothing below it.
             return
         for name in os.listdir(descriptor):  # noqa: PTH208 - a path could not name an open directory
             self._hide((*path, name))
@@ -201,12 +199,12 @@ class _Layer:
 def _hidden_name(name: str, base: str) -> str:
     hidden = base.removeprefix(_WHITEOUT)
     if hidden in {"", ".", ".."}:
-        raise ImageError(f"{name}: hides nothing that could be in its directory")
+        raise ImageError(f"{name}: is not a valid whiteout")
     return hidden
 
 
 def _extents(member: tarfile.TarInfo) -> Iterator[tuple[int, int]]:
-    """Where the data of a file are; between them it is empty, and stays so on disk."""
+    """Yield offset and size of a file's data; sparse files stay sparse on disk."""
     if member.issparse() and member.sparse is not None:
         yield from cast(Iterable[tuple[int, int]], member.sparse)
     else:

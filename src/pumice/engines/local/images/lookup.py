@@ -1,4 +1,4 @@
-"""The images of a run: what the user maps their names to, then the store, else the host."""
+"""Finds the images of a run: paths given by the user, then the store, else the host."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _Value = TypeVar("_Value")
 
 
 def image_names(manifests: Sequence[Manifest]) -> set[str]:
-    """As the pods name them."""
+    """Return the names of images as the pods spell them."""
     return {str(each.get("image") or "") for manifest in manifests for each in all_containers(manifest["spec"])} - {""}
 
 
 def with_names_in_use(settings: Settings, used: Iterable[str]) -> Settings:
-    """What the user said about images, under the names that the pods use: `x` and `docker.io/library/x` are one."""
+    """Key settings of images by the names that the pods use: `x` and `docker.io/library/x` are the same image."""
 
     def renamed(table: Mapping[str, _Value]) -> dict[str, _Value]:
         known = {normalised(name): value for name, value in table.items()}
@@ -41,29 +41,29 @@ def with_names_in_use(settings: Settings, used: Iterable[str]) -> Settings:
 
 @dataclass(slots=True)
 class RunImages:
-    """Each image is held for as long as the job runs, so that nobody removes it meanwhile."""
+    """Images in use are locked while the job runs, so that they are not removed."""
 
     store: ImageStore
-    given: Mapping[str, Path]  # by the names that the pods use
+    given: Mapping[str, Path]  # by the names that the pods use, to paths
     held: ExitStack
     warn: Callable[[str], None]
-    note: Callable[[str], None] = lambda _message: None  # what takes a while
+    note: Callable[[str], None] = lambda _message: None  # progress messages
     _known: dict[str, Image | None] = field(default_factory=dict)
-    _faults: dict[str, ImageError] = field(default_factory=dict)  # a bad archive is not read once for every pod
+    _errors: dict[str, ImageError] = field(default_factory=dict)  # so that a bad archive is read once, not once per pod
 
     def of(self, name: str) -> Image | None:
-        """None where the host serves. Raises ImageError."""
-        if name in self._faults:
-            raise self._faults[name]
+        """Return the image; None if the host serves as image. Raises ImageError."""
+        if name in self._errors:
+            raise self._errors[name]
         if name and name not in self._known:
             try:
-                self._known[name] = self._found(name)
+                self._known[name] = self._find(name)
             except ImageError as error:
-                self._faults[name] = error
+                self._errors[name] = error
                 raise
         return self._known.get(name)
 
-    def _found(self, name: str) -> Image | None:
+    def _find(self, name: str) -> Image | None:
         path = self.given.get(name)
         if path is None:
             image = self.store.find(name)
@@ -76,7 +76,7 @@ class RunImages:
         return image
 
     def text(self, manifests: Sequence[Manifest]) -> str:
-        """For the plan: which names are images, and what serves for the others."""
+        """Describe for the plan which names are images, and that the host serves for the others."""
         names = image_names(manifests)
         mapped = sorted(name for name in names if self._known.get(name) is not None)
         if not mapped:

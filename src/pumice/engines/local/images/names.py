@@ -18,31 +18,31 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+
 
 
 def normalised(name: str) -> str:
-    """The full name: registry, repository, and tag or digest. ImageError if it is no image's name."""
+    """Return the full name: registry, repository, and tag or digest. Raises ImageError for an invalid name."""
     rest, at, digest = name.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        raise _bad(name, "the part after '@' must be a digest such as sha256:...")
+        raise _invalid(name, "the part after '@' must be a digest such as sha256:...")
     stem, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:
-        # The colon, if there is one, belongs to the registry's port.
+        # A colon, if any, belongs to the registry's port.
         stem, tag = rest, ""
     elif not _TAG.fullmatch(tag):
-        raise _bad(name, "the part after ':' must be a tag of letters, digits, '_', '.' or '-'")
+        raise _invalid(name, "the part after ':' must be a tag of letters, digits, '_', '.' or '-'")
     host, path = _split(stem)
     if not _HOST.fullmatch(host) or not all(map(_PART.fullmatch, path.split("/"))):
-        raise _bad(name, "must be lower-case letters and digits, with '.', '_', '-' or '/' between them")
+        raise _invalid(name, "must be lower-case letters and digits, with '.', '_', '-' or '/' between them")
     version = f"@{digest}" if digest else f":{tag or _LATEST}"
     return f"{host}/{path}{version}"
 
 
 def familiar(name: str) -> str:
-    """A full name as people write it, without what goes without saying."""
+    """Shorten a full name: leave out the default registry, repository and tag."""
     short = name.removeprefix(f"{_HUB}/").removeprefix(f"{_OFFICIAL}/") if name.startswith(f"{_HUB}/") else name
     return short.removesuffix(f":{_LATEST}")
 
 
 def _split(stem: str) -> tuple[str, str]:
-    """Registry and repository. The first part is a registry only if it looks like a host."""
+    """Return registry and repository. The first part is a registry only if it looks like a host."""
     first, slash, path = stem.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost" or first != first.lower()):
         first, path = _HUB, stem
@@ -51,5 +51,5 @@ def _split(stem: str) -> tuple[str, str]:
     return first, f"{_OFFICIAL}/{path}" if first == _HUB and "/" not in path else path
 
 
-def _bad(name: str, rule: str) -> ImageError:
-    return ImageError(f"{name}: is not the name of an image: {rule}")
+def _invalid(name: str, rule: str) -> ImageError:
+    return ImageError(f"{name}: is not a valid image name: {rule}")

@@ -1,7 +1,7 @@
-"""Finds an image in what `docker save`, podman, skopeo or buildah wrote: its configuration and its layers.
+"""Finds the configuration and layers of an image in the output of `docker save`, podman, skopeo or buildah.
 
-Both forms are read, Docker's (manifest.json) and OCI's (index.json), as a tar file or as a directory. Of several images
-in one archive the one is taken that has the wanted name, and of several platforms that of this machine.
+Docker's format (manifest.json) and OCI's (index.json) are supported, as a tar file or a directory. Of several images in
+one archive, the one with the wanted name is used; of several platforms, that of this machine.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _MOST_LAYERS: Final = 1000
 @dataclass(frozen=True, slots=True)
 class Layer:
     file: str  # its name in the archive
-    digest: str  # of the file, as it is stored; empty if the archive does not say
-    diff_id: str  # the digest of the plain tar
+    digest: str  # of the file as it is stored; empty if unknown
+    diff_id: str  # the digest of the uncompressed tar
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    digest: str  # of the configuration, which names all layers and so stands for the whole image
+    digest: str  # of the configuration, which identifies the image
     document: Mapping[str, Any]
     layers: tuple[Layer, ...]
 
@@ -62,7 +62,7 @@ def find_image(blobs: Blobs, wanted: str) -> ImageSource:
 
 
 def this_machine() -> str:
-    """The processor's name as images spell it."""
+    """Return the name of this machine's architecture, as images spell it."""
     name = platform.machine()
     return _MACHINES.get(name, name)
 
@@ -72,7 +72,7 @@ def _docker(blobs: Blobs) -> Iterator[_Candidate]:
     for entry in _dicts(document):
         config, files = entry.get("Config"), entry.get("Layers")
         if not isinstance(config, str) or not isinstance(files, list):
-            raise ImageError("manifest.json: is damaged: names no Config or no Layers")
+            raise ImageError("manifest.json: is damaged: has no Config or no Layers")
         layers = tuple((file, _digest_in(file) if "blobs/" in file else "") for file in _texts(files))
         yield _Candidate(_texts(entry.get("RepoTags")), config, _digest_in(config), layers)
 
@@ -82,7 +82,7 @@ def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: in
     for entry in _dicts(_dict(document).get("manifests")):
         annotations = _dict(entry.get("annotations"))
         if "vnd.docker.reference.type" in annotations:
-            # Not an image, but what somebody attests about one.
+            # An attestation, not an image.
             continue
         own = _texts([annotations.get(key) for key in _NAME_ANNOTATIONS]) or names
         blob, known = _blob(entry)
@@ -90,7 +90,7 @@ def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: in
             if depth:
                 yield from _oci(blobs, blob, known, own, depth - 1)
         elif blobs.has(blob):
-            # An archive of one platform may keep the index of all of them.
+            # An archive of one platform may have the index of all of them.
             manifest, _ = read_document(blobs, blob, known)
             config, config_digest = _blob(_dict(_dict(manifest).get("config")))
             layers = tuple(_blob(layer) for layer in _dicts(_dict(manifest).get("layers")))
@@ -100,19 +100,19 @@ def _oci(blobs: Blobs, file: str, digest: str, names: tuple[str, ...], depth: in
 
 def _chosen(candidates: Sequence[_Candidate], wanted: str) -> _Candidate:
     if not candidates:
-        raise ImageError("holds no image")
-    named = [candidate for candidate in candidates if any(_same(name, wanted) for name in candidate.names)]
+        raise ImageError("contains no image")
+    named = [candidate for candidate in candidates if any(_is_named(name, wanted) for name in candidate.names)]
     left = named or candidates
     fitting = [candidate for candidate in left if candidate.machine in {"", this_machine()}]
     left = fitting or left
     if len({candidate.config for candidate in left}) > 1:
         names = sorted({name for candidate in candidates for name in candidate.names})
-        hint = f"map one of them by its own name: {', '.join(names)}" if names else "save the one image alone"
-        raise ImageError(f"holds {len(candidates)} images, and none is named {familiar(wanted)}", hint)
+        hint = f"map one of them by its own name: {', '.join(names)}" if names else "save only this image"
+        raise ImageError(f"contains {len(candidates)} images, and none is named {familiar(wanted)}", hint)
     return left[0]
 
 
-def _same(name: str, wanted: str) -> bool:
+def _is_named(name: str, wanted: str) -> bool:
     try:
         return normalised(name) == wanted
     except ImageError:
@@ -124,20 +124,20 @@ def _source(blobs: Blobs, chosen: _Candidate) -> ImageSource:
     diff_ids = _dict(_dict(document).get("rootfs")).get("diff_ids")
     if not isinstance(diff_ids, list) or len(diff_ids) != len(chosen.layers) or len(diff_ids) > _MOST_LAYERS:
         count = len(diff_ids) if isinstance(diff_ids, list) else 0
-        raise ImageError(f"{chosen.config}: is damaged: tells of {count} layers, the archive of {len(chosen.layers)}")
+        raise ImageError(f"{chosen.config}: is damaged: has {count} layers, the archive has {len(chosen.layers)}")
     if not all(isinstance(of, str) and _DIGEST.fullmatch(of) for of in diff_ids):
-        raise ImageError(f"{chosen.config}: is damaged: its diff_ids are no digests that can be checked")
+        raise ImageError(f"{chosen.config}: is damaged: its diff_ids are not sha256 digests")
     layers = tuple(Layer(file, known, of) for (file, known), of in zip(chosen.layers, diff_ids, strict=True))
     return ImageSource(digest, document, layers)
 
 
 def _blob(descriptor: Mapping[str, Any]) -> tuple[str, str]:
-    """File and digest of what a descriptor describes."""
+    """Return file and digest of a descriptor."""
     digest = descriptor.get("digest")
     match = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
     if match is None:
         found = digest[:80] if isinstance(digest, str) else kind_of(digest)
-        raise ImageError(f"is damaged: {found} is not a digest that can be checked")
+        raise ImageError(f"is damaged: {found} is not a sha256 digest")
     return f"blobs/sha256/{match[1]}", match[0]
 
 

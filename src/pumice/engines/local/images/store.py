@@ -1,7 +1,7 @@
-"""The images that are ready on this machine: `$XDG_STATE_HOME/pumice/images`, one directory an image, and their names.
+"""The store of unpacked images: `$XDG_STATE_HOME/pumice/images`, one directory per image, and their names.
 
-Whoever changes the store holds its lock, which the kernel takes back if that process dies. Readers need none: names
-and images appear by renaming. A job holds a lock of its own on each image that it runs, so that nobody removes it.
+A process that changes the store holds its lock, which the kernel releases if the process dies. Readers need no lock:
+names and images appear by renaming. A job also locks each image that it uses, so that it is not removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pumice.engines.local.images.config import ImageConfig, from_json
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
-from pumice.engines.local.images.unpacking import RECORD, ROOT, Tell, unpack
+from pumice.engines.local.images.unpacking import RECORD, ROOT, Report, unpack
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.settings import state_directory
 
@@ -33,11 +33,11 @@ _REMOVED: Final = ".removed-"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that can be run. One that is a directory of the user has no digest."""
+    """An image that can be run. A directory of the user has no digest."""
 
     name: str
     root: Path
-    source: str  # what it was made of
+    source: str  # the archive or directory it comes from
     digest: str = ""
     config: ImageConfig = field(default_factory=ImageConfig)
     size: int = 0
@@ -45,16 +45,16 @@ class Image:
 
 
 def images_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's images are. Raises NoStateError."""
+    """Return the directory of the user's images. Raises NoStateError."""
     return state_directory(environ) / "images"
 
 
 class ImageStore:
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, directory: Path) -> None:
+        self._store = directory
 
     def images(self) -> list[Image]:
-        """All named images that are still there, by name."""
+        """Return all images that still exist, by name."""
         found = (self._image(name, entry) for name, entry in sorted(self._names().items()))
         return [image for image in found if image is not None]
 
@@ -63,43 +63,41 @@ class ImageStore:
         entry = self._names().get(full)
         return None if entry is None else self._image(full, entry)
 
-    def add(self, name: str, path: Path, tell: Tell) -> Image:
-        """Make an archive or directory known under a name; an archive is unpacked, unless it has been."""
+    def add(self, name: str, path: Path, report: Report) -> Image:
+        """Add an archive or directory under a name; an archive is unpacked unless it already is."""
         full, path = normalised(name), path.absolute()
-        with _about(path), _os_errors(str(path)), self._locked(tell):
-            entry = self._prepared(full, path, tell)
+        with _about(path), _os_errors(str(path)), self._locked(report):
+            entry = self._prepared(full, path, report)
             self._write_names({**self._names(), full: entry})
         image = self._image(full, entry)
         if image is None:
-            raise ImageError(f"{path}: is gone")
+            raise ImageError("has been removed", where=str(path))
         return image
 
-    def obtain(self, name: str, path: Path, tell: Tell) -> Image:
-        """The image for one run: a plain directory is used as it is and not remembered."""
+    def obtain(self, name: str, path: Path, report: Report) -> Image:
+        """Return the image for one run: a plain directory is used without being added."""
         with _os_errors(str(path)):
             is_plain = path.is_dir() and not _is_layout(path)
         if is_plain:
             return Image(normalised(name), path.absolute(), str(path.absolute()))
-        return self.add(name, path, tell)
+        return self.add(name, path, report)
 
     def remove(self, name: str) -> None:
-        """Forget a name, and remove the image if it has no other. A directory of the user is left alone."""
+        """Remove a name, and the image if it has no other name. A directory of the user stays."""
         full = normalised(name)
         with _os_errors(familiar(full)), self._locked(lambda _: None):
             names = self._names()
             entry = names.pop(full, None)
             if entry is None:
-                raise ImageError(
-                    f"{familiar(full)}: there is no such image", "`pumice image list` shows those there are"
-                )
+                raise ImageError("there is no such image", "`pumice image list` shows all images", familiar(full))
             digest = entry.get("digest")
             if digest and all(other.get("digest") != digest for other in names.values()):
-                self._drop(digest, full)
+                self._remove_image(digest, full)
             self._write_names(names)
 
     @contextmanager
     def held(self, image: Image) -> Iterator[None]:
-        """Keep an image from being removed for as long as it is used."""
+        """Keep an image from being removed while it is used."""
         if not image.digest:
             yield
             return
@@ -108,41 +106,41 @@ class ImageStore:
         with file:
             fcntl.flock(file, fcntl.LOCK_SH)
             if not image.root.is_dir():
-                raise ImageError(f"{familiar(image.name)}: was removed just now")
+                raise ImageError("was removed just now", where=familiar(image.name))
             yield
 
-    def _prepared(self, full: str, path: Path, tell: Tell) -> dict[str, Any]:
-        """The entry for a name; when this returns, its image is there."""
+    def _prepared(self, full: str, path: Path, report: Report) -> dict[str, Any]:
+        """Return the entry for a name, after unpacking its image."""
         if path.is_dir() and not _is_layout(path):
             return {"directory": str(path)}
         stamp = _stamp(path)
         known = self._names().get(full) or {}
         if stamp and known.get("stamp") == stamp and self._record(str(known.get("digest"))) is not None:
             return known
-        with closing(DirectoryBlobs(path) if path.is_dir() else ArchiveBlobs(path, self._place)) as blobs:
+        with closing(DirectoryBlobs(path) if path.is_dir() else ArchiveBlobs(path, self._store)) as blobs:
             source = find_image(blobs, full)
             digest = source.digest.removeprefix("sha256:")
             self._sweep(digest)
             if self._record(digest) is None:
-                unpack(blobs, source, self._directory(digest), self._place / f"{_PARTIAL}{digest}", tell)
+                unpack(blobs, source, self._directory(digest), self._store / f"{_PARTIAL}{digest}", report)
         return {"digest": digest, "source": str(path), "stamp": stamp}
 
     def _sweep(self, wanted: str) -> None:
-        """Remove what was left over by processes that died, except what is about to be taken up again."""
-        for path in self._place.glob(".*-*"):
+        """Remove leftovers of processes that died, except those of the wanted image, which will be continued."""
+        for path in self._store.glob(".*-*"):
             if path.name.startswith((_PARTIAL, _REMOVED)) and path.name != f"{_PARTIAL}{wanted}":
                 remove_tree(path)
         if self._record(wanted) is None:
             remove_tree(self._directory(wanted))
 
-    def _drop(self, digest: str, name: str) -> None:
+    def _remove_image(self, digest: str, name: str) -> None:
         directory = self._directory(digest)
-        removed = self._place / f"{_REMOVED}{digest}"
+        removed = self._store / f"{_REMOVED}{digest}"
         with suppress(FileNotFoundError), (directory / _HELD).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ImageError(f"{familiar(name)}: a job that runs now uses it", "wait for it, or end it") from None
+                raise ImageError("is used by a running job", "wait for the job, or stop it", familiar(name)) from None
             remove_tree(removed)
             directory.rename(removed)
         remove_tree(removed)
@@ -165,44 +163,43 @@ class ImageStore:
         )
 
     def _record(self, digest: str) -> Mapping[str, Any] | None:
-        """What is written beside an image that is complete."""
+        """Return the metadata of a complete image."""
         found = _read_json(self._directory(digest) / RECORD)
         return found if "config" in found else None
 
     def _directory(self, digest: str) -> Path:
-        return self._place / digest.removeprefix("sha256:")
+        return self._store / digest.removeprefix("sha256:")
 
     def _names(self) -> dict[str, dict[str, Any]]:
-        names: dict[str, dict[str, Any]] = _read_json(self._place / _NAMES)
+        names: dict[str, dict[str, Any]] = _read_json(self._store / _NAMES)
         return names
 
     def _write_names(self, names: Mapping[str, Any]) -> None:
-        fresh = self._place / f"{_NAMES}.new"
+        fresh = self._store / f"{_NAMES}.new"
         fresh.write_text(json.dumps(names, indent=1))
-        fresh.replace(self._place / _NAMES)
+        fresh.replace(self._store / _NAMES)
 
     @contextmanager
-    def _locked(self, tell: Tell) -> Iterator[None]:
-        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Whatever an image holds (setuid programs, say), other users have no way to it.
-        self._place.chmod(0o700)
-        with (self._place / _LOCK).open("a") as file:
+    def _locked(self, report: Report) -> Iterator[None]:
+        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Other users must not reach an image's files, such as setuid programs.
+        self._store.chmod(0o700)
+        with (self._store / _LOCK).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                tell("waiting for another pumice that changes the images")
+                report("waiting for another pumice process that changes the images")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
 @contextmanager
 def _about(path: Path) -> Iterator[None]:
-    """What is wrong with an image is wrong with this file."""
+    """Name the file in errors about an image."""
     try:
         yield
     except ImageError as error:
-        known = error.message.startswith(str(path))
-        raise ImageError(error.message if known else f"{path}: {error.message}", error.hint) from None
+        raise ImageError(error.problem.message, error.hint, error.problem.where.file or str(path)) from None
 
 
 @contextmanager
@@ -210,11 +207,11 @@ def _os_errors(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise from_os_error(where, error) from None
+        raise from_os_error(error, where) from None
 
 
 def _is_layout(path: Path) -> bool:
-    """Whether a directory holds an image in pieces rather than a file system."""
+    """Return whether a directory is an image layout rather than a file system."""
     if (path / "oci-layout").is_file():
         return True
     manifest = _read_json(path / "manifest.json", list)
@@ -222,7 +219,7 @@ def _is_layout(path: Path) -> bool:
 
 
 def _stamp(path: Path) -> list[int]:
-    """What changes when a file does; nothing for a directory, whose files may change unseen."""
+    """Return what changes when a file does; nothing for a directory, whose files may change unnoticed."""
     found = path.stat()
     return [] if path.is_dir() else [found.st_size, found.st_mtime_ns, found.st_ino]
 

@@ -1,7 +1,6 @@
-"""Bytes of a layer, read once from front to back, in bounded memory: counted, hashed and decompressed on the way.
+"""Streams of a layer's bytes, read once in bounded memory: counted, hashed and decompressed.
 
-The reader of tar files trusts the sizes that a header claims and would fetch that much at once; the streams here refuse
-requests that no honest header makes.
+The tarfile module trusts the sizes in headers and would read that much at once; these streams refuse absurd sizes.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from typing import IO, Final, Protocol, cast
 from pumice.engines.local.images.errors import ImageError
 
 CHUNK: Final = 1 << 18
-# Long names and pax headers are read in one go; the longest that is of use is some path or attribute list.
+# Long names and pax headers are read at once; useful ones are much shorter.
 _MOST_AT_ONCE: Final = 1 << 24
-# What a decompressor raises for bytes that make no sense.
+# What decompressors raise for invalid data.
 COMPRESSION_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
@@ -31,7 +30,7 @@ class Bytes(Protocol):
 
 
 class Forward(io.RawIOBase):
-    """A stream that only goes forward, as far as a reader of tar files needs it to look like a file."""
+    """A stream that only moves forward, with as much of a file's interface as tarfile needs."""
 
     def __init__(self, source: Bytes, *, hashed: bool = True) -> None:
         super().__init__()
@@ -43,7 +42,7 @@ class Forward(io.RawIOBase):
         return True
 
     def seekable(self) -> bool:
-        # Forwards only, which is all that the reader of tar files does.
+        # Only forward, which is all that tarfile needs.
         return True
 
     def read(self, size: int = -1, /) -> bytes:
@@ -51,7 +50,7 @@ class Forward(io.RawIOBase):
             raise ImageError("a header claims an impossible size")
         parts = []
         while size > 0:
-            # A decompressor may give less than it was asked for, and only an empty answer means the end.
+            # A decompressor may return less than requested; only an empty result means the end.
             part = self._source.read(min(size, CHUNK))
             if not part:
                 break
@@ -77,7 +76,7 @@ class Forward(io.RawIOBase):
             pass
 
     def digest(self) -> str:
-        """The digest of all bytes, including those that nobody has read; empty if they were not hashed."""
+        """Read to the end and return the digest of all bytes; empty if they are not hashed."""
         while self.read(CHUNK):
             pass
         return f"sha256:{self._hash.hexdigest()}" if self._hash is not None else ""
@@ -92,21 +91,21 @@ class Window:
         self._end = start + size
 
     def read(self, size: int, /) -> bytes:
-        # Several windows share one file, so each goes back to its own place.
+        # Several windows share one file and its position.
         self._file.seek(self._position)
         data = self._file.read(min(size, self._end - self._position))
         self._position += len(data)
         return data
 
     def skip(self, size: int) -> int:
-        """Leave out so many bytes, or as many as there are."""
+        """Skip `size` bytes, or all that are left; return how many."""
         size = min(size, self._end - self._position)
         self._position += size
         return size
 
 
 class Skipping(Forward):
-    """A part of a file of which most bytes are of no interest now."""
+    """A forward stream that skips bytes without reading them."""
 
     def __init__(self, window: Window) -> None:
         super().__init__(window, hashed=False)
@@ -117,7 +116,7 @@ class Skipping(Forward):
 
 
 def decompressed(source: Bytes) -> Bytes:
-    """The stream without its compression, which is known by its first bytes, whatever the archive calls it."""
+    """Return the decompressed stream. The first bytes determine the compression; file names may be wrong."""
     head = source.read(6)
     whole = _Joined(head, source)
     if head.startswith(b"\x1f\x8b"):
@@ -137,14 +136,14 @@ def _zstd(source: io.RawIOBase) -> Bytes:
     except ImportError:
         raise ImageError(
             "is compressed with zstd, which only Python 3.14 and later can read",
-            "save the image anew with gzip: `docker save`, or `skopeo copy --dest-compress-format gzip`",
+            "save the image again with gzip: `docker save`, or `skopeo copy --dest-compress-format gzip`",
         ) from None
     opener: Callable[..., Bytes] = module.ZstdFile
     return opener(source)
 
 
 class _Joined(io.RawIOBase):
-    """A head that was read already, and what comes after it."""
+    """Bytes that were read already, followed by the rest of the stream."""
 
     def __init__(self, head: bytes, rest: Bytes) -> None:
         super().__init__()

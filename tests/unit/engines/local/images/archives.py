@@ -1,4 +1,4 @@
-"""Hand-made layers and images: good ones, and such as no tool would write."""
+"""Builders of layers and images, valid ones and such as no tool would write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class E:
     mode: int = 0o644
     mtime: int = 1_000_000_000
     uid: int = 0
-    size: int | None = None  # what the header claims, where that is not the truth
+    size: int | None = None  # a wrong size for the header
 
 
 def directory(name: str, mode: int = 0o755) -> E:
@@ -47,7 +47,7 @@ def device(name: str) -> E:
 
 
 def layer(*entries: E, end: bool = True) -> bytes:
-    """A plain tar with these entries; names go in as they are."""
+    """Return an uncompressed tar with these entries; names are not normalized."""
     out = io.BytesIO()
     for entry in entries:
         info = tarfile.TarInfo(entry.name)
@@ -81,7 +81,7 @@ def tar_of(files: dict[str, bytes], links: dict[str, str] | None = None) -> byte
 
 
 def docker_files(layers: Sequence[bytes], tags: Sequence[str] = (), **fields: Any) -> dict[str, bytes]:
-    """What `docker save` once wrote: a file for each layer, named by anything."""
+    """Return the files of an older `docker save`: one file per layer, with arbitrary names."""
     document = config(layers, **fields)
     name = f"{hashlib.sha256(document).hexdigest()}.json"
     files = {f"l{number}/layer.tar": data for number, data in enumerate(layers)}
@@ -90,7 +90,7 @@ def docker_files(layers: Sequence[bytes], tags: Sequence[str] = (), **fields: An
 
 
 def oci_files(layers: Sequence[bytes], *, compressed: bool = True, name: str = "", **fields: Any) -> dict[str, bytes]:
-    """An OCI layout: everything by its digest."""
+    """Return the files of an OCI layout, named by digest."""
     files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}'}
     manifest = add_oci_manifest(files, layers, compressed=compressed, **fields)
     if name:
@@ -114,12 +114,12 @@ def add_blob(files: dict[str, bytes], data: bytes) -> dict[str, Any]:
     return {"digest": name, "size": len(data)}
 
 
-def write_tree(place: Path, files: dict[str, bytes]) -> Path:
+def write_tree(root: Path, files: dict[str, bytes]) -> Path:
     for name, data in files.items():
-        path = place / name
+        path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    return place
+    return root
 
 
 def write_file(path: Path, data: bytes) -> Path:
@@ -127,10 +127,10 @@ def write_file(path: Path, data: bytes) -> Path:
     return path
 
 
-def names_in(place: Path) -> list[str]:
-    return sorted(path.name for path in place.iterdir())
+def names_in(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
 
 
 def open_files() -> int:
-    """How many descriptors this process has."""
+    """Return the number of descriptors of this process."""
     return len(list(Path("/proc/self/fd").iterdir()))

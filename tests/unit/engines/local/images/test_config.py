@@ -8,7 +8,7 @@ import pytest
 from pumice.engines.local.images.config import ImageConfig, from_json, read_config
 
 
-def test_everything_is_read() -> None:
+def test_all_fields() -> None:
     document = {
         "architecture": "amd64",
         "config": {
@@ -29,7 +29,7 @@ def test_everything_is_read() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        pytest.param({}, id="nothing"),
+        pytest.param({}, id="empty"),
         pytest.param({"config": None}, id="null"),
         pytest.param({"config": []}, id="empty list"),
         pytest.param({"config": ["Cmd"]}, id="list"),
@@ -37,7 +37,7 @@ def test_everything_is_read() -> None:
         pytest.param({"config": {"Entrypoint": ""}}, id="empty shell form"),
     ],
 )
-def test_what_is_not_there_is_empty(document: dict[str, Any]) -> None:
+def test_missing_and_ill_formed_fields_are_empty(document: dict[str, Any]) -> None:
     assert read_config(document) == ImageConfig()
 
 
@@ -48,7 +48,7 @@ def test_shell_form() -> None:
 @pytest.mark.parametrize(
     ("command", "args", "argv"),
     [
-        pytest.param([], [], ("e", "c"), id="the image's own"),
+        pytest.param([], [], ("e", "c"), id="entrypoint and cmd"),
         pytest.param([], ["a"], ("e", "a"), id="args replace cmd"),
         pytest.param(["x"], [], ("x",), id="command replaces both"),
         pytest.param(["x"], ["a"], ("x", "a"), id="command and args"),

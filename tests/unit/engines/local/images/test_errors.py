@@ -16,16 +16,16 @@ from pumice.engines.local.images.errors import ImageError, from_os_error
         pytest.param(OSError("Invalid data"), "f: invalid data", id="without a number"),
         pytest.param(
             OSError(errno.ENOSPC, "No space left"),
-            "f: the disk is full: no space left\n  hint: make room (`pumice image list` shows what is stored), "
-            "or put the store elsewhere with XDG_STATE_HOME",
+            "f: the disk is full: no space left\n  hint: free some space (`pumice image list` shows what is stored), "
+            "or move the store with XDG_STATE_HOME",
             id="full disk",
         ),
         pytest.param(OSError(errno.EDQUOT, "Quota exceeded"), "f: the disk is full: quota exceeded", id="quota"),
     ],
 )
 def test_from_os_error(error: OSError, text: str) -> None:
-    assert str(from_os_error("f", error)).startswith(text)
+    assert from_os_error(error, "f").problem.text.startswith(text)
 
 
-def test_without_a_hint() -> None:
-    assert str(ImageError("a")) == "a"
+def test_within() -> None:
+    assert ImageError("a", "b", "f").within("layer 1").problem.text == "f: layer 1: a\n  hint: b"

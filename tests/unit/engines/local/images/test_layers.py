@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.layers import Unpacking
+from pumice.engines.local.images.layers import RootDirectory
 from pumice.engines.local.state.remove_tree import remove_tree
 from tests.unit.engines.local.images.archives import (
     E,
@@ -26,18 +26,18 @@ from tests.unit.engines.local.images.archives import (
 )
 
 
-def unpacked(place: Path, *layers: bytes) -> Unpacking:
-    place.mkdir(exist_ok=True)
-    # Without owners, so that the same holds for root and for anybody else.
-    unpacking = Unpacking(place, keep_owners=False)
+def unpacked(path: Path, *layers: bytes) -> RootDirectory:
+    path.mkdir(exist_ok=True)
+    # Without owners, so that root and other users get the same result.
+    root = RootDirectory(path, keep_owners=False)
     for data in layers:
-        unpacking.apply(stream(data))
-    unpacking.finish()
-    return unpacking
+        root.apply(stream(data))
+    root.finish()
+    return root
 
 
 def tree(place: Path) -> dict[str, str]:
-    """All paths with what they are: `/` for a directory, `-> x` for a link, the text for a file."""
+    """Return all paths with `/` for a directory, `-> x` for a link, and the text of a file."""
     found = {}
     for path in sorted(place.rglob("*")):
         content = "/" if path.is_dir() else "" if path.is_symlink() else path.read_text()
@@ -50,13 +50,13 @@ def tree(place: Path) -> dict[str, str]:
     [
         pytest.param([[E("a", b"1")]], {"a": "1"}, id="file"),
         pytest.param([[E("./a", b"1"), directory("./d/")]], {"a": "1", "d": "/"}, id="dotted"),
-        pytest.param([[E("/a", b"1")]], {"a": "1"}, id="absolute names are of the image"),
-        pytest.param([[E("d/e/f", b"1")]], {"d": "/", "d/e": "/", "d/e/f": "1"}, id="parents are made"),
-        pytest.param([[E("d/../a", b"1")]], {"a": "1"}, id="steps back that stay inside"),
-        pytest.param([[E("a", b"1"), E("a", b"2")]], {"a": "2"}, id="twice: the last one counts"),
+        pytest.param([[E("/a", b"1")]], {"a": "1"}, id="absolute name"),
+        pytest.param([[E("d/e/f", b"1")]], {"d": "/", "d/e": "/", "d/e/f": "1"}, id="missing parents"),
+        pytest.param([[E("d/../a", b"1")]], {"a": "1"}, id=".. within the image"),
+        pytest.param([[E("a", b"1"), E("a", b"2")]], {"a": "2"}, id="duplicate entry"),
         pytest.param([[E("a", b"1")], [E("a", b"2")]], {"a": "2"}, id="upper layer"),
         pytest.param([[symlink("s", "/etc/passwd")]], {"s": "-> /etc/passwd"}, id="absolute link"),
-        pytest.param([[symlink("s", "../../../x")]], {"s": "-> ../../../x"}, id="climbing link"),
+        pytest.param([[symlink("s", "../../../x")]], {"s": "-> ../../../x"}, id="link with .."),
         pytest.param([[symlink("s", "a")], [E("s", b"1")]], {"s": "1"}, id="a file replaces a link"),
         pytest.param(
             [[directory("d"), symlink("s", "d")], [directory("s"), E("s/a", b"1")]],
@@ -76,10 +76,10 @@ def tree(place: Path) -> dict[str, str]:
         pytest.param([[E("d/a", b"1")], [E(".wh.d")]], {}, id="whiteout of a directory"),
         pytest.param([[E("d/a", b"1")], [E("d/.wh.a")]], {"d": "/"}, id="whiteout below"),
         pytest.param([[E("a", b"1")], [E(".wh.b"), E("x/.wh.y")]], {"a": "1"}, id="whiteout of nothing"),
+        pytest.param([[E("a", b"1")], [E("a", b"2"), E(".wh.a")]], {"a": "2"}, id="whiteout after a file of its layer"),
         pytest.param(
-            [[E("a", b"1")], [E("a", b"2"), E(".wh.a")]], {"a": "2"}, id="whiteout after its own layer's file"
+            [[E("a", b"1")], [E(".wh.a"), E("a", b"2")]], {"a": "2"}, id="whiteout before a file of its layer"
         ),
-        pytest.param([[E("a", b"1")], [E(".wh.a"), E("a", b"2")]], {"a": "2"}, id="whiteout before it"),
         pytest.param(
             [[E("d/a", b"1"), E("d/e/b", b"2")], [E("d/.wh..wh..opq"), E("d/c", b"3")]],
             {"d": "/", "d/c": "3"},
@@ -88,9 +88,11 @@ def tree(place: Path) -> dict[str, str]:
         pytest.param(
             [[E("d/a", b"1"), E("d/e/b", b"2")], [E("d/e/c", b"3"), E("d/.wh..wh..opq")]],
             {"d": "/", "d/e": "/", "d/e/c": "3"},
-            id="opaque after its own layer's files",
+            id="opaque after files of its layer",
         ),
-        pytest.param([[E("a", b"1")], [E("a/.wh..wh..opq"), E("b/.wh..wh..opq")]], {"a": "1"}, id="opaque nothing"),
+        pytest.param(
+            [[E("a", b"1")], [E("a/.wh..wh..opq"), E("b/.wh..wh..opq")]], {"a": "1"}, id="opaque without a directory"
+        ),
         pytest.param([[E("a", b"1")], [E(".wh..wh.plnk"), E(".wh..wh.aufs")]], {"a": "1"}, id="bookkeeping"),
         pytest.param([[E("a" * 200, b"1")]], {"a" * 200: "1"}, id="long name"),
         pytest.param([[]], {}, id="empty layer"),
@@ -135,23 +137,23 @@ def test_a_closed_directory_can_be_changed_by_the_next_layer(tmp_path: Path) -> 
     assert not (tmp_path / "root").exists()
 
 
-def test_the_root_takes_a_mode_too(tmp_path: Path) -> None:
+def test_the_mode_of_the_root(tmp_path: Path) -> None:
     unpacked(tmp_path / "root", layer(directory("./", 0o711)))
     assert stat.S_IMODE((tmp_path / "root").stat().st_mode) == 0o711
 
 
-def test_times_that_cannot_be_are_left_alone(tmp_path: Path) -> None:
+def test_invalid_times_are_ignored(tmp_path: Path) -> None:
     unpacked(tmp_path / "root", layer(E("a", b"1", mtime=2**62)))
     assert tree(tmp_path / "root") == {"a": "1"}
 
 
 def test_devices_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    unpacking = unpacked(tmp_path / "root", layer(device("dev/null"), device("dev/sda"), E("a", b"1")))
+    root = unpacked(tmp_path / "root", layer(device("dev/null"), device("dev/sda"), E("a", b"1")))
     assert tree(tmp_path / "root") == {"a": "1"}
-    assert unpacking.warnings == {"device files are left out; a pod has its own /dev": 2}
+    assert root.warnings == {"device files are left out; a pod has its own /dev": 2}
 
 
-def test_capabilities_are_told(tmp_path: Path) -> None:
+def test_file_capabilities_cause_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "pax.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         info = tarfile.TarInfo("ping")
@@ -160,13 +162,13 @@ def test_capabilities_are_told(tmp_path: Path) -> None:
     assert unpacked(tmp_path / "root", path.read_bytes()).warnings == {"file capabilities are not kept": 1}
 
 
-def test_holes_stay_holes(tmp_path: Path) -> None:
-    """A sparse file of a gigabyte with one block of data takes one block."""
+def test_sparse_files_stay_sparse(tmp_path: Path) -> None:
+    """A file of a gigabyte with one block of data."""
     header = tarfile.TarInfo("big")
     header.type, header.size = tarfile.GNUTYPE_SPARSE, 512
     block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
-    place, size = 1 << 29, 1 << 30
-    block[386:398], block[398:410] = b"%011o\0" % place, b"%011o\0" % 512
+    offset, size = 1 << 29, 1 << 30
+    block[386:398], block[398:410] = b"%011o\0" % offset, b"%011o\0" % 512
     block[483:495] = b"%011o\0" % size
     block[148:156] = b"        "
     block[148:156] = b"%06o\0 " % sum(block)
@@ -175,17 +177,17 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
     assert found.st_size == size
     assert found.st_blocks * 512 < 1 << 20
     with (tmp_path / "root/big").open("rb") as file:
-        file.seek(place)
+        file.seek(offset)
         assert file.read(513) == b"x" * 512 + b"\0"
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        pytest.param([E("../x")], "../x: climbs out", id="step back"),
-        pytest.param([E("a/../../x")], "a/../../x: climbs out", id="step back in the middle"),
-        pytest.param([E("/../x")], "/../x: climbs out", id="step back from the root"),
-        pytest.param([directory("..")], "..: climbs out", id="the parent itself"),
+        pytest.param([E("../x")], "../x: leaves the image", id=".."),
+        pytest.param([E("a/../../x")], "a/../../x: leaves the image", id=".. in the middle"),
+        pytest.param([E("/../x")], "/../x: leaves the image", id=".. from the root"),
+        pytest.param([directory("..")], "..: leaves the image", id="the parent itself"),
         pytest.param(
             [symlink("s", "/"), E("s/x")], "s: is a symbolic link to /, which is not followed", id="through /"
         ),
@@ -196,7 +198,7 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         pytest.param([symlink("s", "/"), directory("s/d/e")], "s: is a symbolic link", id="directory through a link"),
         pytest.param([symlink("s", "/"), E("s/.wh.x")], "s: is a symbolic link", id="whiteout through a link"),
         pytest.param([symlink("d/s", "/"), symlink("d/s/t", "x")], "d/s: is a symbolic link", id="link through a link"),
-        pytest.param([hard_link("x", "../../etc/passwd")], "climbs out", id="hard link outside"),
+        pytest.param([hard_link("x", "../../etc/passwd")], "leaves the image", id="hard link outside"),
         pytest.param([hard_link("x", "/etc/passwd")], "is not in the image", id="absolute hard link"),
         pytest.param([symlink("s", "/etc"), hard_link("x", "s/passwd")], "s: is a symbolic link", id="link by a link"),
         pytest.param([directory("d"), hard_link("x", "d")], "which is a directory", id="hard link to a directory"),
@@ -204,15 +206,15 @@ def test_holes_stay_holes(tmp_path: Path) -> None:
         pytest.param([symlink("a", "")], "a: is a symbolic link to nothing", id="empty link"),
         pytest.param([hard_link("x", ".")], "is not in the image", id="hard link to the root"),
         pytest.param([E("a", b"1"), E("a/b")], "a: is not a directory", id="through a file"),
-        pytest.param([E(".wh..")], "hides nothing", id="whiteout of ."),
-        pytest.param([E("d/.wh...")], "hides nothing", id="whiteout of .."),
-        pytest.param([E(".wh.")], "hides nothing", id="whiteout of no name"),
+        pytest.param([E(".wh..")], "is not a valid whiteout", id="whiteout of ."),
+        pytest.param([E("d/.wh...")], "is not a valid whiteout", id="whiteout of .."),
+        pytest.param([E(".wh.")], "is not a valid whiteout", id="whiteout of no name"),
         pytest.param([E("./", b"x")], "root of the image must be a directory", id="the root as a file"),
-        pytest.param([E("d/" * 300 + "x")], "no file can have this name", id="too deep"),
-        pytest.param([E("x" * 4000)], "no file can have this name", id="too long"),
+        pytest.param([E("d/" * 300 + "x")], "is not a valid file name", id="too deep"),
+        pytest.param([E("x" * 4000)], "is not a valid file name", id="too long"),
     ],
 )
-def test_what_would_land_elsewhere_is_refused(tmp_path: Path, entries: list[E], message: str) -> None:
+def test_entries_outside_of_the_image_are_refused(tmp_path: Path, entries: list[E], message: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
@@ -230,21 +232,21 @@ def test_what_would_land_elsewhere_is_refused(tmp_path: Path, entries: list[E], 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(layer(E("a", b"x" * 4000))[:1000], "cut short", id="cut in the data"),
-        pytest.param(layer(E("a", b"1"), E("b", b"2"))[:1200], "cut short", id="cut in a header"),
-        pytest.param(layer(E("a", b"1"), end=False) + b"garbage" * 200, "damaged", id="garbage for a header"),
-        pytest.param(b"", "empty", id="nothing"),
+        pytest.param(layer(E("a", b"x" * 4000))[:1000], "cut short", id="truncated data"),
+        pytest.param(layer(E("a", b"1"), E("b", b"2"))[:1200], "cut short", id="truncated header"),
+        pytest.param(layer(E("a", b"1"), end=False) + b"garbage" * 200, "damaged", id="invalid header"),
+        pytest.param(b"", "empty", id="empty"),
         pytest.param(layer(E("a", b"1", size=2**40)), "unexpected end of data", id="claims a terabyte"),
         pytest.param(layer(E("x", b"y" * 100, tarfile.GNUTYPE_LONGNAME, size=2**35)), "impossible", id="long name"),
         pytest.param(layer(E("x", b"y" * 100, tarfile.XHDTYPE, size=2**35)), "impossible", id="pax header"),
     ],
 )
-def test_damage(tmp_path: Path, data: bytes, message: str) -> None:
+def test_damaged_layers(tmp_path: Path, data: bytes, message: str) -> None:
     with pytest.raises(ImageError, match=message):
         unpacked(tmp_path / "root", data)
 
 
-def test_a_negative_size_does_not_lead_back(tmp_path: Path) -> None:
+def test_a_negative_size_is_refused(tmp_path: Path) -> None:
     block = bytearray(layer(E("a"), end=False))
     block[124:136] = (2**96 - 1024).to_bytes(12, "big")
     block[148:156] = b"        "
@@ -253,24 +255,24 @@ def test_a_negative_size_does_not_lead_back(tmp_path: Path) -> None:
         unpacked(tmp_path / "root", bytes(block) + bytes(1024))
 
 
-def test_owners_that_cannot_be_are_told(tmp_path: Path) -> None:
-    """In a user namespace that knows root alone, nobody else can own anything."""
+def test_unknown_owners_cause_a_warning(tmp_path: Path) -> None:
+    """A user namespace with root alone has no other owners."""
     program = """
 import sys
 from pathlib import Path
-from pumice.engines.local.images.layers import Unpacking
+from pumice.engines.local.images.layers import RootDirectory
 from tests.unit.engines.local.images.archives import E, layer, stream
 data = layer(E("a", b"1", uid=4711))
-unpacking = Unpacking(Path(sys.argv[1]), keep_owners=True)
-unpacking.apply(stream(data))
-print(unpacking.warnings)
+root = RootDirectory(Path(sys.argv[1]), keep_owners=True)
+root.apply(stream(data))
+print(root.warnings)
 """
     root = Path(__file__).parents[5]
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=root)
     if "unshare" in done.stderr:
         pytest.skip(f"no user namespaces: {done.stderr.strip()}")
-    assert done.stdout == "{'owners that do not exist here are not kept': 1}\n"
+    assert done.stdout == "{'owners that do not exist on this machine are not kept': 1}\n"
     assert (tmp_path / "a").read_text() == "1"
 
 
@@ -293,16 +295,16 @@ entries = st.builds(
 
 
 @given(st.lists(st.lists(entries, max_size=6), min_size=1, max_size=3))
-def test_nothing_ever_lands_outside(tmp_path_factory: pytest.TempPathFactory, layers: list[list[E]]) -> None:
+def test_no_layer_writes_outside_of_the_image(tmp_path_factory: pytest.TempPathFactory, layers: list[list[E]]) -> None:
     box = tmp_path_factory.mktemp("box")
     (box / "b").mkdir()
     (box / "b/kept").write_text("kept")
-    unpacking = Unpacking(box / "b/root", keep_owners=False)
+    root = RootDirectory(box / "b/root", keep_owners=False)
     (box / "b/root").mkdir()
     try:
         for entries in layers:
-            unpacking.apply(stream(layer(*entries)))
-        unpacking.finish()
+            root.apply(stream(layer(*entries)))
+        root.finish()
     except ImageError:
         pass
     assert names_in(box / "b") == ["kept", "root"]

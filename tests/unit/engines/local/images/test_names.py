@@ -16,16 +16,16 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         pytest.param("library/busybox", "docker.io/library/busybox:latest", "busybox", id="library"),
         pytest.param("docker.io/busybox", "docker.io/library/busybox:latest", "busybox", id="hub"),
         pytest.param("docker.io/library/busybox:latest", "docker.io/library/busybox:latest", "busybox", id="full"),
-        pytest.param("index.docker.io/me/x", "docker.io/me/x:latest", "me/x", id="old name of the hub"),
+        pytest.param("index.docker.io/me/x", "docker.io/me/x:latest", "me/x", id="alias of the hub"),
         pytest.param("me/x", "docker.io/me/x:latest", "me/x", id="user"),
         pytest.param("localhost/x", "localhost/x:latest", "localhost/x", id="localhost"),
         pytest.param("host:5000/x", "host:5000/x:latest", "host:5000/x", id="port"),
         pytest.param("host:5000/a/b:c", "host:5000/a/b:c", "host:5000/a/b:c", id="port and tag"),
         pytest.param("ghcr.io/a/b_c", "ghcr.io/a/b_c:latest", "ghcr.io/a/b_c", id="registry"),
-        pytest.param("Host/x", "Host/x:latest", "Host/x", id="a host may be upper-case"),
+        pytest.param("Host/x", "Host/x:latest", "Host/x", id="upper-case host"),
         pytest.param("[::1]:5000/x", "[::1]:5000/x:latest", "[::1]:5000/x", id="address"),
         pytest.param(f"x@{DIGEST}", f"docker.io/library/x@{DIGEST}", f"x@{DIGEST}", id="digest"),
-        pytest.param(f"x:1@{DIGEST}", f"docker.io/library/x@{DIGEST}", f"x@{DIGEST}", id="a digest outweighs a tag"),
+        pytest.param(f"x:1@{DIGEST}", f"docker.io/library/x@{DIGEST}", f"x@{DIGEST}", id="digest and tag"),
     ],
 )
 def test_names(name: str, full: str, short: str) -> None:
@@ -37,6 +37,6 @@ def test_names(name: str, full: str, short: str) -> None:
 @pytest.mark.parametrize(
     "name", ["", ":", "x:", "X", "a//b", "/x", "x/", "x y", "../x", "x@", "x@sha256:12", "x:a/b:c d", "a..b", "x:-"]
 )
-def test_what_is_no_name(name: str) -> None:
-    with pytest.raises(ImageError, match="is not the name of an image"):
+def test_invalid_names(name: str) -> None:
+    with pytest.raises(ImageError, match="is not a valid image name"):
         normalised(name)

@@ -16,7 +16,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 
 
 class Files:
-    """Blobs that are a dictionary."""
+    """Blobs in a dictionary."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
@@ -49,7 +49,7 @@ def test_docker_and_oci_are_the_same_image() -> None:
     assert docker.document["config"] == {"Cmd": ["x"]}
 
 
-def test_docker_with_blobs_knows_their_digests() -> None:
+def test_docker_format_with_blobs_has_their_digests() -> None:
     files = oci_files([ONE], compressed=False)
     names = {name: name for name in files if name.startswith("blobs/")}
     config = next(name for name, data in files.items() if name in names and b"diff_ids" in data)
@@ -64,12 +64,12 @@ def test_several_images() -> None:
     files = {**first, **second, "manifest.json": json.dumps(manifests).encode()}
     assert found(files, "docker.io/library/c:latest").digest == found(second).digest
     assert found(files, "a:1").digest == found(first).digest
-    with pytest.raises(ImageError, match="holds 2 images, and none is named x") as caught:
+    with pytest.raises(ImageError, match="contains 2 images, and none is named x") as caught:
         found(files, "x")
     assert caught.value.hint == "map one of them by its own name: a:1, b:1, c"
 
 
-def test_the_platform_of_this_machine_is_taken() -> None:
+def test_the_platform_of_this_machine_is_preferred() -> None:
     files: dict[str, bytes] = {}
     other = {**add_oci_manifest(files, [ONE]), "platform": {"architecture": "s390x"}}
     own = {**add_oci_manifest(files, [TWO]), "platform": {"architecture": this_machine()}}
@@ -80,20 +80,20 @@ def test_the_platform_of_this_machine_is_taken() -> None:
     assert found(index(files, named)).layers[0].diff_id == found(docker_files([TWO])).layers[0].diff_id
 
 
-def test_the_only_platform_is_taken_whatever_it_is() -> None:
+def test_a_single_platform_is_used_even_if_it_is_another() -> None:
     files: dict[str, bytes] = {}
     other = {**add_oci_manifest(files, [ONE]), "platform": {"architecture": "s390x"}}
     assert len(found(index(files, other)).layers) == 1
 
 
-def test_nameless_images() -> None:
+def test_images_without_names() -> None:
     files: dict[str, bytes] = {}
-    with pytest.raises(ImageError, match="holds 2 images") as caught:
+    with pytest.raises(ImageError, match="contains 2 images") as caught:
         found(index(files, add_oci_manifest(files, [ONE]), add_oci_manifest(files, [TWO])))
-    assert caught.value.hint == "save the one image alone"
+    assert caught.value.hint == "save only this image"
 
 
-def test_a_name_that_is_none_is_no_match() -> None:
+def test_an_invalid_name_in_the_archive_is_ignored() -> None:
     assert len(found(docker_files([ONE], ["NOT A NAME"])).layers) == 1
 
 
@@ -114,30 +114,30 @@ def _loop() -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        pytest.param({}, "neither a Docker nor an OCI archive", id="nothing"),
+        pytest.param({}, "neither a Docker nor an OCI archive", id="empty"),
         pytest.param({"etc/passwd": b""}, "neither a Docker nor an OCI archive", id="a file system"),
-        pytest.param({"manifest.json": b"[]"}, "holds no image", id="no manifests"),
-        pytest.param({"manifest.json": b'{"a": 1}'}, "holds no image", id="no list"),
-        pytest.param({"manifest.json": b"[{}]"}, "names no Config", id="empty manifest"),
-        pytest.param({"index.json": b"[]"}, "holds no image", id="no index"),
-        pytest.param({"index.json": b'{"manifests": [{"digest": "md5:1"}]}'}, "not a digest", id="other digest"),
-        pytest.param({"index.json": b'{"manifests": [{}]}'}, "null is not a digest", id="no digest"),
-        pytest.param(_broken(RepoTags=True, Layers=[]), "tells of 1 layers, the archive of 0", id="tags of no kind"),
-        pytest.param(_broken(Layers=[7]), "tells of 1 layers, the archive of 0", id="a layer of no kind"),
+        pytest.param({"manifest.json": b"[]"}, "contains no image", id="no manifests"),
+        pytest.param({"manifest.json": b'{"a": 1}'}, "contains no image", id="no list"),
+        pytest.param({"manifest.json": b"[{}]"}, "has no Config", id="empty manifest"),
+        pytest.param({"index.json": b"[]"}, "contains no image", id="no index"),
+        pytest.param({"index.json": b'{"manifests": [{"digest": "md5:1"}]}'}, "not a sha256 digest", id="other digest"),
+        pytest.param({"index.json": b'{"manifests": [{}]}'}, "null is not a sha256 digest", id="no digest"),
+        pytest.param(_broken(RepoTags=True, Layers=[]), "has 1 layers, the archive has 0", id="ill-formed tags"),
+        pytest.param(_broken(Layers=[7]), "has 1 layers, the archive has 0", id="ill-formed layer"),
         pytest.param(
             {**_broken(Config="c"), "c": b'{"rootfs": {"diff_ids": [7]}}'},
-            "c: is damaged: its diff_ids are no digests",
+            "c: is damaged: its diff_ids are not sha256 digests",
             id="a layer without a digest",
         ),
-        pytest.param(_broken(Config="a\x1b[1m"), r"a\\x1b\[1m: is missing", id="a name that commands a terminal"),
+        pytest.param(_broken(Config="a\x1b[1m"), r"a\\x1b\[1m: is missing", id="terminal escapes in a name"),
         pytest.param(_broken(Config="x.json"), "x.json: is missing", id="no configuration"),
-        pytest.param(_broken(Config="../../etc/x"), "is missing|climbs out", id="configuration elsewhere"),
-        pytest.param(_broken(Layers=[]), "tells of 1 layers, the archive of 0", id="other layers"),
-        pytest.param({**_broken(Config="c"), "c": b"{}"}, "tells of 0 layers", id="no layers at all"),
+        pytest.param(_broken(Config="../../etc/x"), "is missing|leaves the image", id="configuration outside"),
+        pytest.param(_broken(Layers=[]), "has 1 layers, the archive has 0", id="other layers"),
+        pytest.param({**_broken(Config="c"), "c": b"{}"}, "has 0 layers", id="no layers at all"),
         pytest.param({**_broken(Config="0" * 64 + ".json"), "0" * 64 + ".json": b"{}"}, "digest", id="other digest"),
-        pytest.param(_loop(), "holds no image", id="an index in an index, for ever"),
+        pytest.param(_loop(), "contains no image", id="deeply nested indexes"),
     ],
 )
-def test_what_is_no_image(files: dict[str, bytes], message: str) -> None:
+def test_invalid_archives(files: dict[str, bytes], message: str) -> None:
     with pytest.raises(ImageError, match=message):
         found(files)

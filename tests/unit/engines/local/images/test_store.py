@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> ImageStore:
 
 
 def left(tmp_path: Path) -> list[str]:
-    """What is in the store besides its lock."""
+    """Return the entries of the store except its lock."""
     return sorted(name for name in names_in(tmp_path / "state") if name != ".lock")
 
 
@@ -53,7 +53,7 @@ def archive(tmp_path: Path, *layers: bytes, name: str = "image.tar") -> Path:
 
 
 @pytest.mark.parametrize("form", ["docker", "docker.gz", "oci", "oci plain", "oci directory", "docker directory"])
-def test_every_form_of_archive(tmp_path: Path, store: ImageStore, form: str) -> None:
+def test_all_archive_formats(tmp_path: Path, store: ImageStore, form: str) -> None:
     files = docker_files([BASE, TOP], **FIELDS)
     if form.startswith("oci"):
         files = oci_files([BASE, TOP], compressed="plain" not in form, **FIELDS)
@@ -62,9 +62,9 @@ def test_every_form_of_archive(tmp_path: Path, store: ImageStore, form: str) -> 
     else:
         packed = tar_of(files)
         path = write_file(tmp_path / "f", gzip.compress(packed) if form.endswith("gz") else packed)
-    told: list[str] = []
-    image = store.add("busybox", path, told.append)
-    assert told == ["unpacking layer 1 of 2", "unpacking layer 2 of 2"]
+    reports: list[str] = []
+    image = store.add("busybox", path, reports.append)
+    assert reports == ["unpacking layer 1 of 2", "unpacking layer 2 of 2"]
     assert image.name == "docker.io/library/busybox:latest"
     assert (image.root / "etc/motd").read_text() == "two"
     assert (image.root / "etc/same").stat().st_ino == (image.root / "etc/motd").stat().st_ino
@@ -80,7 +80,7 @@ def test_every_form_of_archive(tmp_path: Path, store: ImageStore, form: str) -> 
     assert store.images() == [image]
 
 
-def test_owners_are_kept_by_root_alone(tmp_path: Path, store: ImageStore) -> None:
+def test_only_root_keeps_owners(tmp_path: Path, store: ImageStore) -> None:
     import io
     import tarfile
 
@@ -97,21 +97,21 @@ def test_owners_are_kept_by_root_alone(tmp_path: Path, store: ImageStore) -> Non
     assert stat.S_IMODE((image.root / "f").stat().st_mode) == 0o4755
 
 
-def test_the_store_is_closed_to_others(tmp_path: Path, store: ImageStore) -> None:
+def test_the_store_is_closed_to_other_users(tmp_path: Path, store: ImageStore) -> None:
     store.add("x", archive(tmp_path), quiet)
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
 
 
-def test_a_second_time_costs_nothing(tmp_path: Path, store: ImageStore) -> None:
+def test_an_archive_is_unpacked_once(tmp_path: Path, store: ImageStore) -> None:
     path = archive(tmp_path)
     first = store.add("x", path, quiet)
-    told: list[str] = []
-    assert store.add("x", path, told.append) == first
-    assert store.add("y", path, told.append).root == first.root
-    assert told == []
+    reports: list[str] = []
+    assert store.add("x", path, reports.append) == first
+    assert store.add("y", path, reports.append).root == first.root
+    assert reports == []
 
 
-def test_a_changed_archive_is_noticed(tmp_path: Path, store: ImageStore) -> None:
+def test_a_changed_archive_is_unpacked_again(tmp_path: Path, store: ImageStore) -> None:
     first = store.add("x", archive(tmp_path), quiet)
     second = store.add("x", archive(tmp_path, BASE), quiet)
     assert first.digest != second.digest
@@ -128,7 +128,7 @@ def test_a_plain_directory_is_used_in_place(tmp_path: Path, store: ImageStore) -
     assert root.is_dir()
 
 
-def test_a_directory_that_went_away_is_not_listed(tmp_path: Path, store: ImageStore) -> None:
+def test_a_removed_directory_is_not_listed(tmp_path: Path, store: ImageStore) -> None:
     (tmp_path / "root").mkdir()
     store.add("x", tmp_path / "root", quiet)
     (tmp_path / "root").rmdir()
@@ -137,22 +137,21 @@ def test_a_directory_that_went_away_is_not_listed(tmp_path: Path, store: ImageSt
 
 
 def test_an_image_without_layers(tmp_path: Path, store: ImageStore) -> None:
-    """As `FROM scratch` with nothing but labels makes it."""
+    """As from `FROM scratch` with only labels."""
     image = store.add("x", write_file(tmp_path / "empty.tar", tar_of(docker_files([], **FIELDS))), quiet)
     assert list(image.root.iterdir()) == []
     assert image.size == 0
 
 
-def test_for_one_run_a_directory_is_not_remembered(tmp_path: Path, store: ImageStore) -> None:
+def test_a_directory_for_one_run_is_not_added(tmp_path: Path, store: ImageStore) -> None:
     (tmp_path / "root").mkdir()
     assert store.obtain("x", tmp_path / "root", quiet).root == tmp_path / "root"
     assert store.find("x") is None
     assert store.obtain("x", archive(tmp_path), quiet) == store.find("x")
 
 
-def test_a_place_that_cannot_be_looked_at(tmp_path: Path, store: ImageStore) -> None:
-    """As a directory that is closed to us, but also to root."""
-    with pytest.raises(ImageError, match="x: file name too long"):
+def test_a_path_that_cannot_be_read(tmp_path: Path, store: ImageStore) -> None:
+    with pytest.raises(ImageError, match="file name too long"):
         store.obtain("x", tmp_path / ("x" * 300), quiet)
 
 
@@ -165,22 +164,22 @@ def test_removing(tmp_path: Path, store: ImageStore) -> None:
     assert image.root.is_dir()
     store.remove("y:latest")
     assert left(tmp_path) == ["names.json"]
-    with pytest.raises(ImageError, match="y: there is no such image"):
+    with pytest.raises(ImageError, match="there is no such image"):
         store.remove("y")
 
 
 def test_an_image_in_use_is_not_removed(tmp_path: Path, store: ImageStore) -> None:
     image = store.add("x", archive(tmp_path), quiet)
     with store.held(image), store.held(image):
-        with pytest.raises(ImageError, match="x: a job that runs now uses it"):
+        with pytest.raises(ImageError, match="is used by a running job"):
             store.remove("x")
         assert store.find("x") == image
     store.remove("x")
-    with pytest.raises(ImageError, match="x: "), store.held(image):
+    with pytest.raises(ImageError), store.held(image):
         pass
 
 
-def test_what_was_lost_from_the_store_is_made_anew(tmp_path: Path, store: ImageStore) -> None:
+def test_a_lost_image_is_unpacked_again(tmp_path: Path, store: ImageStore) -> None:
     path = archive(tmp_path)
     image = store.add("x", path, quiet)
     (image.root.parent / "image.json").unlink()
@@ -191,14 +190,14 @@ def test_what_was_lost_from_the_store_is_made_anew(tmp_path: Path, store: ImageS
 
 
 @pytest.mark.parametrize("text", ["", "[]", "nonsense"])
-def test_a_damaged_list_of_names_counts_as_none(tmp_path: Path, store: ImageStore, text: str) -> None:
+def test_a_damaged_list_of_names_is_empty(tmp_path: Path, store: ImageStore, text: str) -> None:
     store.add("x", archive(tmp_path), quiet)
     (tmp_path / "state/names.json").write_text(text)
     assert store.images() == []
     assert store.add("x", archive(tmp_path), quiet).name
 
 
-def test_devices_are_told(tmp_path: Path, store: ImageStore) -> None:
+def test_devices_are_reports(tmp_path: Path, store: ImageStore) -> None:
     image = store.add("x", archive(tmp_path, layer(device("dev/a"), device("dev/b"))), quiet)
     assert image.warnings == ("device files are left out; a pod has its own /dev (2)",)
     found = store.find("x")
@@ -206,7 +205,7 @@ def test_devices_are_told(tmp_path: Path, store: ImageStore) -> None:
     assert found.warnings == image.warnings
 
 
-def test_another_machine_is_told(tmp_path: Path, store: ImageStore) -> None:
+def test_another_machine_is_reports(tmp_path: Path, store: ImageStore) -> None:
     files = docker_files([BASE])
     name = json.loads(files["manifest.json"])[0]["Config"]
     document = {**json.loads(files.pop(name)), "architecture": "s390x"}
@@ -240,10 +239,12 @@ def _oci_damage() -> dict[str, bytes]:
     [
         pytest.param(b"no archive" * 100, ": is damaged or cut short: ", id="no archive"),
         pytest.param(tar_of({"etc/passwd": b""}), ": is neither a Docker nor an OCI archive", id="a file system"),
-        pytest.param(tar_of(docker_files([BASE]))[:3000], "is cut short", id="cut archive"),
-        pytest.param(tar_of(docker_files([BASE, TOP[:700]])), ": layer 2 of 2: ", id="cut layer"),
+        pytest.param(tar_of(docker_files([BASE]))[:3000], "is cut short", id="truncated archive"),
+        pytest.param(tar_of(docker_files([BASE, TOP[:700]])), ": layer 2 of 2: ", id="truncated layer"),
         pytest.param(
-            tar_of(docker_files([BASE, layer(E("../x"))])), ": layer 2 of 2: ../x: climbs out", id="climbs out"
+            tar_of(docker_files([BASE, layer(E("../x"))])),
+            ": layer 2 of 2: ../x: leaves the image",
+            id="leaves the image",
         ),
         pytest.param(tar_of(docker_files([gzip.compress(BASE)[:-9]])), ": layer 1 of 1: is damaged or cut", id="gzip"),
         pytest.param(tar_of(docker_files([b"\x28\xb5\x2f\xfd12"])), ": layer 1 of 1: is ", id="zstd"),
@@ -257,28 +258,29 @@ def test_bad_archives_leave_nothing_behind(tmp_path: Path, store: ImageStore, da
     before = names_in(tmp_path)
     with pytest.raises(ImageError) as caught:
         store.add("x", path, quiet)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert str(caught.value).count(str(path)) == 1
+    text = caught.value.problem.text
+    assert message in text
+    assert text.startswith(f"{path}: ")
+    assert text.count(str(path)) == 1
     assert left(tmp_path) == []
     assert names_in(tmp_path) == sorted([*before, "state"])
 
 
 @pytest.mark.parametrize(("path", "message"), [("missing.tar", "no such file"), ("/dev/null", "empty")])
-def test_what_is_no_file(tmp_path: Path, store: ImageStore, path: str, message: str) -> None:
+def test_missing_and_special_files(tmp_path: Path, store: ImageStore, path: str, message: str) -> None:
     with pytest.raises(ImageError, match=message) as caught:
         store.add("x", tmp_path / path, quiet)
-    assert str(caught.value).startswith(str(tmp_path / path))
+    assert caught.value.problem.text.startswith(str(tmp_path / path))
 
 
-def test_a_bad_name_is_refused_before_anything_happens(tmp_path: Path, store: ImageStore) -> None:
-    with pytest.raises(ImageError, match="not the name of an image"):
+def test_an_invalid_name_changes_nothing(tmp_path: Path, store: ImageStore) -> None:
+    with pytest.raises(ImageError, match="not a valid image name"):
         store.add("NO NAME", archive(tmp_path), quiet)
     assert not (tmp_path / "state").exists()
 
 
-def test_work_that_was_cut_off_is_taken_up_again(tmp_path: Path, store: ImageStore) -> None:
-    """The process dies in the second layer; the first is not unpacked again, and the result is the same."""
+def test_interrupted_work_is_continued(tmp_path: Path, store: ImageStore) -> None:
+    """After an interruption in the second layer, the first is not unpacked again."""
     path = archive(tmp_path)
 
     def die(text: str) -> None:
@@ -288,16 +290,16 @@ def test_work_that_was_cut_off_is_taken_up_again(tmp_path: Path, store: ImageSto
     with pytest.raises(KeyboardInterrupt):
         store.add("x", path, die)
     [partial] = left(tmp_path)
-    # A layer that was half done leaves files behind, which doing it again must not mind.
+    # An incomplete layer leaves files, which are replaced.
     (tmp_path / "state" / partial / "rootfs/etc/same").write_text("half done")
-    told: list[str] = []
-    image = store.add("x", path, told.append)
-    assert told == ["unpacking layer 2 of 2"]
+    reports: list[str] = []
+    image = store.add("x", path, reports.append)
+    assert reports == ["unpacking layer 2 of 2"]
     assert (image.root / "etc/same").read_text() == "two"
     assert image.size == len(BASE) + len(TOP)
 
 
-def test_leftovers_of_others_are_swept(tmp_path: Path, store: ImageStore) -> None:
+def test_leftovers_of_dead_processes_are_removed(tmp_path: Path, store: ImageStore) -> None:
     store.add("y", archive(tmp_path), quiet)
     for name in (".partial-0", ".removed-0"):
         write_tree(tmp_path / "state" / name, {"rootfs/x": b""})
@@ -310,10 +312,10 @@ ADD = """
 import sys
 from pathlib import Path
 from pumice.engines.local.images.store import ImageStore
-def tell(text):
+def report(text):
     print(text, flush=True)
     {before}
-print(ImageStore(Path(sys.argv[1])).add("x", Path(sys.argv[2]), tell).digest, flush=True)
+print(ImageStore(Path(sys.argv[1])).add("x", Path(sys.argv[2]), report).digest, flush=True)
 """
 
 
@@ -322,7 +324,7 @@ def start(tmp_path: Path, path: Path, before: str = "") -> subprocess.Popen[str]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_killed_at_any_moment_and_then_done(tmp_path: Path, store: ImageStore) -> None:
+def test_kill_at_any_moment_then_add_again(tmp_path: Path, store: ImageStore) -> None:
     layers = [layer(*(E(f"l{number}/f{each}", b"x" * 3000) for each in range(300))) for number in range(4)]
     path = archive(tmp_path, *layers)
     for moment in range(6):
@@ -337,24 +339,24 @@ def test_killed_at_any_moment_and_then_done(tmp_path: Path, store: ImageStore) -
     assert sorted(left(tmp_path)) == sorted([image.digest.removeprefix("sha256:"), "names.json"])
 
 
-def test_whoever_waits_says_so(tmp_path: Path, store: ImageStore) -> None:
+def test_waiting_for_another_process_is_reported(tmp_path: Path, store: ImageStore) -> None:
     path = archive(tmp_path)
     with start(tmp_path, path, before="sys.stdin.readline()") as other:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == "unpacking layer 1 of 2\n"
-        told: list[str] = []
+        reports: list[str] = []
 
-        def tell(text: str) -> None:
-            told.append(text)
-            # Only now, when we have been seen waiting, the other goes on.
+        def report(text: str) -> None:
+            reports.append(text)
+            # The other process continues only after we have waited.
             other.communicate("\n\n", timeout=60)
 
-        store.add("y", path, tell)
-    assert told == ["waiting for another pumice that changes the images"]
+        store.add("y", path, report)
+    assert reports == ["waiting for another pumice process that changes the images"]
 
 
-def test_two_at_once(tmp_path: Path, store: ImageStore) -> None:
+def test_two_processes_at_once(tmp_path: Path, store: ImageStore) -> None:
     path = archive(tmp_path, layer(*(E(f"f{number}", b"x" * 2000) for number in range(1000))))
     with start(tmp_path, path) as one, start(tmp_path, path) as two:
         outputs = [process.communicate(timeout=60)[0].splitlines() for process in (one, two)]
@@ -379,16 +381,16 @@ def test_a_full_disk(tmp_path: Path) -> None:
         pytest.skip("unshare is not installed")
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"no user namespaces: {done.stderr.strip()}")
-    assert f"{path}: layer 2 of 2: the disk is full" in done.stderr
+    assert "layer 2 of 2: the disk is full" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("environ", "place"),
+    ("environ", "directory"),
     [
         pytest.param({"HOME": "/h"}, "/h/.local/state/pumice/images", id="home"),
         pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/pumice/images", id="state home"),
         pytest.param({"HOME": "/h", "XDG_STATE_HOME": "s"}, "/h/.local/state/pumice/images", id="relative"),
     ],
 )
-def test_images_directory(environ: dict[str, str], place: str) -> None:
-    assert images_directory(environ) == Path(place)
+def test_images_directory(environ: dict[str, str], directory: str) -> None:
+    assert images_directory(environ) == Path(directory)

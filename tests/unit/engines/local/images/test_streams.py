@@ -16,7 +16,7 @@ DATA = bytes(range(256)) * 300
 ZSTD = importlib.util.find_spec("compression") is not None
 
 
-def test_forward_counts_and_hashes_what_is_skipped_too() -> None:
+def test_forward_counts_and_hashes_skipped_bytes() -> None:
     stream = Forward(io.BytesIO(DATA))
     assert stream.readable()
     assert stream.seekable()
@@ -38,7 +38,7 @@ def test_forward_stops_at_the_end() -> None:
     assert stream.read(10) == b""
 
 
-def test_forward_puts_short_reads_together() -> None:
+def test_forward_joins_short_reads() -> None:
     class Dripping:
         def __init__(self) -> None:
             self.left = DATA
@@ -51,7 +51,7 @@ def test_forward_puts_short_reads_together() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 25])
-def test_forward_refuses_absurd_sizes(size: int) -> None:
+def test_forward_refuses_impossible_sizes(size: int) -> None:
     with pytest.raises(ImageError, match="impossible size"):
         Forward(io.BytesIO(DATA)).read(size)
 
@@ -64,7 +64,7 @@ def test_forward_does_not_go_back(offset: int, whence: int) -> None:
         stream.seek(offset, whence)
 
 
-def test_windows_of_one_file_do_not_disturb_each_other() -> None:
+def test_windows_of_one_file_are_independent() -> None:
     file = io.BytesIO(DATA)
     one, two = Window(file, 10, 20), Window(file, 100, 5)
     assert one.read(5) == DATA[10:15]
@@ -73,7 +73,7 @@ def test_windows_of_one_file_do_not_disturb_each_other() -> None:
     assert one.read(50) == b""
 
 
-def test_skipping_reads_nothing_of_what_it_leaves_out() -> None:
+def test_skipping() -> None:
     stream = Skipping(Window(io.BytesIO(DATA), 0, len(DATA)))
     assert stream.seek(500) == 500
     assert stream.read(3) == DATA[500:503]
@@ -84,7 +84,7 @@ def test_skipping_reads_nothing_of_what_it_leaves_out() -> None:
     "packed",
     [
         pytest.param(DATA, id="plain"),
-        pytest.param(b"", id="nothing"),
+        pytest.param(b"", id="empty"),
         pytest.param(gzip.compress(DATA), id="gzip"),
         pytest.param(gzip.compress(DATA[:100]) + gzip.compress(DATA[100:]), id="gzip in parts"),
         pytest.param(bz2.compress(DATA), id="bzip2"),
@@ -98,7 +98,7 @@ def test_decompressed(packed: bytes) -> None:
 @pytest.mark.parametrize(
     "packed",
     [
-        pytest.param(gzip.compress(DATA)[:-20], id="gzip cut short"),
+        pytest.param(gzip.compress(DATA)[:-20], id="truncated gzip"),
         pytest.param(gzip.compress(DATA)[:50] + b"\xff" * 50, id="gzip overwritten"),
         pytest.param(lzma.compress(DATA)[:40] + b"x" * 99, id="xz overwritten"),
     ],
@@ -109,7 +109,7 @@ def test_damaged(packed: bytes) -> None:
 
 
 @pytest.mark.skipif(ZSTD, reason="this Python reads zstd")
-def test_zstd_is_named() -> None:
+def test_zstd_needs_python_3_14() -> None:
     with pytest.raises(ImageError, match="zstd, which only Python") as caught:
         decompressed(io.BytesIO(b"\x28\xb5\x2f\xfd1234"))
     assert "skopeo" in caught.value.hint
