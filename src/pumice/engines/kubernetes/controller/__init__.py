@@ -1,1 +1,1 @@
-"""The controller process: leader election, engine, owned objects, events, metrics."""
+"""The controller process: engine, owned objects, events, leader election, health, metrics."""

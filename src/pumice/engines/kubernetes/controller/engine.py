@@ -1,7 +1,7 @@
 """The Engine port on a Kubernetes cluster.
 
-Reading is from what the informers hold; writing goes to the API server, whose answer is noted at once, so that a pass
-sees what the pass before it did even if the watch has not told it yet.
+Reads come from the cache. Writes go to the API server, and their responses into the cache at once, so that a pass sees
+the writes of the pass before it even if the watch is late.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -21,7 +21,8 @@ from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_jobs import decode_job, reuse_spec
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod, decode_pod, lacks_label, owned_by
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.metrics import Numbers
+from pumice.engines.kubernetes.controller.logging import LogThrottle
+from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import ATTEMPTS, OwnedObjectManager, failed, name_taken
 from pumice.engines.kubernetes.controller.status_patch import status_patch
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager, check_membership
@@ -45,8 +46,6 @@ from pumice.reconcile.decision import (
 from pumice.runtime.ports import ConflictError, EngineError
 
 POD_GROUP: Final = "PodGroup"
-_SILENCE: Final = dt.timedelta(seconds=10)
-
 _log = logging.getLogger(__name__)
 
 
@@ -54,37 +53,37 @@ _log = logging.getLogger(__name__)
 class KubernetesEngine:
     client: Client
     cache: ClusterCache
-    companions: OwnedObjectManager
+    owned_objects: OwnedObjectManager
     gang: GangProvider
     pod_groups: PodGroupManager | None  # None: the gang provider has none
-    teller: EventRecorder
-    numbers: Numbers
+    recorder: EventRecorder
+    metrics: Metrics
     now: Callable[[], dt.datetime]
-    _complained: dt.datetime | None = None
+    _throttle: LogThrottle = field(default_factory=lambda: LogThrottle(dt.timedelta(seconds=10)))
 
     async def observe(self, key: JobKey) -> Snapshot | None:
-        self.numbers.passes += 1
-        seen = self.cache.jobs.get(key.namespace, key.name)
-        if seen is None:
-            self.companions.forget(key)
+        self.metrics.passes += 1
+        cached = self.cache.jobs.get(key.namespace, key.name)
+        if cached is None:
+            self.owned_objects.forget(key)
             return None
-        job = seen.job
+        job = cached.job
         try:
-            companions = await self.companions.observed(job)
+            owned_objects = await self.owned_objects.observe(job)
         except EngineError as error:
-            self._complain(key, error)
+            self._log_failure(key, error)
             raise
-        # Only now: while companions were read, pods may have come and gone.
+        # Only now: pods may have changed while the owned objects were read.
         pods = self.cache.pods_of.get(key, {}).values()
         claims = [name for name in claim_names(job) if self.cache.claims.get(key.namespace, name) is not None]
         return Snapshot(
             job=job,
             pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
             group=self.pod_groups.observed(job) if self.pod_groups is not None else None,
-            companions=companions,
+            companions=owned_objects,
             claims=frozenset(claims),
             commands=tuple(one.command for one in self.cache.commands_of.get(key, {}).values()),
-            faults=seen.errors,
+            faults=cached.errors,
             priorities=self.cache.priorities,
             gang=self.gang,
         )
@@ -100,28 +99,28 @@ class KubernetesEngine:
             if error.is_conflict or error.not_found:
                 raise ConflictError from error
             failure = EngineError("FailedUpdate", f"could not write the status: {error}")
-            self._complain(JobKey(job.namespace, job.name), failure)
+            self._log_failure(JobKey(job.namespace, job.name), failure)
             raise failure from error
-        self.numbers.moved(job.spec.queue, job.status.state.phase, status.state.phase)
-        seen = decode_job(raw, self.cache.kubernetes)
-        self.cache.jobs.put(reuse_spec(seen, self.cache.jobs.get(job.namespace, job.name)))
+        self.metrics.count_transition(job.spec.queue, job.status.state.phase, status.state.phase)
+        written = decode_job(raw, self.cache.kubernetes)
+        self.cache.jobs.put(reuse_spec(written, self.cache.jobs.get(job.namespace, job.name)))
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
-        seen = self.cache.jobs.get(key.namespace, key.name)
-        if seen is None:
-            # Whatever is made for an owner that is gone is collected as garbage, so it need not be made.
+        cached = self.cache.jobs.get(key.namespace, key.name)
+        if cached is None:
+            # The job is gone; its objects would be garbage-collected.
             return
-        job = seen.job
+        job = cached.job
         if isinstance(command, CreatePod | Ensure) and not _is_for(job, command):
-            # The job was made anew under its name since this was decided.
+            # The job was recreated under the same name since this was decided.
             return
         match command:
             case CreatePod(manifest):
                 await self._create_pod(job, manifest)
             case DeletePod(name, uid):
                 await self._delete_pod(key, name, uid)
-            case Ensure(companion):
-                await self._ensure(job, companion)
+            case Ensure(owned):
+                await self._ensure(job, owned)
             case Remove(kind, name):
                 await self._remove(job, kind, name)
             case RemoveCommand(name, uid):
@@ -130,39 +129,37 @@ class KubernetesEngine:
                 await self._delete_job(key, uid)
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
-        self.teller.tell(snapshot.job, events)
+        self.recorder.record(snapshot.job, events)
 
-    def _complain(self, key: JobKey, error: EngineError) -> None:
-        """Say what the status cannot. Many jobs may have the same trouble; a line now and then is enough."""
-        now = self.now()
-        if self._complained is None or abs(now - self._complained) >= _SILENCE:
-            self._complained = now
-            _log.warning("job %s: %s; it is tried again", key, error, extra={"job": key})
+    def _log_failure(self, key: JobKey, error: EngineError) -> None:
+        """Log a failure that the status cannot show. Many jobs may have the same one, so only some are logged."""
+        if self._throttle.allows(self.now()):
+            _log.warning("job %s: %s; retrying", key, error, extra={"job": key})
 
     async def _create_pod(self, job: Job, manifest: Manifest) -> None:
         name = manifest["metadata"]["name"]
         try:
-            # All of the pod comes back: cut down to its metadata it costs the server, which has to convert it, more.
+            # The whole pod is returned: its metadata alone would cost the server an additional conversion.
             body = msgspec.json.encode(manifest)
             raw = await self.client.create(resources.PODS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             if not error.already_exists:
                 raise failed("create", resources.PODS, name, error) from error
-            # A write of which we never got the answer, or a pod of an earlier job of this name.
+            # A create whose response was lost, or a pod of an earlier job of this name.
             raw = await self._existing_pod(job, name)
         pod = decode_pod(raw)
         if pod is None or pod.job_uid != job.uid:
             raise name_taken(resources.PODS.kind, name)
-        self._timed(job, pod)
+        self._measure_latency(job, pod)
         self.cache.pods.put(pod)
         check_membership(manifest, pod)
 
-    def _timed(self, job: Job, pod: CachedPod) -> None:
-        """How long the job waited for its first pod."""
+    def _measure_latency(self, job: Job, pod: CachedPod) -> None:
+        """Measure how long the job waited for its first pod."""
         is_first = pod.observed.index == 0 and pod.observed.task == job.spec.tasks[0].name and not job.status.version
         if is_first and job.metadata.creation_timestamp is not None:
             waited = self.now() - parse_time(job.metadata.creation_timestamp)
-            self.numbers.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
+            self.metrics.pod_latency.observe(max(0.0, waited.total_seconds() * 1000))
 
     async def _existing_pod(self, job: Job, name: str) -> bytes:
         try:
@@ -170,7 +167,7 @@ class KubernetesEngine:
         except ApiError as error:
             raise failed("create", resources.PODS, name, error) from error
         if lacks_label(raw, keys.JOB_NAME) and owned_by(msgspec.json.decode(raw), job.uid):
-            message = f"Pod {name} has lost its label {keys.JOB_NAME}, and is not followed without it; put it back"
+            message = f"Pod {name} has lost its label {keys.JOB_NAME} and is not watched without it; restore it"
             raise EngineError("FailedCreate", message)
         return raw
 
@@ -178,7 +175,7 @@ class KubernetesEngine:
         try:
             raw = await self.client.delete(resources.PODS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
         except ApiError as error:
-            # A conflict does not say that this one is gone: if another one has its name, the watch will tell.
+            # A conflict does not mean that this pod is gone; the watch shows whether another one has its name.
             if not error.not_found:
                 raise failed("delete", resources.PODS, name, error) from error
             pod: CachedPod | None = None
@@ -191,16 +188,16 @@ class KubernetesEngine:
         else:
             self.cache.pods.put(pod)
 
-    async def _ensure(self, job: Job, companion: OwnedObject) -> None:
-        manifest = manifest_of(companion)
+    async def _ensure(self, job: Job, owned: OwnedObject) -> None:
+        manifest = manifest_of(owned)
         if manifest["kind"] != POD_GROUP:
-            await self.companions.ensure(job, companion)
+            await self.owned_objects.ensure(job, owned)
         elif self.pod_groups is not None:
             await self.pod_groups.ensure(job, manifest)
 
     async def _remove(self, job: Job, kind: str, name: str) -> None:
         if kind != POD_GROUP:
-            await self.companions.remove(job, kind, name)
+            await self.owned_objects.remove(job, kind, name)
         elif self.pod_groups is not None:
             await self.pod_groups.remove(job, name)
 

@@ -1,7 +1,7 @@
-"""Who serves which jobs: for each namespace the one that holds its Lease, or for all of them the one that holds theirs.
+"""Leader election: one Lease per served namespace, or one Lease for the whole cluster.
 
-Controllers whose namespaces overlap so never serve the same job, and each serves what the others leave. Whoever serves
-some namespaces stands aside for whoever serves them all.
+So controllers whose namespaces overlap never serve the same job, and each serves the namespaces that the others leave.
+A controller of some namespaces yields to a controller of the whole cluster.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES
 from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
-from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
 
 LEASE: Final = "pumice-controller"
-INSTALLED_IN: Final = "pumice-system"
-# Where it is not installed: a namespace that every cluster has.
-ELSE_IN: Final = "kube-system"
-LAST_WORDS: Final = 1.0  # seconds for events that are still to be told, and for handing over
+INSTALL_NAMESPACE: Final = "pumice-system"
+# Without an installation: a namespace that every cluster has.
+FALLBACK_NAMESPACE: Final = "kube-system"
+SHUTDOWN_SECONDS: Final = 1.0  # for sending the last events, and for releasing a Lease
 
 _log = logging.getLogger(__name__)
 
@@ -43,36 +43,46 @@ class LeaderElector:
     identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}")
 
     async def run(self, namespaces: Sequence[str], serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Serve each of the namespaces (none: all at once) whenever its Lease is ours, until it is cancelled."""
-        home = self.lease_namespace or await self._home()
+        """Serve each namespace (none given: the whole cluster) while its Lease is held, until cancelled."""
+        lease_namespace = self.lease_namespace or await self._find_lease_namespace()
         async with asyncio.TaskGroup() as tasks:
-            for place in namespaces or (ALL_NAMESPACES,):
-                tasks.create_task(self._strive(self._election(home, place), place, serve), name=f"lead {place}")
+            for namespace in namespaces or (ALL_NAMESPACES,):
+                lock = self._lock(lease_namespace, namespace)
+                tasks.create_task(self._lead(lock, namespace, serve), name=f"lead {namespace}")
 
-    def _election(self, home: str, place: str) -> LeaseLock:
-        name, above = (f"{LEASE}-{place}", LEASE) if place else (LEASE, "")
-        return LeaseLock(self.client, home, name, self.identity, self.now, self.monotonic, self.durations, above=above)
+    def _lock(self, lease_namespace: str, namespace: str) -> LeaseLock:
+        name, superseding = (f"{LEASE}-{namespace}", LEASE) if namespace else (LEASE, "")
+        return LeaseLock(
+            self.client,
+            lease_namespace,
+            name,
+            self.identity,
+            self.now,
+            self.monotonic,
+            self.durations,
+            superseding=superseding,
+        )
 
-    async def _strive(self, election: LeaseLock, place: str, serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    async def _lead(self, lock: LeaseLock, namespace: str, serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         try:
             while True:
-                await election.acquire()
-                _log.info("leading%s", f" namespace {place}" if place else "")
-                await run_until_first_ends(serve(place), election.hold())
+                await lock.acquire()
+                _log.info("leading%s", f" namespace {namespace}" if namespace else "")
+                await run_until_first_ends(serve(namespace), lock.hold())
         finally:
-            await within(LAST_WORDS, election.release())
+            await run_with_timeout(SHUTDOWN_SECONDS, lock.release())
 
-    async def _home(self) -> str:
-        """Where Leases can be made: the namespace of an installation, if there is one."""
+    async def _find_lease_namespace(self) -> str:
+        """Return the namespace of the installation, if there is one."""
         try:
-            await self.client.get(resources.LEASES, INSTALLED_IN, LEASE, attempts=None)
+            await self.client.get(resources.LEASES, INSTALL_NAMESPACE, LEASE, attempts=None)
         except ApiError as error:
-            if error.not_found and not await self._is_namespace(INSTALLED_IN):
-                return ELSE_IN
-        return INSTALLED_IN
+            if error.not_found and not await self._namespace_exists(INSTALL_NAMESPACE):
+                return FALLBACK_NAMESPACE
+        return INSTALL_NAMESPACE
 
-    async def _is_namespace(self, name: str) -> bool:
-        """Whether it exists, as far as we may know: a Lease that is only tried tells it to those who may make one."""
+    async def _namespace_exists(self, name: str) -> bool:
+        """Find out by a dry run that creates a Lease: the controller may not read namespaces."""
         body = b'{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"%s"}}' % LEASE.encode()
         try:
             await self.client.create(resources.LEASES, name, body, dry_run=True, attempts=None)

@@ -1,7 +1,7 @@
-"""Leader election: of several controllers, the one that holds the Lease works, and the others wait.
+"""A lock on a Lease: of several controllers, its holder works, and the others wait.
 
-A holder that cannot renew stops working well before anybody else may take over. Durations are measured on this
-machine's own monotonic clock, from the moment a change of the Lease was seen: clocks of machines differ, and are set.
+A holder that cannot renew the Lease stops well before another controller may take it. Durations are measured on the
+local monotonic clock, from the moment a change of the Lease was seen: the clocks of machines differ, and are set.
 """
 
 from __future__ import annotations
@@ -45,25 +45,26 @@ class _Lease(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    lease: float = 15.0  # others wait this long after the last renewal they saw
-    renew: float = 10.0  # the holder gives up after this long without one
+    lease: float = 15.0  # how long others wait after the last renewal they saw
+    renew: float = 10.0  # how long the holder works without a renewal
     retry: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Sighting:
-    """A Lease as it was last seen, and since when it is known so."""
+class _Observed:
+    """The last seen version of a Lease, and since when it has not changed."""
 
     version: str = ""
     since: float = 0.0
     spec: _Spec = field(default_factory=_Spec)
 
-    def seen_again(self, lease: _Lease, now: float) -> _Sighting:
+    def updated(self, raw: bytes, now: float) -> _Observed:
+        lease = msgspec.json.decode(raw, type=_Lease)
         version = lease.metadata.resource_version
-        return _Sighting(version, self.since if version == self.version else now, lease.spec)
+        return _Observed(version, self.since if version == self.version else now, lease.spec)
 
     def is_held(self, now: float, default: float) -> bool:
-        """Whether somebody holds it who has renewed it not too long ago."""
+        """Whether it has a holder that has renewed it in time."""
         return bool(self.spec.holder_identity) and now - self.since < (self.spec.lease_duration_seconds or default)
 
 
@@ -76,23 +77,23 @@ class LeaseLock:
     now: Callable[[], dt.datetime]
     monotonic: Callable[[], float]
     durations: Durations = field(default_factory=Durations)
-    above: str = ""  # another Lease: while somebody holds that one, nobody needs this one
+    superseding: str = ""  # another Lease: while that one is held, this one stays free
     is_leader: bool = False
-    _seen: _Sighting = field(default_factory=_Sighting)
-    _seen_above: _Sighting = field(default_factory=_Sighting)
-    _blind: bool = False  # the one above may not be looked at, and that was told
-    _renewed: float = 0.0  # when the last renewal that succeeded was begun
+    _observed: _Observed = field(default_factory=_Observed)
+    _superseding: _Observed = field(default_factory=_Observed)
+    _logged_forbidden: bool = False
+    _renewed: float = 0.0  # when the last successful renewal began
 
     @property
     def _holder(self) -> tuple[str, str]:
-        """Who holds what we wait for."""
-        if self._is_needless():
-            return self._seen_above.spec.holder_identity or "", self.above
-        return self._seen.spec.holder_identity or "", self.name
+        """The holder and the name of the Lease to wait for."""
+        if self._is_superseded():
+            return self._superseding.spec.holder_identity or "", self.superseding
+        return self._observed.spec.holder_identity or "", self.name
 
     async def acquire(self) -> None:
-        """Returns when the Lease is ours."""
-        told = ""
+        """Return when this process holds the Lease."""
+        logged = ""
         while True:
             began = self.monotonic()
             try:
@@ -100,18 +101,18 @@ class LeaseLock:
                     self.is_leader, self._renewed = True, began
                     return
                 holder, name = self._holder
-                if holder + name != told:
+                if holder + name != logged:
                     _log.info("waiting: %s holds Lease %s/%s", holder, self.namespace, name)
-                    told = holder + name
+                    logged = holder + name
             except ApiError as error:
-                if str(error) != told:
-                    hint = "" if error.is_transient else "; --lease-namespace names another place for it"
-                    _log.warning("Lease %s/%s cannot be had: %s%s", self.namespace, self.name, error, hint)
-                    told = str(error)
+                if str(error) != logged:
+                    hint = "" if error.is_transient else "; --lease-namespace chooses another namespace for it"
+                    _log.warning("could not acquire Lease %s/%s: %s%s", self.namespace, self.name, error, hint)
+                    logged = str(error)
             await asyncio.sleep(self.durations.retry * _RANDOM.uniform(1 - _JITTER, 1 + _JITTER) / 2)
 
     async def hold(self) -> None:
-        """Renew; returns when the Lease is lost."""
+        """Renew the Lease; return when it is lost."""
         while True:
             await asyncio.sleep(self.durations.retry)
             began = self.monotonic()
@@ -121,40 +122,39 @@ class LeaseLock:
                         holder, name = self._holder
                         _log.error("Lease %s/%s was taken by %s", self.namespace, name, holder)
                         break
-                # Others count from the moment when the server took the write, which may be long before its answer.
+                # Others count from the moment when the server stored the write, which may be long before its response.
                 self._renewed = began
             except (ApiError, TimeoutError) as error:
-                _log.warning(
-                    "Lease %s/%s could not be renewed: %s", self.namespace, self.name, str(error) or "no answer"
-                )
+                reason = str(error) or "no response"
+                _log.warning("could not renew Lease %s/%s: %s", self.namespace, self.name, reason)
                 if self.monotonic() - self._renewed >= self.durations.renew:
                     _log.error("Lease %s/%s was not renewed in time", self.namespace, self.name)
                     break
         self.is_leader = False
 
     async def release(self) -> None:
-        """Hand over at once: whoever waits need not wait for the Lease to run out."""
+        """Give the Lease up, so that others need not wait until it expires."""
         if not self.is_leader:
             return
         self.is_leader = False
         try:
             await self._write(self._body(holder="", duration=1))
         except ApiError as error:
-            _log.info("Lease %s/%s could not be handed over: %s", self.namespace, self.name, error)
+            _log.info("could not release Lease %s/%s: %s", self.namespace, self.name, error)
 
     async def _try(self) -> bool:
-        """Whether the Lease is ours after this."""
-        if self.above:
-            await self._look_above()
-        return not self._is_needless() and await self._take()
+        """Acquire or renew the Lease; return whether this process holds it."""
+        if self.superseding:
+            await self._observe_superseding()
+        return not self._is_superseded() and await self._take()
 
     async def _take(self) -> bool:
         if self.is_leader:
-            # Usually nobody else wrote, so that one call is enough.
+            # Usually nothing else wrote, so one request is enough.
             try:
                 await self._write(self._body(self.identity))
             except ApiError as error:
-                # Not found, if somebody has removed it: whoever makes it first has it.
+                # Not found: the Lease was deleted, and the first to create it holds it.
                 if not error.is_conflict and not error.not_found:
                     raise
             else:
@@ -165,9 +165,9 @@ class LeaseLock:
             if not error.not_found:
                 raise
             return await self._create()
-        lease = msgspec.json.decode(raw, type=_Lease)
-        self._note(lease)
-        if lease.spec.holder_identity != self.identity and self._seen.is_held(self.monotonic(), self.durations.lease):
+        self._observed = self._observed.updated(raw, self.monotonic())
+        is_own = self._observed.spec.holder_identity == self.identity
+        if not is_own and self._observed.is_held(self.monotonic(), self.durations.lease):
             return False
         try:
             await self._write(self._body(self.identity))
@@ -177,28 +177,24 @@ class LeaseLock:
             return False
         return True
 
-    async def _look_above(self) -> None:
+    async def _observe_superseding(self) -> None:
         try:
-            raw = await self.client.get(resources.LEASES, self.namespace, self.above, urgent=True)
+            raw = await self.client.get(resources.LEASES, self.namespace, self.superseding, urgent=True)
         except ApiError as error:
-            if error.is_forbidden and not self._blind:
-                self._blind = True
-                _log.warning("Lease %s/%s cannot be looked at: %s", self.namespace, self.above, error)
+            if error.is_forbidden and not self._logged_forbidden:
+                self._logged_forbidden = True
+                _log.warning("could not read Lease %s/%s: %s", self.namespace, self.superseding, error)
             if not error.is_forbidden and not error.not_found:
                 raise
-            self._seen_above = _Sighting()
+            self._superseding = _Observed()
         else:
-            lease = msgspec.json.decode(raw, type=_Lease)
-            self._seen_above = self._seen_above.seen_again(lease, self.monotonic())
+            self._superseding = self._superseding.updated(raw, self.monotonic())
 
-    def _is_needless(self) -> bool:
-        return self._seen_above.is_held(self.monotonic(), self.durations.lease)
-
-    def _note(self, lease: _Lease) -> None:
-        self._seen = self._seen.seen_again(lease, self.monotonic())
+    def _is_superseded(self) -> bool:
+        return self._superseding.is_held(self.monotonic(), self.durations.lease)
 
     async def _create(self) -> bool:
-        self._seen = _Sighting()
+        self._observed = _Observed()
         body = msgspec.json.encode(self._body(self.identity))
         try:
             raw = await self.client.create(resources.LEASES, self.namespace, body, urgent=True)
@@ -206,21 +202,20 @@ class LeaseLock:
             if error.already_exists:
                 return False
             raise
-        self._note(msgspec.json.decode(raw, type=_Lease))
+        self._observed = self._observed.updated(raw, self.monotonic())
         return True
 
     async def _write(self, body: dict[str, Any]) -> None:
-        raw = await self.client.replace(
-            resources.LEASES, self.namespace, self.name, msgspec.json.encode(body), urgent=True
-        )
-        self._note(msgspec.json.decode(raw, type=_Lease))
+        encoded = msgspec.json.encode(body)
+        raw = await self.client.replace(resources.LEASES, self.namespace, self.name, encoded, urgent=True)
+        self._observed = self._observed.updated(raw, self.monotonic())
 
     def _body(self, holder: str, duration: int | None = None) -> dict[str, Any]:
-        moment, spec = to_microseconds(self.now()), self._seen.spec
+        timestamp, spec = to_microseconds(self.now()), self._observed.spec
         changes = holder != (spec.holder_identity or "")
         metadata = {"name": self.name, "namespace": self.namespace}
-        if self._seen.version:
-            metadata["resourceVersion"] = self._seen.version
+        if self._observed.version:
+            metadata["resourceVersion"] = self._observed.version
         return {
             "apiVersion": resources.LEASES.api_version,
             "kind": resources.LEASES.kind,
@@ -228,8 +223,8 @@ class LeaseLock:
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": duration or int(self.durations.lease),
-                "renewTime": moment,
-                "acquireTime": moment if changes else spec.acquire_time,
+                "renewTime": timestamp,
+                "acquireTime": timestamp if changes else spec.acquire_time,
                 "leaseTransitions": (spec.lease_transitions or 0) + (1 if changes and holder else 0),
             },
         }

@@ -1,15 +1,31 @@
-"""Logs of the controller and the webhook: one line an event on standard error, as JSON or for reading."""
+"""The logs of the controller and the webhook: one line per record on standard error, as JSON or as text."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import sys
 import time
+from dataclasses import dataclass
 from typing import Final
 
 FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@dataclass(slots=True)
+class LogThrottle:
+    """Limits how often a message is logged that many jobs may cause."""
+
+    interval: dt.timedelta
+    _last: dt.datetime | None = None
+
+    def allows(self, now: dt.datetime) -> bool:
+        if self._last is not None and abs(now - self._last) < self.interval:
+            return False
+        self._last = now
+        return True
 
 
 class _JsonLines(logging.Formatter):
@@ -35,6 +51,6 @@ def set_up(level: str, form: str) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # What these say at their own level is of no use to whoever runs a cluster.
+    # Below warnings, these libraries log nothing that helps to run a cluster.
     for noisy in ("asyncio", "aiohttp"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -1,7 +1,7 @@
-"""Services, ConfigMaps, NetworkPolicies, Secrets and claims of a job: read when they changed, made, put right, removed.
+"""Creates, repairs and removes the Services, ConfigMaps, NetworkPolicies, Secrets and claims of a job.
 
-Only their metadata is watched, of which little is kept; the content of those that belong to a job is read once after
-each change that was not ours. An object of the right name that belongs to somebody else is never touched.
+Only their metadata is watched. The content of a job's own objects is read once after each change that the controller
+did not make itself. An object of the right name with another owner is never modified.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from pumice.runtime.ports import EngineError
 
 ATTEMPTS: Final = 4
 _BY_KIND: Final = {resource.kind: resource for resource in (*OWNED_KINDS, resources.SECRETS, resources.CLAIMS)}
-# What of an object is ours to say; the rest is the server's.
+# The parts of an object that the controller decides on; the server fills in the rest.
 _PARTS: Final = ("spec", "data", "stringData")
+
+_ObjectKey = tuple[str, str]  # kind and name
 
 
 @dataclass(slots=True)
@@ -41,130 +43,142 @@ class OwnedObjectManager:
     client: Client
     cache: ClusterCache
     secrets: SecretManager
-    # Contents by job, kind and name, with the version that they were read at.
-    _contents: dict[JobKey, dict[tuple[str, str], tuple[str, Manifest]]] = field(default_factory=dict)
+    # The content of the objects of each job, with the resource version that was read.
+    _contents: dict[JobKey, dict[_ObjectKey, tuple[str, Manifest]]] = field(default_factory=dict)
 
-    async def observed(self, job: Job) -> Mapping[tuple[str, str], Manifest]:
-        """The companions of a job as they are; of a finished one it is enough to know that they are there."""
-        key = JobKey(job.namespace, job.name)
+    async def observe(self, job: Job) -> Mapping[_ObjectKey, Manifest]:
+        """Return the existing objects of a job; without their content if the job is finished."""
+        job_key = JobKey(job.namespace, job.name)
         finished = job.status.state.phase in FINAL
-        known = self._contents.get(key, {})
-        found: dict[tuple[str, str], Manifest] = {}
-        for place, seen in list(self.cache.owned_objects_of.get(key, {}).items()):
-            if seen.job_uid != job.uid:
+        known = self._contents.get(job_key, {})
+        found: dict[_ObjectKey, Manifest] = {}
+        for key, cached in list(self.cache.owned_objects_of.get(job_key, {}).items()):
+            if cached.job_uid != job.uid:
                 continue
-            version, content = known.get(place, ("", {}))
-            if version != seen.resource_version and not finished:
-                read = await self._read(key, place, seen)
+            version, content = known.get(key, ("", {}))
+            if version != cached.resource_version and not finished:
+                read = await self._read(job_key, key, cached)
                 if read is None:
                     continue
                 content = read
-            found[place] = content
+            found[key] = content
         if "ssh" in job.spec.plugins:
             name = naming.ssh_secret(job.name)
-            secret = await self._secret(job, name, watched=not finished)
+            secret = await self._observe_secret(job, name, watch=not finished)
             if secret is not None:
                 found[("Secret", name)] = secret
         return found
 
-    def forget(self, key: JobKey) -> None:
-        self._contents.pop(key, None)
-        self.secrets.forget(key)
+    def forget(self, job: JobKey) -> None:
+        self._contents.pop(job, None)
+        self.secrets.forget(job)
 
-    def start_over(self, namespace: str = ALL_NAMESPACES) -> None:
-        """Forget everything that is there: what is known was true before somebody else was at work."""
-        for key in list(self._contents):
-            if namespace in (ALL_NAMESPACES, key.namespace):
-                del self._contents[key]
-        self.secrets.start_over(namespace)
+    def clear(self, namespace: str = ALL_NAMESPACES) -> None:
+        """Forget all contents of a namespace: another controller may have changed the objects."""
+        for job in list(self._contents):
+            if namespace in (ALL_NAMESPACES, job.namespace):
+                del self._contents[job]
+        self.secrets.clear(namespace)
 
-    async def ensure(self, job: Job, companion: OwnedObject) -> None:
-        """Make the object, or put it right."""
-        manifest = manifest_of(companion)
-        resource, name = _BY_KIND[manifest["kind"]], manifest["metadata"]["name"]
-        if isinstance(companion, Once):
-            await self._ensure_secret(job, companion)
+    async def ensure(self, job: Job, owned: OwnedObject) -> None:
+        """Create the object, or repair it."""
+        if isinstance(owned, Once):
+            await self._ensure_secret(job, owned)
             return
+        manifest = manifest_of(owned)
+        resource, name = _BY_KIND[manifest["kind"]], manifest["metadata"]["name"]
         try:
-            raw = await self.client.create(
-                resource, job.namespace, body=msgspec.json.encode(manifest), attempts=ATTEMPTS
-            )
+            body = msgspec.json.encode(manifest)
+            raw = await self.client.create(resource, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             if not error.already_exists:
                 raise failed("create", resource, name, error) from error
-            raw = await self._put_right(job, resource, manifest)
-        self._noted(job, resource, raw)
+            raw = await self._repair(job, resource, manifest)
+        cached = decode_object(raw)
+        if resource is resources.CLAIMS:
+            self.cache.claims.put(cached)
+            return
+        # The written content need not be read again.
+        content = (cached.resource_version, _content(msgspec.json.decode(raw)))
+        self._contents.setdefault(JobKey(job.namespace, job.name), {})[(resource.kind, cached.name)] = content
+        self.cache.owned_objects[resource.kind].put(cached)
 
     async def remove(self, job: Job, kind: str, name: str) -> None:
         key = JobKey(job.namespace, job.name)
         if kind == "Secret":
-            await self._delete(resources.SECRETS, job, name, self.secrets.own_uid(job.namespace, name))
+            await self._delete(resources.SECRETS, job, name, self.secrets.uid_of(job.namespace, name))
             self.secrets.put(key, job.uid, name, None)
             return
-        seen = self.cache.owned_objects_of.get(key, {}).get((kind, name))
-        if seen is None or seen.job_uid != job.uid:
+        cached = self.cache.owned_objects_of.get(key, {}).get((kind, name))
+        if cached is None or cached.job_uid != job.uid:
             return
-        await self._delete(_BY_KIND[kind], job, name, seen.uid)
-        self.cache.owned_objects[kind].remove(seen)
+        await self._delete(_BY_KIND[kind], job, name, cached.uid)
+        self.cache.owned_objects[kind].remove(cached)
         self._contents.get(key, {}).pop((kind, name), None)
 
-    async def _read(self, key: JobKey, place: tuple[str, str], seen: CachedObject) -> Manifest | None:
+    async def _read(self, job: JobKey, key: _ObjectKey, cached: CachedObject) -> Manifest | None:
+        resource = _BY_KIND[key[0]]
         try:
-            raw = await self.client.get(_BY_KIND[place[0]], seen.namespace, seen.name, attempts=ATTEMPTS)
+            raw = await self.client.get(resource, cached.namespace, cached.name, attempts=ATTEMPTS)
         except ApiError as error:
             if error.not_found:
                 return None
-            raise failed("get", _BY_KIND[place[0]], seen.name, error) from error
+            raise failed("get", resource, cached.name, error) from error
         content = _content(msgspec.json.decode(raw))
-        self._contents.setdefault(key, {})[place] = (decode_object(raw).resource_version, content)
+        self._contents.setdefault(job, {})[key] = (decode_object(raw).resource_version, content)
         return content
 
-    async def _put_right(self, job: Job, resource: Resource, wanted: Manifest) -> bytes:
-        """Replace what is ours to say in an object that exists."""
+    async def _repair(self, job: Job, resource: Resource, wanted: Manifest) -> bytes:
+        """Replace the controller's parts of an existing object."""
         name = wanted["metadata"]["name"]
         try:
-            there = msgspec.json.decode(await self.client.get(resource, job.namespace, name, attempts=ATTEMPTS))
-            if resource is not resources.CLAIMS and not owned_by(there, job.uid):
+            existing = msgspec.json.decode(await self.client.get(resource, job.namespace, name, attempts=ATTEMPTS))
+            if resource is not resources.CLAIMS and not owned_by(existing, job.uid):
                 raise name_taken(resource.kind, name)
-            if resource is resources.CLAIMS or there["metadata"].get("deletionTimestamp"):
-                return msgspec.json.encode(there)
-            body = msgspec.json.encode(_merged(there, wanted))
+            if resource is resources.CLAIMS or existing["metadata"].get("deletionTimestamp"):
+                return msgspec.json.encode(existing)
+            merged = dict(existing)
+            if "spec" in wanted:
+                merged["spec"] = {**existing.get("spec", {}), **wanted["spec"]}
+            if "data" in wanted:
+                merged["data"] = wanted["data"]
+            body = msgspec.json.encode(merged)
             return await self.client.replace(resource, job.namespace, name, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             if error.is_invalid:
-                # A field that cannot be changed was changed by making the object anew; so that is how it goes back.
-                await self._delete(resource, job, name, there["metadata"]["uid"])
+                # The object was recreated with another value of an immutable field; delete it, so that the next pass
+                # creates it again.
+                await self._delete(resource, job, name, existing["metadata"]["uid"])
             raise failed("update", resource, name, error) from error
 
-    async def _secret(self, job: Job, name: str, *, watched: bool) -> Manifest | None:
+    async def _observe_secret(self, job: Job, name: str, *, watch: bool) -> Manifest | None:
         try:
-            return await self.secrets.look(JobKey(job.namespace, job.name), job.uid, name, watched=watched)
+            return await self.secrets.observe(JobKey(job.namespace, job.name), job.uid, name, watch=watch)
         except ApiError as error:
             raise failed("look at", resources.SECRETS, name, error) from error
 
-    async def _ensure_secret(self, job: Job, companion: Once) -> None:
-        manifest, name = companion.manifest, companion.manifest["metadata"]["name"]
+    async def _ensure_secret(self, job: Job, owned: Once) -> None:
+        manifest, name = owned.manifest, owned.manifest["metadata"]["name"]
         key = JobKey(job.namespace, job.name)
-        there = await self._secret(job, name, watched=True)
+        existing = await self._observe_secret(job, name, watch=True)
         if self.secrets.is_foreign(job.namespace, name):
-            # Somebody may remove it, and nobody tells us of Secrets.
+            # It may be removed at any time, and Secrets are not watched: check again in the next pass.
             self.secrets.forget(key)
             raise name_taken(resources.SECRETS.kind, name)
         try:
-            if there is not None:
-                metadata = {"uid": self.secrets.own_uid(job.namespace, name)}
+            if existing is not None:
+                metadata = {"uid": self.secrets.uid_of(job.namespace, name)}
                 body = msgspec.json.encode({"metadata": metadata, "stringData": manifest["stringData"]})
                 raw = await self.client.merge_patch(
                     resources.SECRETS, job.namespace, name, body=body, attempts=ATTEMPTS
                 )
             else:
-                # Making an RSA key takes a tenth of a second, in which other jobs want to be served.
-                made = await asyncio.to_thread(companion.created_with, make_key_pair)
-                body = msgspec.json.encode(made)
+                # Generating an RSA key takes a tenth of a second, which would delay other jobs.
+                body = msgspec.json.encode(await asyncio.to_thread(owned.created_with, make_key_pair))
                 raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             self.secrets.forget(key)
-            raise failed("create", resources.SECRETS, name, _discreet(error)) from error
+            raise failed("create", resources.SECRETS, name, _without_content(error)) from error
         self.secrets.put(key, job.uid, name, dict(manifest["stringData"]), decode_object(raw).uid)
 
     async def _delete(self, resource: Resource, job: Job, name: str, uid: str | None) -> None:
@@ -172,25 +186,13 @@ class OwnedObjectManager:
             await self.client.delete(resource, job.namespace, name, uid=uid, attempts=ATTEMPTS)
         except ApiError as error:
             if resource is resources.SECRETS:
-                # Nobody tells us of Secrets, so that we must look again.
                 self.secrets.forget(JobKey(job.namespace, job.name))
             if not error.not_found:
                 raise failed("delete", resource, name, error) from error
 
-    def _noted(self, job: Job, resource: Resource, raw: bytes) -> None:
-        """What was written need not be read again."""
-        seen = decode_object(raw)
-        if resource is resources.CLAIMS:
-            self.cache.claims.put(seen)
-            return
-        content = _content(msgspec.json.decode(raw))
-        key = JobKey(job.namespace, job.name)
-        self._contents.setdefault(key, {})[(resource.kind, seen.name)] = (seen.resource_version, content)
-        self.cache.owned_objects[resource.kind].put(seen)
-
 
 def failed(verb: str, resource: Resource, name: str, error: ApiError) -> EngineError:
-    """What the job's status says of a call that did not work."""
+    """Return the error that the status of the job shows for a failed call."""
     reason = {"create": "FailedCreate", "delete": "FailedDelete"}.get(verb, "FailedUpdate")
     return EngineError(reason, f"could not {verb} {resource.kind} {name}: {error}")
 
@@ -200,8 +202,8 @@ def name_taken(kind: str, name: str) -> EngineError:
     return EngineError("NameTaken", message)
 
 
-def _discreet(error: ApiError) -> ApiError:
-    """A server that finds fault with what a Secret holds may quote it, and events and logs are no place for keys."""
+def _without_content(error: ApiError) -> ApiError:
+    """Drop the message of a validation error: it may quote the Secret, and events and logs are public."""
     if error.is_invalid or error.status == HTTPStatus.BAD_REQUEST:
         return ApiError(error.status, error.reason, f"the API server refused it as {error.reason or error.status}")
     return error
@@ -209,12 +211,3 @@ def _discreet(error: ApiError) -> ApiError:
 
 def _content(document: dict[str, Any]) -> Manifest:
     return {"kind": document.get("kind", ""), **{part: document[part] for part in _PARTS if part in document}}
-
-
-def _merged(there: dict[str, Any], wanted: Manifest) -> dict[str, Any]:
-    merged = dict(there)
-    if "spec" in wanted:
-        merged["spec"] = {**there.get("spec", {}), **wanted["spec"]}
-    if "data" in wanted:
-        merged["data"] = wanted["data"]
-    return merged

@@ -1,9 +1,8 @@
-"""Whether a job's Secret is there, without the right to read Secrets.
+"""Observes the ssh Secret of a job without the permission to read Secrets.
 
-The controller may make, patch and remove Secrets, but neither get nor list nor watch them: what it cannot read it
-cannot give away. A patch that changes nothing, tried without being carried out, tells whether the Secret exists, and
-its answer has the one entry that is put right when somebody edits it. Since nobody tells when a Secret goes, those of
-running jobs are looked at again in turn, a few a second in all, however many there are.
+The controller may create, patch and delete Secrets, but not get, list or watch them: what it cannot read it cannot
+leak. A dry run of an empty patch shows whether the Secret exists, and returns the one entry that is repaired when
+edited. Without a watch, the Secrets of running jobs are checked again in turn, a few per second in total.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from pumice.model import naming
 from pumice.model.job import Manifest
 from pumice.model.snapshot import JobKey
 
-# How often one Secret is looked at, at most, and how many a second in all.
-SHORTEST_INTERVAL: Final = 10.0
+# Seconds between two checks of one Secret, and checks per second of all.
+MIN_INTERVAL: Final = 10.0
 CHECKS_PER_SECOND: Final = 5
 _ATTEMPTS: Final = 4
 
 _log = logging.getLogger(__name__)
 
 
-class _Entries(msgspec.Struct, frozen=True):
+class _Data(msgspec.Struct, frozen=True):
     config: str | None = None
 
 
@@ -48,17 +47,17 @@ class _Meta(msgspec.Struct, rename="camel", frozen=True):
 
 class _Secret(msgspec.Struct, frozen=True):
     metadata: _Meta
-    data: _Entries = _Entries()
+    data: _Data = _Data()
 
 
 @dataclass(slots=True)
-class _Known:
+class _Checked:
     job: JobKey
-    uid: str  # of the job
+    job_uid: str
     entries: dict[str, str] | None  # None: there is no such Secret
-    foreign: bool
-    checked: float
-    own_uid: str = ""  # of the Secret itself
+    is_foreign: bool  # owned by something else than the job
+    checked_at: float
+    uid: str = ""
 
 
 @dataclass(slots=True)
@@ -66,73 +65,71 @@ class SecretManager:
     client: Client
     enqueue: Callable[[JobKey], None]
     clock: Callable[[], float]  # monotonic
-    _known: dict[tuple[str, str], _Known] = field(default_factory=dict)
-    _line: dict[tuple[str, str], None] = field(default_factory=dict)  # to be looked at again, in this order
+    _checked: dict[tuple[str, str], _Checked] = field(default_factory=dict)  # by namespace and name
+    _watched: dict[tuple[str, str], None] = field(default_factory=dict)  # to check again, in this order
 
-    async def look(self, job: JobKey, uid: str, name: str, *, watched: bool) -> Manifest | None:
-        """The Secret as far as it can be known, or None. `watched` asks for it to be looked at again and again."""
-        place = (job.namespace, name)
-        known = self._known.get(place)
-        if known is None or known.uid != uid:
-            known = self._known[place] = await self._checked(job, uid, name)
-        if watched:
-            self._line.setdefault(place, None)
+    async def observe(self, job: JobKey, job_uid: str, name: str, *, watch: bool) -> Manifest | None:
+        """Return the observable part of the Secret, or None. With `watch`, it is checked again and again."""
+        key = (job.namespace, name)
+        checked = self._checked.get(key)
+        if checked is None or checked.job_uid != job_uid:
+            checked = self._checked[key] = await self._check(job, job_uid, name)
+        if watch:
+            self._watched.setdefault(key, None)
         else:
-            self._line.pop(place, None)
-        if known.entries is None or known.foreign:
+            self._watched.pop(key, None)
+        if checked.entries is None or checked.is_foreign:
             return None
-        return {"kind": "Secret", "metadata": {"name": name}, "stringData": known.entries}
+        return {"kind": "Secret", "metadata": {"name": name}, "stringData": checked.entries}
 
-    def put(self, job: JobKey, uid: str, name: str, entries: dict[str, str] | None, own_uid: str = "") -> None:
-        """Take note of what was just written (None: removed)."""
-        known = _Known(job, uid, entries, foreign=False, checked=self.clock(), own_uid=own_uid)
-        self._known[(job.namespace, name)] = known
+    def put(self, job: JobKey, job_uid: str, name: str, entries: dict[str, str] | None, uid: str = "") -> None:
+        """Store the result of an own write (None: deleted)."""
+        checked = _Checked(job, job_uid, entries, is_foreign=False, checked_at=self.clock(), uid=uid)
+        self._checked[(job.namespace, name)] = checked
 
-    def own_uid(self, namespace: str, name: str) -> str | None:
-        """Of the Secret that was last seen: a newer one of that name may be somebody else's."""
-        known = self._known.get((namespace, name))
-        return known.own_uid or None if known is not None else None
+    def uid_of(self, namespace: str, name: str) -> str | None:
+        """Return the uid of the Secret last seen: a newer one of that name may be foreign."""
+        checked = self._checked.get((namespace, name))
+        return checked.uid or None if checked is not None else None
 
     def is_foreign(self, namespace: str, name: str) -> bool:
-        """Whether the Secret that was last seen there belongs to somebody else."""
-        known = self._known.get((namespace, name))
-        return known is not None and known.entries is not None and known.foreign
+        checked = self._checked.get((namespace, name))
+        return checked is not None and checked.entries is not None and checked.is_foreign
 
     def forget(self, job: JobKey) -> None:
-        place = (job.namespace, naming.ssh_secret(job.name))
-        self._known.pop(place, None)
-        self._line.pop(place, None)
+        key = (job.namespace, naming.ssh_secret(job.name))
+        self._checked.pop(key, None)
+        self._watched.pop(key, None)
 
-    def start_over(self, namespace: str) -> None:
-        """Somebody else was at work there meanwhile; without a name, everywhere."""
-        for place in [place for place in self._known if not namespace or place[0] == namespace]:
-            self._known.pop(place)
-            self._line.pop(place, None)
+    def clear(self, namespace: str) -> None:
+        """Forget the Secrets of a namespace, or all of them: another controller may have changed them."""
+        for key in [key for key in self._checked if not namespace or key[0] == namespace]:
+            self._checked.pop(key)
+            self._watched.pop(key, None)
 
     async def run(self) -> None:
-        """Look at what may have gone, until it is cancelled."""
+        """Check watched Secrets until cancelled."""
         while True:
             await asyncio.sleep(1 / CHECKS_PER_SECOND)
-            place = next(iter(self._line), None)
-            known = self._known.get(place) if place is not None else None
-            if place is None or known is None or self.clock() - known.checked < SHORTEST_INTERVAL:
-                continue
-            self._line[place] = self._line.pop(place)
-            await self._check_again(place, known)
+            key = next(iter(self._watched), None)
+            checked = self._checked.get(key) if key is not None else None
+            if key is not None and checked is not None and self.clock() - checked.checked_at >= MIN_INTERVAL:
+                self._watched[key] = self._watched.pop(key)
+                await self._check_again(key, checked)
 
-    async def _check_again(self, place: tuple[str, str], known: _Known) -> None:
+    async def _check_again(self, key: tuple[str, str], before: _Checked) -> None:
         try:
-            now = await self._checked(known.job, known.uid, place[1])
+            after = await self._check(before.job, before.job_uid, key[1])
         except ApiError as error:
-            _log.info("Secret %s/%s could not be looked at: %s", *place, error)
-            known.checked = self.clock()
+            _log.info("could not check Secret %s/%s: %s", *key, error)
+            before.checked_at = self.clock()
             return
-        if self._known.get(place) is known:
-            self._known[place] = now
-            if (now.entries, now.foreign) != (known.entries, known.foreign):
-                self.enqueue(known.job)
+        if self._checked.get(key) is before:
+            self._checked[key] = after
+            if (after.entries, after.is_foreign) != (before.entries, before.is_foreign):
+                self.enqueue(before.job)
 
-    async def _checked(self, job: JobKey, uid: str, name: str) -> _Known:
+    async def _check(self, job: JobKey, job_uid: str, name: str) -> _Checked:
         try:
             raw = await self.client.merge_patch(
                 resources.SECRETS, job.namespace, name, body=b"{}", dry_run=True, attempts=_ATTEMPTS
@@ -140,16 +137,14 @@ class SecretManager:
         except ApiError as error:
             if not error.not_found:
                 raise
-            return _Known(job, uid, None, foreign=False, checked=self.clock())
+            return _Checked(job, job_uid, None, is_foreign=False, checked_at=self.clock())
         secret = msgspec.json.decode(raw, type=_Secret)
-        mine = any(owner.uid == uid for owner in secret.metadata.owner_references)
-        own_uid = secret.metadata.uid
-        return _Known(job, uid, _entries(secret.data), foreign=not mine, checked=self.clock(), own_uid=own_uid)
-
-
-def _entries(data: _Entries) -> dict[str, str]:
-    """The entry that everybody may know; the keys stay undecoded."""
-    try:
-        return {"config": base64.b64decode(data.config or "").decode()}
-    except (binascii.Error, UnicodeDecodeError):
-        return {"config": ""}
+        is_own = any(owner.uid == job_uid for owner in secret.metadata.owner_references)
+        # Only the public entry is decoded; the keys stay undecoded.
+        try:
+            config = base64.b64decode(secret.data.config or "").decode()
+        except (binascii.Error, UnicodeDecodeError):
+            config = ""
+        return _Checked(
+            job, job_uid, {"config": config}, is_foreign=not is_own, checked_at=self.clock(), uid=secret.metadata.uid
+        )

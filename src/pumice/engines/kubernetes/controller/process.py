@@ -1,6 +1,7 @@
-"""The controller: everything put together, and the one that works is the one that holds the Lease (`leading`).
+"""The composition root of the controller: builds its parts, and runs them until it is stopped.
 
-Those that wait watch the cluster, too, so that whoever takes over knows everything already.
+Only the leader of a namespace reconciles its jobs (`leadership`). Standbys watch the cluster too, so that their cache
+is complete when they take over.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.health import Health, serve
-from pumice.engines.kubernetes.controller.leadership import LAST_WORDS, LeaderElector
+from pumice.engines.kubernetes.controller.health import health_app, serve
+from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, LeaderElector
 from pumice.engines.kubernetes.controller.lease import Durations
-from pumice.engines.kubernetes.controller.metrics import Metrics, Numbers
+from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
-from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
 from pumice.engines.kubernetes.gangs import choice
 from pumice.engines.kubernetes.gangs.pod_groups import PodGroupManager
 from pumice.model.shape import Schema
-from pumice.model.snapshot import COSCHEDULING, JobKey
+from pumice.model.snapshot import COSCHEDULING, GangProvider, JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.loop import Loop
 from pumice.runtime.queue import KeyQueue
@@ -51,158 +52,144 @@ class Settings:
     leader_elect: bool = True
     lease_namespace: str = ""
     listen: tuple[str, int] = ("127.0.0.1", 8081)
-    any_port: bool = False  # take another port if that one is taken
+    any_port: bool = False  # use a free port if that one is taken
     workers: int = 32
     parallel_writes: int = 64
     scheduler: str = COSCHEDULING.scheduler  # of coscheduling
     durations: Durations = field(default_factory=Durations)
 
 
-@dataclass(slots=True)
 class Controller:
-    client: Client
-    settings: Settings
-    registry: Registry
-    kubernetes: Schema
-    now: Callable[[], dt.datetime]
-    monotonic: Callable[[], float] = time.monotonic
-    numbers: Numbers = field(default_factory=Numbers)
-    port: int = 0
-    _cache: ClusterCache | None = None
-    _text: Callable[[], bytes] = bytes  # of /metrics
-    _problem: str = "the API server has not answered yet"
-    # Of the namespaces that are served now; all of them under the empty name.
-    _queues: dict[str, KeyQueue] = field(default_factory=dict)
+    def __init__(  # noqa: PLR0913 - everything that a test replaces
+        self,
+        client: Client,
+        settings: Settings,
+        registry: Registry,
+        kubernetes: Schema,
+        now: Callable[[], dt.datetime],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client, self.settings, self.now = client, settings, now
+        self.registry, self.kubernetes = registry, kubernetes
+        # The queues of the namespaces that this process leads, or one for ALL_NAMESPACES.
+        self.queues: dict[str, KeyQueue] = {}
+        self.cache = ClusterCache(
+            client, kubernetes, settings.namespaces, self._enqueue, lambda job: with_defaults(job, registry)
+        )
+        self.secrets = SecretManager(client, self._enqueue, monotonic)
+        self.owned_objects = OwnedObjectManager(client, self.cache, self.secrets)
+        self.recorder = EventRecorder(client, now)
+        self.metrics = Metrics(client, self.cache, self.recorder, self.queues)
+        self.elector = LeaderElector(client, now, settings.lease_namespace, monotonic, settings.durations)
+        self.port = 0  # of health and metrics, once it listens
+        self._waiting_for = "the API server has not answered yet"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. GangError if the cluster lacks what was asked for."""
+        """Run until `stop` is set. Raises GangError if the cluster lacks the requested gang provider."""
         host, port = self.settings.listen
-        # Before anything is asked of a server that may be away: whoever looks after us wants to know why nothing moves.
-        server, self.port = await serve(self._health().app(), host, port, any_port=self.settings.any_port)
+        # Before the first request, so that /readyz can say that the API server does not answer.
+        app = health_app(self._not_ready, self.metrics.text)
+        server, self.port = await serve(app, host, port, any_port=self.settings.any_port)
         _log.info("health and metrics: http://%s:%d", host, self.port)
         try:
-            await run_until_first_ends(stop.wait(), self._control())
+            await run_until_first_ends(stop.wait(), self._run())
         finally:
             await server.cleanup()
 
-    async def _control(self) -> None:
-        """Everything that needs the cluster; a part that fails ends it all."""
-        name, resource = choice.choose(self.settings.gang, await self._offered())
-        _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
-        cache = self._cache = ClusterCache(
-            self.client,
-            self.kubernetes,
-            self.settings.namespaces,
-            self._enqueue,
-            lambda job: with_defaults(job, self.registry),
-        )
-        gang = choice.make_provider(name, resource, self.settings.scheduler)
-        secrets = SecretManager(self.client, self._enqueue, self.monotonic)
-        teller = EventRecorder(self.client, self.now)
+    async def _run(self) -> None:
+        """Run every part; the first that fails ends all."""
+        gang, pod_groups = await self._gang()
         engine = KubernetesEngine(
             client=self.client,
-            cache=cache,
-            companions=OwnedObjectManager(self.client, cache, secrets),
+            cache=self.cache,
+            owned_objects=self.owned_objects,
             gang=gang,
-            pod_groups=PodGroupManager(self.client, cache, resource, gang) if resource is not None else None,
-            teller=teller,
-            numbers=self.numbers,
+            pod_groups=pod_groups,
+            recorder=self.recorder,
+            metrics=self.metrics,
             now=self.now,
         )
-        self._text = self._metrics(cache, engine)
-        context = Context(self.registry, self.kubernetes, queue_rules=name == "volcano")
-        working = asyncio.create_task(self._work(engine, context))
-        tasks = [working, *(asyncio.create_task(part) for part in (cache.run(), secrets.run(), teller.run()))]
+        context = Context(self.registry, self.kubernetes, queue_rules=gang.name == "volcano")
+        lead = asyncio.create_task(self._lead(engine, context))
+        tasks = [lead, *map(asyncio.create_task, (self.cache.run(), self.secrets.run(), self.recorder.run()))]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
-            await within(2 * LAST_WORDS, teller.drain(LAST_WORDS))
+            lead.cancel()
+            await asyncio.gather(lead, return_exceptions=True)
+            await run_with_timeout(2 * SHUTDOWN_SECONDS, self.recorder.flush(SHUTDOWN_SECONDS))
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _health(self) -> Health:
-        return Health(lambda: "", self._awaited, self._numbers_now)
+    async def _gang(self) -> tuple[GangProvider, PodGroupManager | None]:
+        """Choose the gang provider, once the cluster serves Jobs."""
+        name, resource = choice.choose(self.settings.gang, await self._discover())
+        self._waiting_for = ""
+        _log.info("gang provider: %s%s", name, f" ({resource.identity})" if resource is not None else "")
+        gang = choice.make_provider(name, resource, self.settings.scheduler)
+        return gang, PodGroupManager(self.client, self.cache, resource, gang) if resource is not None else None
 
-    def _numbers_now(self) -> bytes:
-        return self._text()
-
-    def _awaited(self) -> str:
-        """What must come before jobs can be served."""
-        if self._cache is None:
-            return self._problem
-        if missing := self._cache.unsynced():
-            return f"not yet listed: {', '.join(missing)}"
-        refused = self._cache.refused()
-        return f"cannot be watched: {', '.join(refused)}; the log says why" if refused else ""
-
-    async def _work(self, engine: KubernetesEngine, context: Context) -> None:
-        """Serve jobs whenever we are the leader."""
-        await engine.cache.synced()
-        # What is known now stays; looking through it again and again for garbage is in vain.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 100)
-        _log.info("watching: %d jobs, %d pods", len(engine.cache.jobs), len(engine.cache.pods))
-        if not self.settings.leader_elect:
-            await self._serve(engine, context, ALL_NAMESPACES)
-        settings = self.settings
-        leading = LeaderElector(self.client, self.now, settings.lease_namespace, self.monotonic, settings.durations)
-        await leading.run(settings.namespaces, lambda place: self._serve(engine, context, place))
-
-    async def _serve(self, engine: KubernetesEngine, context: Context, place: str) -> None:
-        loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
-        for seen in engine.cache.jobs:
-            if place in (ALL_NAMESPACES, seen.namespace):
-                loop.queue.add(seen.key)
-        self._queues[place] = loop.queue
-        self.numbers.is_leader = True
-        try:
-            await Runner(loop, workers=self.settings.workers, on_defect=self._defect).run()
-        finally:
-            del self._queues[place]
-            self.numbers.is_leader = bool(self._queues)
-            # Whoever leads next changes what we know, and when it is our turn again, we look anew.
-            engine.companions.start_over(place)
-
-    def _enqueue(self, key: JobKey) -> None:
-        """Ignore changes while not leading; otherwise a standby's queue grows without bound."""
-        for namespace in (key.namespace, ALL_NAMESPACES):
-            if namespace in self._queues:
-                self._queues[namespace].add(key)
-
-    def _defect(self, key: JobKey, error: Exception) -> None:
-        self.numbers.defects += 1
-        _log.error("job %s: an unexpected error; it is tried again", key, exc_info=error, extra={"job": key})
-
-    def _metrics(self, cache: ClusterCache, engine: KubernetesEngine) -> Callable[[], bytes]:
-        metrics = Metrics(self.numbers, cache)
-
-        def text() -> bytes:
-            self.numbers.events_dropped = engine.teller.dropped
-            self.numbers.waiting = sum(map(len, self._queues.values()))
-            self.numbers.writes_allowed = self.client.writes.allowed
-            return metrics.text()
-
-        return text
-
-    async def _offered(self) -> frozenset[str]:
-        """What the cluster serves, once it serves Jobs at all."""
+    async def _discover(self) -> frozenset[str]:
         while True:
             try:
                 offered = await self.client.discover()
                 if has_resource(offered, resources.JOBS) and has_resource(offered, resources.COMMANDS):
                     return offered
-                problem = "the cluster knows no Jobs: `pumice install --crds-only | kubectl apply --server-side -f -`"
+                reason = "the cluster has no Job CRD: `pumice install --crds-only | kubectl apply --server-side -f -`"
             except ApiError as error:
                 if not error.is_transient:
                     raise
-                problem = f"the API server cannot be reached: {error}"
-            if problem != self._problem:
-                _log.warning("waiting: %s", problem)
-                self._problem = problem
+                reason = f"the API server cannot be reached: {error}"
+            if reason != self._waiting_for:
+                _log.warning("waiting: %s", reason)
+                self._waiting_for = reason
             await asyncio.sleep(2)
+
+    async def _lead(self, engine: KubernetesEngine, context: Context) -> None:
+        """Serve jobs while this process is the leader."""
+        await self.cache.synced()
+        # The cached objects stay; scanning them for garbage is wasted time.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 100)
+        _log.info("watching: %d jobs, %d pods", len(self.cache.jobs), len(self.cache.pods))
+        if not self.settings.leader_elect:
+            await self._serve(engine, context, ALL_NAMESPACES)
+        await self.elector.run(self.settings.namespaces, lambda namespace: self._serve(engine, context, namespace))
+
+    async def _serve(self, engine: KubernetesEngine, context: Context, namespace: str) -> None:
+        """Reconcile the jobs of a namespace until cancelled, each of them once at the start."""
+        loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
+        for job in self.cache.jobs:
+            if namespace in (ALL_NAMESPACES, job.namespace):
+                loop.queue.add(job.key)
+        self.queues[namespace] = loop.queue
+        try:
+            await Runner(loop, workers=self.settings.workers, on_defect=self._log_defect).run()
+        finally:
+            del self.queues[namespace]
+            # The next leader may change the owned objects.
+            self.owned_objects.clear(namespace)
+
+    def _enqueue(self, key: JobKey) -> None:
+        """Ignore changes while not leading; otherwise a standby's queue grows without bound."""
+        for namespace in (key.namespace, ALL_NAMESPACES):
+            if namespace in self.queues:
+                self.queues[namespace].add(key)
+
+    def _log_defect(self, key: JobKey, error: Exception) -> None:
+        self.metrics.defects += 1
+        _log.error("job %s: unexpected error; retrying", key, exc_info=error, extra={"job": key})
+
+    def _not_ready(self) -> str:
+        """Return what must happen before jobs can be served, or an empty string."""
+        if self._waiting_for:
+            return self._waiting_for
+        if unsynced := self.cache.unsynced():
+            return f"not yet listed: {', '.join(unsynced)}"
+        refused = self.cache.refused()
+        return f"cannot be watched: {', '.join(refused)}; the log says why" if refused else ""

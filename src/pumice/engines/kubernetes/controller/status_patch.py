@@ -1,4 +1,4 @@
-"""A status is written as the difference from what is stored, on the condition that nothing else has changed."""
+"""The status is written as a merge patch against the stored one, on the condition that the job has not changed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from pumice.model.status import JobStatus
 
 
 def status_patch(resource_version: str, before: JobStatus, after: JobStatus) -> bytes:
-    """A merge patch: what has gone is null, and another version than the one that was observed is a conflict."""
-    changes = _difference(_plain(before), _plain(after))
+    """Return a merge patch in which removed fields are null; any other resource version is a conflict."""
+    changes = _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
     return msgspec.json.encode({"metadata": {"resourceVersion": resource_version}, "status": changes})
-
-
-def _plain(status: JobStatus) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(status)
-    return plain
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

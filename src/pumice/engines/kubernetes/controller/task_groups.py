@@ -1,4 +1,4 @@
-"""Work that goes on side by side, for as long as all of it does; and work at the end, which may not take long."""
+"""Running coroutines together until the first one ends, and running a last one within a time limit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def run_until_first_ends(*works: Coroutine[Any, Any, object]) -> None:
-    """Returns when one of them has returned, or raises what it raised; the others are ended, and gone by then."""
-    tasks = [asyncio.create_task(work) for work in works]
+async def run_until_first_ends(*coroutines: Coroutine[Any, Any, object]) -> None:
+    """Return when one coroutine has returned, or raise its exception; the others are cancelled and awaited."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -20,10 +20,10 @@ async def run_until_first_ends(*works: Coroutine[Any, Any, object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def within(seconds: float, last: Coroutine[Any, Any, object]) -> None:
-    """At the end of the program: worth a try, but nothing to wait for if the server is away."""
-    # In a task of its own: in one that was cancelled, asyncio.timeout of Python 3.11 does not tell time-outs apart.
-    task = asyncio.create_task(last)
+async def run_with_timeout(seconds: float, coroutine: Coroutine[Any, Any, object]) -> None:
+    """Run a last coroutine at shutdown; give up after some seconds, and ignore its errors."""
+    # In its own task: in a cancelled one, asyncio.timeout of Python 3.11 does not recognise its own timeout.
+    task = asyncio.create_task(coroutine)
     await asyncio.wait((task,), timeout=seconds)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

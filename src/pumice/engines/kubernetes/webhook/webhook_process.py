@@ -14,7 +14,7 @@ from typing import Final
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.auth.access import Access
-from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import job_schema
 from pumice.engines.kubernetes.webhook.certificate_rotation import INTERVAL, SETTLING, CertificateRotation
@@ -103,7 +103,7 @@ class _Webhook:
         """Withdraw the registration or become unready, so that no review arrives after the server stops."""
         _log.info("shutting down")
         if self._registration is not None:
-            await within(WITHDRAW_SECONDS, self._registration.withdraw())
+            await run_with_timeout(WITHDRAW_SECONDS, self._registration.withdraw())
         elif self._settings.service:
             self._server.is_ready = False
             await asyncio.sleep(DRAIN_SECONDS)

@@ -1,4 +1,4 @@
-"""The engine where nothing need be asked of a server; against a real one, see tests/cluster."""
+"""The engine without a real server; tests/cluster has one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.cache.decode_jobs import CachedCommand, CachedJob
 from pumice.engines.kubernetes.cache.decode_pods import CachedObject, CachedPod
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.metrics import Numbers
+from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.memory.clock import EPOCH
@@ -42,15 +42,16 @@ def an_engine(client: Client, *jobs: Job, enqueue: Callable[[JobKey], None] = la
     cache = ClusterCache(client, kubernetes_types().types, (), enqueue)
     for job in jobs:
         cache.jobs.put(CachedJob(job))
-    keeper = OwnedObjectManager(client, cache, SecretManager(client, enqueue, lambda: 0.0))
+    recorder = EventRecorder(client, lambda: EPOCH)
+    manager = OwnedObjectManager(client, cache, SecretManager(client, enqueue, lambda: 0.0))
     return KubernetesEngine(
         client=client,
         cache=cache,
-        companions=keeper,
+        owned_objects=manager,
         gang=NO_GANG,
         pod_groups=None,
-        teller=EventRecorder(client, lambda: EPOCH),
-        numbers=Numbers(),
+        recorder=recorder,
+        metrics=Metrics(client, cache, recorder, {}),
         now=lambda: EPOCH,
     )
 
@@ -59,17 +60,17 @@ def an_engine(client: Client, *jobs: Job, enqueue: Callable[[JobKey], None] = la
     "command",
     [
         pytest.param(CreatePod(bare_pod(a_slot(OLD)).manifest), id="a pod"),
-        pytest.param(Ensure(owned(OLD, "v1", "ConfigMap", "train-svc", {"data": {}})), id="a companion"),
+        pytest.param(Ensure(owned(OLD, "v1", "ConfigMap", "train-svc", {"data": {}})), id="an owned object"),
     ],
 )
-def test_what_was_decided_for_a_job_is_not_done_to_its_successor(command: EngineCommand) -> None:
-    """Whoever asked the server would fail here, because there is none."""
+def test_commands_for_a_job_are_not_applied_to_its_successor(command: EngineCommand) -> None:
+    """A request would fail, because there is no server."""
     engine = an_engine(cast(Client, None), OLD, NEW)
     asyncio.run(engine.apply(KEY, command))
     assert engine.cache.jobs.get(KEY.namespace, KEY.name) == CachedJob(NEW)
 
 
-def test_a_status_that_cannot_be_written_is_told_in_the_log_once_for_many(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_status_write_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with client_of(refusing(403, "Forbidden")) as client:
             engine = an_engine(client, NEW)
@@ -79,8 +80,8 @@ def test_a_status_that_cannot_be_written_is_told_in_the_log_once_for_many(caplog
 
     with caplog.at_level(logging.WARNING):
         play(story())
-    told = [record.getMessage() for record in caplog.records]
-    assert told == ["job lab/train: could not write the status: said Forbidden; it is tried again"]
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["job lab/train: could not write the status: said Forbidden; retrying"]
 
 
 @pytest.mark.parametrize(
@@ -114,14 +115,14 @@ def test_a_write_of_only_reason_and_message_does_not_requeue(status: dict[str, o
     assert play(story()) is requeued
 
 
-def test_looks_are_counted() -> None:
+def test_passes_are_counted() -> None:
     engine = an_engine(cast(Client, None), msgspec.structs.replace(NEW))
     asyncio.run(engine.observe(KEY))
-    asyncio.run(engine.observe(JobKey("lab", "nobody")))
-    assert engine.numbers.passes == 2
+    asyncio.run(engine.observe(JobKey("lab", "unknown")))
+    assert engine.metrics.passes == 2
 
 
-def with_belongings(client: Client) -> KubernetesEngine:
+def with_objects(client: Client) -> KubernetesEngine:
     engine = an_engine(client, NEW)
     observed = ObservedPod("p", "p1", "worker", 0, 0, 0, PodPhase.RUNNING, EPOCH)
     engine.cache.pods.put(CachedPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
@@ -135,20 +136,20 @@ def with_belongings(client: Client) -> KubernetesEngine:
     [
         pytest.param(DeletePod("p", "p1"), id="a pod"),
         pytest.param(RemoveCommand("c", "c1"), id="a Command"),
-        pytest.param(Remove("Service", "s"), id="a companion"),
+        pytest.param(Remove("Service", "s"), id="an owned object"),
         pytest.param(DeleteJob("new"), id="the job"),
     ],
 )
 @pytest.mark.parametrize(
     ("code", "reason", "gone"),
-    [pytest.param(404, "NotFound", True, id="gone already"), pytest.param(409, "Conflict", False, id="conflict")],
+    [pytest.param(404, "NotFound", True, id="gone"), pytest.param(409, "Conflict", False, id="conflict")],
 )
-def test_only_what_is_gone_counts_as_removed(command: EngineCommand, code: int, reason: str, gone: bool) -> None:
-    """A conflict may mean that another one has the name, or nothing at all; the watch knows, and it is tried again."""
+def test_only_not_found_counts_as_removed(command: EngineCommand, code: int, reason: str, gone: bool) -> None:
+    """A conflict may mean that another object has the name; the watch shows it, and the command is retried."""
 
     async def story() -> int:
         async with client_of(refusing(code, reason)) as client:
-            engine = with_belongings(client)
+            engine = with_objects(client)
             if gone:
                 await engine.apply(KEY, command)
             else:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.controller.event_recorder import LONGEST_MESSAGE, EventRecorder, event_of
+from pumice.engines.kubernetes.controller.event_recorder import MAX_MESSAGE, EventRecorder, event_of
 from pumice.model.job import Job
 from pumice.reconcile.decision import JobEvent, Severity
 from tests.builders import a_document, a_job
@@ -17,7 +17,7 @@ from tests.unit.engines.kubernetes.played_api import client_of, play
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 
 
-def test_an_event_in_kubernetes_own_form() -> None:
+def test_fields_of_an_event() -> None:
     document = a_document()
     document["metadata"] |= {"namespace": "lab", "uid": "u1", "resourceVersion": "5"}
     job = msgspec.convert(document, Job)
@@ -40,11 +40,11 @@ def test_an_event_in_kubernetes_own_form() -> None:
 def test_a_long_message_is_shortened() -> None:
     job = msgspec.convert(a_document(), Job)
     message = event_of(job, JobEvent("InvalidJob", "x" * 5000), NOW)["message"]
-    assert len(message) == LONGEST_MESSAGE
+    assert len(message) == MAX_MESSAGE
     assert message.endswith("...")
 
 
-def test_the_event_of_a_job_with_the_longest_name_has_a_name_that_is_accepted() -> None:
+def test_the_name_of_an_event_is_bounded() -> None:
     job = a_job(metadata={"name": "x" * 253})
     event = event_of(job, JobEvent("InvalidJob", "no"), NOW)
     assert len(event["metadata"]["name"]) == 253
@@ -56,23 +56,23 @@ def test_the_event_of_a_job_with_the_longest_name_has_a_name_that_is_accepted() 
 @pytest.mark.parametrize(
     ("causes", "lines"),
     [
-        pytest.param([], 1, id="told once for many"),
-        pytest.param([{"reason": "NamespaceTerminating"}], 0, id="not where the namespace ends"),
+        pytest.param([], 1, id="logged once"),
+        pytest.param([{"reason": "NamespaceTerminating"}], 0, id="terminating namespace"),
     ],
 )
-def test_events_that_cannot_be_told(causes: list[dict[str, str]], lines: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_events_that_are_refused(causes: list[dict[str, str]], lines: int, caplog: pytest.LogCaptureFixture) -> None:
     async def refused(_request: web.BaseRequest) -> web.Response:
         status = {"reason": "Forbidden", "message": "no", "details": {"causes": causes}}
         return web.json_response(status, status=403)
 
     async def story() -> int:
         async with client_of(refused) as client:
-            teller = EventRecorder(client, lambda: NOW)
-            teller.tell(a_job(), [JobEvent("x", "y")] * 5)
-            running = asyncio.create_task(teller.run())
-            await teller.drain(30)
+            recorder = EventRecorder(client, lambda: NOW)
+            recorder.record(a_job(), [JobEvent("x", "y")] * 5)
+            running = asyncio.create_task(recorder.run())
+            await recorder.flush(30)
             running.cancel()
-            return teller.dropped
+            return recorder.dropped
 
     with caplog.at_level(logging.INFO):
         assert play(story()) == 5

@@ -1,4 +1,4 @@
-"""The Lease where time is played; several real controllers fight for one in tests/cluster."""
+"""The Lease in simulated time; tests/cluster has real controllers that compete for one."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ QUICK = Durations(lease=15.0, renew=10.0, retry=0.001)
 
 @dataclass
 class Server:
-    """Keeps one Lease; each answer to a write takes as long as was told."""
+    """Stores one Lease; responses to writes are delayed as scripted."""
 
     now: float = 1000.0
     lease: dict[str, Any] | None = None
-    above: dict[str, Any] | ApiError | None = None  # the Lease of those who serve everything
+    superseding: dict[str, Any] | ApiError | None = None  # the Lease for the whole cluster
     delays: list[float] = field(default_factory=list)
     refusal: ApiError | None = None
     written_at: float = 0.0
     _version: int = 0
 
     async def get(self, _resource: object, _namespace: str, name: str, **_how: bool) -> bytes:
-        lease = self.above if name == "all" else self.lease
+        lease = self.superseding if name == "all" else self.lease
         if isinstance(lease, ApiError):
             raise lease
         if lease is None:
@@ -65,13 +65,13 @@ def a_candidate(server: Server, identity: str = "me") -> LeaseLock:
     return LeaseLock(cast(Client, server), "lab", "l", identity, lambda: EPOCH, lambda: server.now, QUICK)
 
 
-def test_who_cannot_renew_gives_up_before_another_may_take_over() -> None:
-    """Others count from the moment of the write, not from when its answer came."""
+def test_a_holder_that_cannot_renew_stops_before_another_may_take_over() -> None:
+    """Others count from the moment of the write, not of its response."""
 
     async def story() -> float:
         server = Server()
-        election = a_candidate(server)
-        await election.acquire()
+        lock = a_candidate(server)
+        await lock.acquire()
         acquired_at = server.written_at
         server.delays.append(9.0)
         original = server._store
@@ -82,45 +82,45 @@ def test_who_cannot_renew_gives_up_before_another_may_take_over() -> None:
             return answer
 
         server._store = once  # type: ignore[method-assign]  # the last write that gets through
-        await election.hold()
-        assert not election.is_leader
+        await lock.hold()
+        assert not lock.is_leader
         assert server.written_at == acquired_at
         return server.now - server.written_at
 
     assert play(story()) < QUICK.lease
 
 
-def test_a_lease_that_somebody_removes_is_made_again_at_once() -> None:
+def test_a_deleted_lease_is_recreated_at_once() -> None:
     async def story() -> None:
         server = Server()
-        election = a_candidate(server)
-        await election.acquire()
+        lock = a_candidate(server)
+        await lock.acquire()
         server.lease = None
-        assert await election._try()
+        assert await lock._try()
         assert server.lease is not None
 
     play(story())
 
 
-def test_a_lease_that_another_made_meanwhile_is_lost_at_once() -> None:
+def test_a_lease_recreated_by_another_is_lost_at_once() -> None:
     async def story() -> None:
         server = Server()
-        election, other = a_candidate(server), a_candidate(server, "other")
-        await election.acquire()
+        lock, other = a_candidate(server), a_candidate(server, "other")
+        await lock.acquire()
         server.lease = None
         await other.acquire()
         server.refusal = ApiError(409, "Conflict")
-        await election.hold()
-        assert not election.is_leader
+        await lock.hold()
+        assert not lock.is_leader
         assert server.now - server.written_at < 1.0
 
     play(story())
 
 
-def test_where_a_lease_may_not_be_made_it_is_said_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_forbidden_lease_is_logged_with_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         server = Server()
-        election = a_candidate(server)
+        lock = a_candidate(server)
         tries = iter([ApiError(403, "Forbidden", "you may not"), ApiError(403, "Forbidden", "you may not")])
 
         async def refused(_resource: object, _namespace: str, name: str, **_how: bool) -> bytes:
@@ -128,62 +128,62 @@ def test_where_a_lease_may_not_be_made_it_is_said_what_to_do(caplog: pytest.LogC
                 raise error
             raise ApiError(404, "NotFound")
 
-        server.get = refused  # type: ignore[method-assign]  # as long as the test wants it
-        await election.acquire()
+        server.get = refused  # type: ignore[method-assign]  # scripted
+        await lock.acquire()
 
     with caplog.at_level(logging.WARNING):
         play(story())
-    told = [record.getMessage() for record in caplog.records]
-    assert told == ["Lease lab/l cannot be had: you may not; --lease-namespace names another place for it"]
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["could not acquire Lease lab/l: you may not; --lease-namespace chooses another namespace for it"]
 
 
 def held(version: int, holder: str = "them") -> dict[str, Any]:
     return {"metadata": {"resourceVersion": str(version)}, "spec": {"holderIdentity": holder}}
 
 
-def below(server: Server) -> LeaseLock:
-    election = a_candidate(server)
-    election.above = "all"
-    return election
+def namespaced(server: Server) -> LeaseLock:
+    lock = a_candidate(server)
+    lock.superseding = "all"
+    return lock
 
 
-def test_who_serves_some_stands_aside_for_who_serves_all_until_that_one_is_gone() -> None:
+def test_a_namespaced_lock_waits_while_the_cluster_lease_is_held() -> None:
     async def story() -> None:
-        server = Server(above=held(1))
-        election = below(server)
-        assert not await election._try()
-        assert election._holder == ("them", "all")
+        server = Server(superseding=held(1))
+        lock = namespaced(server)
+        assert not await lock._try()
+        assert lock._holder == ("them", "all")
         server.now += 14
-        server.above = held(2)
-        assert not await election._try()
+        server.superseding = held(2)
+        assert not await lock._try()
         server.now += 14
-        assert not await election._try()
+        assert not await lock._try()
         server.now += 1
-        assert await election._try()
-        server.above = held(3, holder="")
-        assert await election._try()
+        assert await lock._try()
+        server.superseding = held(3, holder="")
+        assert await lock._try()
 
     play(story())
 
 
-def test_who_serves_some_ends_when_somebody_begins_to_serve_all() -> None:
+def test_a_namespaced_lock_is_lost_when_the_cluster_lease_is_taken() -> None:
     async def story() -> None:
         server = Server()
-        election = below(server)
-        await election.acquire()
-        server.above = held(1)
-        await election.hold()
-        assert not election.is_leader
+        lock = namespaced(server)
+        await lock.acquire()
+        server.superseding = held(1)
+        await lock.hold()
+        assert not lock.is_leader
 
     play(story())
 
 
-def test_where_the_lease_for_all_may_not_be_looked_at_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_forbidden_cluster_lease_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        election = below(Server(above=ApiError(403, "Forbidden", "you may not")))
-        await election.acquire()
-        assert await election._try()
+        lock = namespaced(Server(superseding=ApiError(403, "Forbidden", "you may not")))
+        await lock.acquire()
+        assert await lock._try()
 
     with caplog.at_level(logging.WARNING):
         play(story())
-    assert [record.getMessage() for record in caplog.records] == ["Lease lab/all cannot be looked at: you may not"]
+    assert [record.getMessage() for record in caplog.records] == ["could not read Lease lab/all: you may not"]

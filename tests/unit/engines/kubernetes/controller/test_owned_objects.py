@@ -24,7 +24,7 @@ JOB: Job = a_job(plugins={"ssh": []})
 KEY = JobKey(JOB.namespace, JOB.name)
 
 
-def a_keeper(client: Client) -> OwnedObjectManager:
+def a_manager(client: Client) -> OwnedObjectManager:
     cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
     return OwnedObjectManager(client, cache, SecretManager(client, lambda _key: None, lambda: 0.0))
 
@@ -34,7 +34,7 @@ def the_secret() -> Once:
     return next(one for one in owned_objects(JOB, plugins) if isinstance(one, Once))
 
 
-def saying(owner: str, uid: str = "s1") -> Handler:
+def responding(owner: str, uid: str = "s1") -> Handler:
     async def handler(_request: web.BaseRequest) -> web.StreamResponse:
         metadata = {"name": "train-ssh", "namespace": "lab", "uid": uid, "ownerReferences": [{"uid": owner}]}
         return web.json_response({"metadata": metadata, "data": {"config": ""}})
@@ -42,35 +42,35 @@ def saying(owner: str, uid: str = "s1") -> Handler:
     return handler
 
 
-def test_a_secret_that_cannot_be_looked_at_is_a_trouble_and_no_defect() -> None:
+def test_a_forbidden_secret_is_an_engine_error() -> None:
     async def story() -> None:
         async with client_of(refusing(403, "Forbidden")) as client:
-            keeper = a_keeper(client)
+            manager = a_manager(client)
             with pytest.raises(EngineError, match="could not look at Secret train-ssh: said Forbidden"):
-                await keeper.observed(JOB)
+                await manager.observe(JOB)
             with pytest.raises(EngineError, match="train-ssh"):
-                await keeper.ensure(JOB, the_secret())
+                await manager.ensure(JOB, the_secret())
 
     play(story())
 
 
-def test_the_secret_of_somebody_else_is_not_touched() -> None:
-    """It was ours when it was last seen; since then somebody has put his own in its place."""
+def test_a_foreign_secret_is_not_modified() -> None:
+    """The job owned it when it was last seen; since then another one has taken its name."""
 
     async def story() -> list[bytes]:
-        script = Script(saying(UID), refusing(409, "Conflict"))
+        script = Script(responding(UID), refusing(409, "Conflict"))
         async with client_of(script) as client:
-            keeper = a_keeper(client)
-            assert ("Secret", "train-ssh") in await keeper.observed(JOB)
+            manager = a_manager(client)
+            assert ("Secret", "train-ssh") in await manager.observe(JOB)
             with pytest.raises(EngineError):
-                await keeper.ensure(JOB, the_secret())
-            await a_removal(keeper)
+                await manager.ensure(JOB, the_secret())
+            await a_removal(manager)
         return script.bodies
 
-    async def a_removal(keeper: OwnedObjectManager) -> None:
-        keeper.secrets.put(KEY, UID, "train-ssh", {}, "s1")
+    async def a_removal(manager: OwnedObjectManager) -> None:
+        manager.secrets.put(KEY, UID, "train-ssh", {}, "s1")
         with pytest.raises(EngineError):
-            await keeper.remove(JOB, "Secret", "train-ssh")
+            await manager.remove(JOB, "Secret", "train-ssh")
 
     _, patch, delete = (json.loads(body) for body in play(story()))
     assert patch["metadata"] == {"uid": "s1"}
@@ -78,7 +78,7 @@ def test_the_secret_of_somebody_else_is_not_touched() -> None:
 
 
 @pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (400, "BadRequest")])
-def test_what_a_secret_holds_is_not_told(code: int, reason: str) -> None:
+def test_the_content_of_a_secret_is_not_shown(code: int, reason: str) -> None:
     async def quoting(request: web.BaseRequest) -> web.StreamResponse:
         sent = (await request.read()).decode()
         return web.json_response({"kind": "Status", "reason": reason, "message": f"what is {sent}?"}, status=code)
@@ -86,30 +86,30 @@ def test_what_a_secret_holds_is_not_told(code: int, reason: str) -> None:
     async def story() -> str:
         async with client_of(Script(refusing(404, "NotFound"), quoting)) as client:
             with pytest.raises(EngineError) as caught:
-                await a_keeper(client).ensure(JOB, the_secret())
+                await a_manager(client).ensure(JOB, the_secret())
             return str(caught.value)
 
     assert play(story()) == f"could not create Secret train-ssh: the API server refused it as {reason}"
 
 
-def test_nothing_is_remembered_of_a_job_that_is_gone_or_after_somebody_else_was_at_work() -> None:
+def test_contents_are_forgotten_with_the_job_and_with_leadership() -> None:
     async def story() -> None:
-        async with client_of(saying(UID)) as client:
-            keeper = a_keeper(client)
+        async with client_of(responding(UID)) as client:
+            manager = a_manager(client)
             for is_gone in (True, False):
-                await keeper.observed(JOB)
-                assert keeper.secrets._known
-                assert keeper.secrets._line
+                await manager.observe(JOB)
+                assert manager.secrets._checked
+                assert manager.secrets._watched
                 if is_gone:
-                    keeper.forget(KEY)
+                    manager.forget(KEY)
                 else:
-                    keeper.start_over()
-                assert (keeper.secrets._known, keeper.secrets._line, keeper._contents) == ({}, {}, {})
+                    manager.clear()
+                assert (manager.secrets._checked, manager.secrets._watched, manager._contents) == ({}, {}, {})
 
     play(story())
 
 
-def test_a_keeper_needs_no_server_to_forget() -> None:
-    keeper = a_keeper(cast(Client, None))
-    keeper.forget(KEY)
-    assert keeper.secrets.own_uid("lab", "train-ssh") is None
+def test_forgetting_an_unknown_job() -> None:
+    manager = a_manager(cast(Client, None))
+    manager.forget(KEY)
+    assert manager.secrets.uid_of("lab", "train-ssh") is None

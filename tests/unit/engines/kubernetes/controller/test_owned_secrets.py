@@ -26,18 +26,18 @@ def holding(data: dict[str, Any] | None, owner: str = "u1") -> Handler:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        pytest.param({"config": "SG9zdCAq", "id_rsa": "AAAA"}, "Host *", id="as it should be"),
-        pytest.param({"config": None}, "", id="an entry without a value"),
-        pytest.param({"config": "/w=="}, "", id="no text"),
+        pytest.param({"config": "SG9zdCAq", "id_rsa": "AAAA"}, "Host *", id="valid"),
+        pytest.param({"config": None}, "", id="null"),
+        pytest.param({"config": "/w=="}, "", id="not UTF-8"),
         pytest.param({}, "", id="no entry"),
         pytest.param(None, "", id="no data"),
     ],
 )
-def test_whatever_somebody_makes_of_a_secret_it_can_be_looked_at(data: dict[str, Any] | None, expected: str) -> None:
+def test_any_content_of_a_secret_can_be_observed(data: dict[str, Any] | None, expected: str) -> None:
     async def story() -> object:
         async with client_of(holding(data)) as client:
-            keeper = SecretManager(client, lambda _key: None, lambda: 0.0)
-            return await keeper.look(KEY, "u1", NAME, watched=True)
+            manager = SecretManager(client, lambda _key: None, lambda: 0.0)
+            return await manager.observe(KEY, "u1", NAME, watch=True)
 
     assert play(story()) == {"kind": "Secret", "metadata": {"name": NAME}, "stringData": {"config": expected}}
 
@@ -47,21 +47,21 @@ def test_whatever_somebody_makes_of_a_secret_it_can_be_looked_at(data: dict[str,
     [
         pytest.param(holding({"config": "SG9zdA=="}), id="edited"),
         pytest.param(holding({"config": None}), id="emptied"),
-        pytest.param(holding({"config": "SG9zdCAq"}, owner="other"), id="taken over"),
+        pytest.param(holding({"config": "SG9zdCAq"}, owner="other"), id="other owner"),
     ],
 )
-def test_the_job_hears_of_a_change(after: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_enqueues_the_job(after: Handler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owned_secrets, "CHECKS_PER_SECOND", 1000)
 
     async def story() -> list[JobKey]:
-        heard, clock = asyncio.Queue[JobKey](), iter(range(0, 10**6, 100))
+        enqueued, clock = asyncio.Queue[JobKey](), iter(range(0, 10**6, 100))
         async with client_of(Script(holding({"config": "SG9zdCAq"}), after)) as client:
-            keeper = SecretManager(client, heard.put_nowait, lambda: float(next(clock)))
-            await keeper.look(KEY, "u1", NAME, watched=True)
-            running = asyncio.create_task(keeper.run())
-            told = asyncio.create_task(heard.get())
-            await asyncio.wait((running, told), return_when=asyncio.FIRST_COMPLETED)
+            manager = SecretManager(client, enqueued.put_nowait, lambda: float(next(clock)))
+            await manager.observe(KEY, "u1", NAME, watch=True)
+            running = asyncio.create_task(manager.run())
+            first = asyncio.create_task(enqueued.get())
+            await asyncio.wait((running, first), return_when=asyncio.FIRST_COMPLETED)
             running.cancel()
-            return [await told]
+            return [await first]
 
     assert play(story()) == [KEY]

@@ -1,4 +1,4 @@
-"""The controller where there is no cluster yet, or none any more; with one, see tests/cluster."""
+"""The controller without a reachable cluster; tests/cluster has one."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def asked(port: int, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "answer", [pytest.param(cut, id="unreachable"), pytest.param(refusing(503, "Starting"), id="starting")]
 )
-def test_while_the_server_is_away_it_says_so_and_ends_when_it_is_told_to(answer: Handler) -> None:
+def test_an_unreachable_server_is_reported_until_the_controller_stops(answer: Handler) -> None:
     async def story() -> None:
         async with client_of(answer) as client:
             controller, stop = a_controller(client), asyncio.Event()
             running = asyncio.create_task(controller.run(stop))
-            while not controller.port:  # noqa: ASYNC110 - it tells nobody
+            while not controller.port:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
             assert await asyncio.to_thread(asked, controller.port, "/healthz") == (200, "ok\n")
             code, why = await asyncio.to_thread(asked, controller.port, "/readyz")

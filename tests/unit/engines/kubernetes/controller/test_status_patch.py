@@ -12,31 +12,29 @@ from pumice.model.status import JobState, JobStatus, TaskState
 @pytest.mark.parametrize(
     ("before", "after", "changes"),
     [
-        pytest.param(JobStatus(), JobStatus(running=2), {"running": 2}, id="a number comes"),
-        pytest.param(JobStatus(running=2), JobStatus(), {"running": None}, id="a number goes"),
+        pytest.param(JobStatus(), JobStatus(running=2), {"running": 2}, id="number added"),
+        pytest.param(JobStatus(running=2), JobStatus(), {"running": None}, id="number removed"),
         pytest.param(
             JobStatus(controlled_resources={"a": "1", "b": "2"}),
             JobStatus(controlled_resources={"a": "1", "c": "3"}),
             {"controlledResources": {"b": None, "c": "3"}},
-            id="keys come and go",
+            id="keys added and removed",
         ),
         pytest.param(
             JobStatus(task_status_count={"worker": TaskState(phase={"Pending": 2})}),
             JobStatus(task_status_count={"worker": TaskState(phase={"Running": 2})}),
             {"taskStatusCount": {"worker": {"phase": {"Pending": None, "Running": 2}}}},
-            id="deep in a map",
+            id="nested",
         ),
         pytest.param(
             JobStatus(state=JobState(phase="Running", reason="x")),
             JobStatus(state=JobState(phase="Completed")),
             {"state": {"phase": "Completed", "reason": None}},
-            id="the phase",
+            id="phase",
         ),
         pytest.param(JobStatus(running=1), JobStatus(running=1), {}, id="nothing"),
     ],
 )
-def test_only_what_differs_is_written_and_only_over_what_was_seen(
-    before: JobStatus, after: JobStatus, changes: dict[str, Any]
-) -> None:
+def test_status_patch(before: JobStatus, after: JobStatus, changes: dict[str, Any]) -> None:
     patch = json.loads(status_patch("17", before, after))
     assert patch == {"metadata": {"resourceVersion": "17"}, "status": changes}

@@ -4,20 +4,20 @@ import asyncio
 
 import pytest
 
-from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, within
+from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
 from tests.unit.engines.kubernetes.played_api import play
 
 
-def test_the_first_to_end_ends_the_others() -> None:
-    told: list[str] = []
+def test_the_first_to_end_cancels_the_others() -> None:
+    ended: list[str] = []
 
     async def endless(name: str) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            # What it does in the end is waited for.
+            # The cleanup is awaited.
             await asyncio.sleep(0.01)
-            told.append(name)
+            ended.append(name)
 
     async def short() -> str:
         await asyncio.sleep(0)
@@ -25,12 +25,12 @@ def test_the_first_to_end_ends_the_others() -> None:
 
     async def story() -> None:
         await run_until_first_ends(endless("a"), short(), endless("b"))
-        assert sorted(told) == ["a", "b"]
+        assert sorted(ended) == ["a", "b"]
 
     play(story())
 
 
-def test_what_one_raises_is_raised() -> None:
+def test_an_exception_is_raised() -> None:
     async def broken() -> None:
         raise ValueError("broken")
 
@@ -41,14 +41,14 @@ def test_what_one_raises_is_raised() -> None:
     play(story())
 
 
-def test_who_is_cancelled_leaves_nobody_behind() -> None:
-    told: list[str] = []
+def test_cancelling_cancels_all() -> None:
+    ended: list[str] = []
 
     async def endless() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            told.append("ended")
+            ended.append("ended")
 
     async def story() -> None:
         running = asyncio.create_task(run_until_first_ends(endless(), endless()))
@@ -56,13 +56,13 @@ def test_who_is_cancelled_leaves_nobody_behind() -> None:
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert told == ["ended", "ended"]
+        assert ended == ["ended", "ended"]
 
     play(story())
 
 
-def test_last_words_that_nobody_hears_do_not_keep_the_rest_from_being_tidied() -> None:
-    """In Python 3.11 a time-out within a task that was cancelled ends the task once more."""
+def test_a_timeout_at_shutdown_does_not_stop_the_cleanup() -> None:
+    """In Python 3.11, a timeout in a cancelled task cancels the task once more."""
 
     async def story() -> list[str]:
         done: list[str] = []
@@ -71,7 +71,7 @@ def test_last_words_that_nobody_hears_do_not_keep_the_rest_from_being_tidied() -
             try:
                 await asyncio.Event().wait()
             finally:
-                await within(0.01, asyncio.Event().wait())
+                await run_with_timeout(0.01, asyncio.Event().wait())
                 done.append("tidied")
 
         task = asyncio.create_task(ending())
