@@ -18,7 +18,7 @@ INTRODUCTION = """\
 
 Only `controller`, `webhook` and `install --check` contact a cluster; none contacts a registry.
 
-- Data goes to standard output, talk to standard error.
+- Results go to standard output, messages to standard error.
 - Exit code 0: all is well; warnings alone are well. 1: the output could not be written. 2: bad input, or a command line
   that was not understood. 130: interrupted by Ctrl-C.
 - Colour only on a terminal, and never if `NO_COLOR` is set.
@@ -32,7 +32,7 @@ A finding reads `FILE:LINE: PATH: VALUE: MESSAGE`, with `warning: ` before the p
 hint on a line of its own. What keeps the text from being read as YAML has a column, too: `FILE:LINE:COLUMN: MESSAGE`.
 The number of errors and warnings, and `FILE: JOB: good (N pods)`, go to standard error.
 
-With `--json` every finding is one JSON object a line, with the keys `severity` (`error` or `warning`), `file`, `line`,
+With `--json` every finding is a line of JSON, with the keys `severity` (`error` or `warning`), `file`, `line`,
 `column`, `path`, `value`, `message` and `hint`.
 
 ConfigMap, Secret and PersistentVolumeClaim documents may stand beside the Job; other kinds get a warning.
@@ -50,12 +50,12 @@ gang, or a default) and why. With `--json` every line is one JSON object with th
 `name`, `value`, `by`, `why` and `line`.
 """,
     "plugins": """\
-With `--json` every plugin is one JSON object a line, with the keys `name`, `summary`, `requires`, `builtin`, `example`
+With `--json` every plugin is a line of JSON, with the keys `name`, `summary`, `requires`, `builtin`, `example`
 and `arguments`. A plugin of a third party that is installed but cannot be used is named on standard error.
 """,
     "simulate": """\
 Exit code 1: an expectation of the scenario was missed. [Rehearse a policy](../guides/rehearse-a-policy.md) shows what
-can stand in a scenario. With `--json` every event is one JSON object a line, with the keys `at` (seconds), `phase`,
+can stand in a scenario. With `--json` every event is a line of JSON, with the keys `at` (seconds), `phase`,
 `event`, `pod`, `policy`, `action` and `message`; an expectation has `expect`, `wanted` and `found`, too, and its event
 is `ExpectationMet` or `ExpectationMissed`.
 """,
@@ -72,7 +72,7 @@ can also have `[programs]`: for the name of an image, a list of files that its c
 `[files]`: for the name of an image, a table of paths in its containers and the files that are put there.
 
 The pods' output goes to standard output, each line with its pod; what happens to the job goes to standard error. With
-`--json` every event is one JSON object a line on standard output, with `time`, `type` (`plan`, `phase`, `pod`, `log`,
+`--json` every event is a line of JSON on standard output, with `time`, `type` (`plan`, `phase`, `pod`, `log`,
 `warning` or `verdict`) and of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`, `attempt`
 those that apply. `attempt` counts the runs of the job; where a container is started again, how often that has happened.
 
@@ -93,7 +93,7 @@ save`, `podman save`, `skopeo` or `buildah` wrote: a tar file (also one that is 
 is unpacked into `$XDG_STATE_HOME/pumice/images` (`~/.local/state/pumice/images`). Names are those of Docker: `busybox`
 is `docker.io/library/busybox:latest`. `rm` forgets a name, and with its last name the image, unless a job uses it now.
 
-With `--json` every image is one JSON object a line, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
+With `--json` every image is a line of JSON, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
 and `warnings`. Exit code 2: an archive that is damaged or would write outside the image, or a name that is not there.
 """,
     "controller": """\

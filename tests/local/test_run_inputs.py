@@ -153,7 +153,7 @@ def test_a_claim_made_for_the_job_needs_no_document(place: Place) -> None:
         ),
         pytest.param("kind: ConfigMap\napiVersion: v1\nmetadata: {name: UP}\n", "3: metadata.name: UP: ", id="name"),
         pytest.param("a: [", "1:", id="syntax"),
-        pytest.param("", "nothing in it", id="empty"),
+        pytest.param("", "the file is empty", id="empty"),
         pytest.param(
             "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {tasks: [{replicas: 1, "
             "template: {spec: {containers: [{name: c, image: i}]}}}]}\n",

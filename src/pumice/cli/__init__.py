@@ -1,1 +1,1 @@
-"""The command line: one module a command."""
+"""The command line: it parses arguments and prints; each command has a module."""

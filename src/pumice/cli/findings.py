@@ -1,4 +1,4 @@
-"""Findings as a person or a program reads them: one line each, the hint on the next, or one JSON object a line."""
+"""Output of findings: as text, with the hint on a line of its own, or as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_IN_JSON: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A finding with its place in a file; a problem of the text itself has no path, but a column worth telling."""
+    """A finding with its position in a file. A problem of the text itself has no path, but its column is printed."""
 
     severity: Severity
     file: str
@@ -46,22 +46,22 @@ class Report:
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Report:
-        place = (problem.where.file, problem.where.line, problem.where.column)
-        return cls(Severity.ERROR, *place, "", ABSENT, problem.message, problem.hint)
+        where = problem.where
+        return cls(Severity.ERROR, where.file, where.line, where.column, "", ABSENT, problem.message, problem.hint)
 
     @property
     def is_error(self) -> bool:
         return self.severity is Severity.ERROR
 
     def text(self, style: Style) -> str:
-        # A file that could not be opened has no lines; a place that has a path is found by its line alone.
+        # A file that cannot be opened has neither line nor column.
         numbers = (self.line, self.column) if not self.path else (self.line,)
-        place = ":".join((printable(self.file), *(str(number) for number in numbers if number)))
+        position = ":".join((printable(self.file), *(str(number) for number in numbers if number)))
         kind = "" if self.is_error else style.warning("warning: ")
         path = f"{printable(self.path)}: " if self.path else ""
         value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
         hint = f"\n  hint: {printable(self.hint)}" if self.hint else ""
-        return f"{style.bold(place)}: {kind}{path}{value}{printable(self.message)}{hint}"
+        return f"{style.bold(position)}: {kind}{path}{value}{printable(self.message)}{hint}"
 
     def json(self) -> str:
         fields = {
@@ -90,7 +90,7 @@ def counted(reports: Sequence[Report]) -> str:
 
 
 def in_order(reports: Sequence[Report]) -> list[Report]:
-    """As the file is read; what is about one place stays in the order of the rules."""
+    """Sort by position in the file; findings of one position keep the order of the rules."""
     return sorted(reports, key=lambda report: (report.line, report.column))
 
 

@@ -1,4 +1,4 @@
-"""Job files: read and checked, and the objects that their Jobs become."""
+"""Job files: reads and checks them, and renders the objects of their Jobs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from pumice.reconcile.gangs import GangMembership, pod_groups
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.documents import Document, read
 
+NO_JOB: Final = "the file contains no Job"
 NO_UID: Final = "00000000-0000-0000-0000-000000000000"
 MADE_LATER: Final = "<made at run time>"
 GIVEN: Final = "<given in the file>"
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
 _HINTS: Final = {
     KIND: f"a Job of Volcano has apiVersion: {GROUP_VERSION}",
-    "List": "make a document of each of its items, with a line --- between them",
+    "List": "write each item as a document of its own, with a line --- between them",
 }
 
 
@@ -47,11 +48,11 @@ class JobDocument:
 
 @dataclass(slots=True)
 class JobFile:
-    """All that was found in one file."""
+    """The documents of a file by kind, and everything that was found in them."""
 
     name: str
     jobs: list[JobDocument] = field(default_factory=list)
-    companions: list[Document] = field(default_factory=list)
+    extra_objects: list[Document] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
 
     @property
@@ -63,7 +64,7 @@ def load(file: str, context: Context) -> JobFile:
     documents, problems = read(file)
     loaded = JobFile(file, reports=[Report.of_problem(problem) for problem in problems])
     for document in documents:
-        loaded.reports += [Report.of_finding(finding, document) for finding in _sort_in(document, loaded, context)]
+        loaded.reports += [Report.of_finding(finding, document) for finding in _add_document(document, loaded, context)]
     loaded.reports = in_order(loaded.reports)
     return loaded
 
@@ -77,7 +78,7 @@ def load_valid(file: str) -> JobFile | None:
     if not loaded.is_good:
         return None
     if not loaded.jobs:
-        print(f"{file}: no Job in it", file=sys.stderr)
+        print(f"{file}: {NO_JOB}", file=sys.stderr)
         return None
     return loaded
 
@@ -130,25 +131,26 @@ def _readable(once: Once, *, show_secrets: bool) -> Manifest:
     return {**once.manifest, "stringData": {**entries, **once.manifest["stringData"]}}
 
 
-def _sort_in(document: Document, loaded: JobFile, context: Context) -> Iterable[Finding]:
+def _add_document(document: Document, loaded: JobFile, context: Context) -> Iterable[Finding]:
+    """Add a document to the file, by its kind, and return its findings."""
     value = document.value
     if not isinstance(value, dict):
         return [Finding(ROOT, f"a document must be a mapping with apiVersion and kind, found {kind_of(value)}")]
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if (api_version, kind) == (GROUP_VERSION, KIND):
         admitted = admit(value, context)
-        twin = any(_twins(other.admitted.job, admitted.job) for other in loaded.jobs)
+        is_duplicate = any(_same_key(other.admitted.job, admitted.job) for other in loaded.jobs)
         loaded.jobs.append(JobDocument(document, admitted))
-        again = [Finding(METADATA / "name", "another job in this file has this name", admitted.job.name)]
-        return [*admitted.findings, *(again if twin else [])]
+        duplicate = Finding(METADATA / "name", "another job in this file has this name", admitted.job.name)
+        return [*admitted.findings, *([duplicate] if is_duplicate else [])]
     if api_version == "v1" and kind in EXTRA_KINDS:
-        loaded.companions.append(document)
+        loaded.extra_objects.append(document)
         return check_extra_object(value, context.kubernetes)
     return _check_other(value)
 
 
-def _twins(one: Job, other: Job) -> bool:
-    """Whether one job would take the place of the other; where the API server makes the name, it never does."""
+def _same_key(one: Job, other: Job) -> bool:
+    """Whether both have the same namespace and name; names that the API server generates never collide."""
     if not one.name or is_generated(one.metadata) or is_generated(other.metadata):
         return False
     return (one.namespace or "default", one.name) == (other.namespace or "default", other.name)

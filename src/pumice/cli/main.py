@@ -1,4 +1,4 @@
-"""The command line. Each command is a module of its own, loaded only when it is asked for."""
+"""The entry point of the command line. The module of a command is loaded only when the command is called."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "validate": Command("offline.validate", "check Job files: every finding, with path and line"),
     "render": Command("offline.render", "print the objects that a Job becomes"),
-    "explain": Command("offline.explain", "show who put what into the pods of a Job, and why"),
-    "plugins": Command("offline.plugins", "list the plugins, or the arguments of one"),
-    "run": Command("run.command", "run a Job here and now, in sandboxes on this machine"),
+    "explain": Command("offline.explain", "show where everything in a pod comes from, and why"),
+    "plugins": Command("offline.plugins", "list the plugins, or the arguments of one of them"),
+    "run": Command("run.command", "run a Job on this machine, in sandboxes"),
     "image": Command("offline.image", "list, add or remove the images that `run` finds without a registry"),
-    "simulate": Command("offline.simulate", "rehearse what the policies of a Job do, in virtual time"),
-    "webhook": Command("cluster.webhook", "fill in defaults and check Jobs for an API server"),
-    "install": Command("cluster.install", "print what puts Pumice on a cluster, or check what one lacks"),
-    "controller": Command("cluster.controller", "serve the Jobs of a Kubernetes cluster"),
+    "simulate": Command("offline.simulate", "simulate a Job in virtual time, to see what its policies do"),
+    "webhook": Command("cluster.webhook", "serve the admission webhook: defaults and checks for Jobs"),
+    "install": Command("cluster.install", "print the manifests that install Pumice, or check a cluster"),
+    "controller": Command("cluster.controller", "run the controller for the Jobs of a Kubernetes cluster"),
     "schema": Command("offline.schema", "print a JSON Schema of the Job file, for editors and CI"),
 }
 BAD_INPUT: Final = 2
@@ -43,11 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of the output needs no more of it, as in `pumice render ... | head`.
         return 0
     except OSError as error:
-        # Files are read where each fault has its own message; what fails here is the way out, such as a full disk.
-        _say((error.strerror or str(error)).lower())
+        # Errors of reading are handled where the file is known. What fails here is the output, as on a full disk.
+        _print_error((error.strerror or str(error)).lower())
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -55,16 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing = shortage(error)
         if not missing:
             raise
-        _say(missing)
+        _print_error(missing)
         return BAD_INPUT
     finally:
         _discard_unwritable()
     return code
 
 
-def _say(problem: str) -> None:
+def _print_error(message: str) -> None:
     with suppress(OSError):
-        print(f"pumice: {problem}", file=sys.stderr)
+        print(f"pumice: {message}", file=sys.stderr)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -79,7 +79,7 @@ def _run(words: Sequence[str]) -> int:
     if called != words[0]:
         # Only --help and --version may come before a command, and both end the program.
         parser.parse_args(words)
-    # Intermixed, so that flags may stand between files: `pumice explain job.yaml --json worker-1`.
+    # Intermixed, so that flags may come between operands: `pumice explain job.yaml --json worker-1`.
     args, unknown = commands[called].parse_known_intermixed_args(words[1:])
     if unknown:
         commands[called].error(f"unknown arguments: {' '.join(unknown)}")
@@ -87,11 +87,11 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser of the program, and those of its commands by name."""
+    """The parser of the program, and the parsers of its commands by name."""
     parser = argparse.ArgumentParser(
         prog="pumice",
         description="Volcano Jobs, light enough to run anywhere.",
-        epilog="pumice COMMAND --help tells more",
+        epilog="pumice COMMAND --help describes a command",
     )
     parser.add_argument("--version", action=_Version)
     group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -99,7 +99,7 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
     for name, (_, summary) in COMMANDS.items():
         command = commands[name] = group.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         command.set_defaults(parser=command)
-        # Only the command that is really called brings its arguments, so that the others need not be loaded.
+        # Only the called command declares its arguments, so that the other modules need not be loaded.
         if name == called:
             load_command(name).add_arguments(command)
     return parser, commands
@@ -108,12 +108,12 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
 def _no_such_command(word: str) -> str:
     from pumice.model.suggestions import did_you_mean
 
-    asked = f"{did_you_mean(word, COMMANDS)} ".lstrip()
-    return f"pumice: {word}: no such command\n  hint: {asked}there are {', '.join(COMMANDS)}"
+    suggestion = f"{did_you_mean(word, COMMANDS)} ".lstrip()
+    return f"pumice: {word}: no such command\n  hint: {suggestion}there are {', '.join(COMMANDS)}"
 
 
 class CommandModule(Protocol):
-    """What the module of a command offers."""
+    """The functions of a command's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -125,7 +125,7 @@ def load_command(name: str) -> CommandModule:
 
 
 class _Version(argparse.Action):
-    """`--version`, which looks the version up only when asked: reading package metadata takes longer than all else."""
+    """`--version`. Reads the package metadata only when needed, because that takes longer than everything else."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="print the version")
@@ -138,17 +138,17 @@ class _Version(argparse.Action):
 
 
 def _prepare_streams() -> None:
-    """A stream that our caller closed is None in Python; what is written to it goes nowhere."""
+    """Make standard output and standard error writable. Python sets a stream that the caller closed to None."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open until the program ends
-    # Names of files may be any bytes, and some terminals know few characters; what cannot be shown is escaped.
+    # File names may contain any bytes, and terminals may lack characters: escape what cannot be encoded.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _discard_unwritable() -> None:
-    """What could not be written, Python would try to write once more at its end, and complain."""
+    """Discard output that cannot be written. Python would try again at exit, and print an error."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

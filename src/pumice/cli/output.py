@@ -1,4 +1,4 @@
-"""Colour, where somebody sees it: only on a terminal, and never against NO_COLOR."""
+"""Tables, and colour where the output is a terminal and NO_COLOR is not set."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Style:
 
 
 def style_for(stream: TextIO) -> Style:
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Style(wanted and stream.isatty())
+    allowed = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Style(allowed and stream.isatty())
 
 
 def table(rows: Sequence[tuple[str, ...]], indent: str = "") -> list[str]:
-    """Lines with their columns padded to one width, without trailing blanks."""
+    """The rows as lines with aligned columns, without trailing spaces."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

@@ -1,7 +1,7 @@
-"""The program `pumice`: what has to be in place before anything else is loaded, which takes a while.
+"""The program `pumice`: installs hooks before it loads anything else, because loading takes a while.
 
-Who presses Ctrl-C meanwhile, or while the program is about to end, wants it to end, not to see where it was. So this
-module loads nothing that Python has not loaded already.
+Ctrl-C during loading or at exit ends the program without a traceback. So this module imports only what Python itself
+has already loaded.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     if issubclass(kind, KeyboardInterrupt):
         _end()
     if issubclass(kind, MemoryError):
-        # Before there was room for anybody who could say more.
+        # There may not be enough memory to load the code that prints a better message.
         os.write(2, b"pumice: there is not enough memory: see ulimit -v\n")
         os._exit(_BAD_INPUT)
     sys.__excepthook__(kind, error, trace)
 
 
-def _unraisable(happened: sys.UnraisableHookArgs, /) -> None:
-    """Such as an interrupt that came while Python was clearing away: then nobody else would hear of it."""
-    if issubclass(happened.exc_type, KeyboardInterrupt):
+def _unraisable(args: sys.UnraisableHookArgs, /) -> None:
+    """Handle Ctrl-C during finalization: Python reports it here and nowhere else."""
+    if issubclass(args.exc_type, KeyboardInterrupt):
         _end()
-    sys.__unraisablehook__(happened)
+    sys.__unraisablehook__(args)
 
 
 def _end() -> NoReturn:

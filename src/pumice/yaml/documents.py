@@ -40,7 +40,6 @@ def read(file: str) -> tuple[list[Document], list[Problem]]:
     values, problems = parse(text, file)
     documents = [Document(value, file, marks.line, marks) for value, marks in values]
     if not documents and not problems:
-        problems.append(
-            Problem("nothing in it", "a Job starts with apiVersion: batch.volcano.sh/v1alpha1", Position(file, 1, 1))
-        )
+        hint = "a Job starts with apiVersion: batch.volcano.sh/v1alpha1"
+        problems.append(Problem("the file is empty", hint, Position(file, 1, 1)))
     return documents, problems

@@ -33,7 +33,7 @@ BAD = [
     ),
     pytest.param("a: b\x00c\n", "job.yaml:1:5: a NUL byte", id="NUL"),
     pytest.param(b"a: \xff\xfe\n", "job.yaml:1:4: byte 0xff at offset 3 is not UTF-8", id="not UTF-8"),
-    pytest.param("", "job.yaml:1:1: nothing in it", id="empty"),
+    pytest.param("", "job.yaml:1:1: the file is empty", id="empty"),
     pytest.param("a" * 5_000_000, "job.yaml:1:4194305: larger than 4 MiB", id="5 MB on one line"),
     pytest.param("just words\n", "job.yaml:1:1: a document must be a mapping", id="text"),
     pytest.param("- a\n", "job.yaml:1:1: a document must be a mapping", id="list"),
@@ -133,7 +133,7 @@ def test_documents_are_sorted_by_what_they_are(terminal: Terminal) -> None:
     other = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
     file = load(terminal.write(joined([secret, JOB, other])), offline_context())
     assert [entry.admitted.job.name for entry in file.jobs] == ["small"]
-    assert [document.line for document in file.companions] == [1]
+    assert [document.line for document in file.extra_objects] == [1]
     assert [str(report.severity) for report in file.reports] == ["warning"]
     assert file.is_good
 

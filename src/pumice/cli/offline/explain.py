@@ -1,4 +1,4 @@
-"""`pumice explain FILE [POD]`: everything in a pod, with who put it there and why."""
+"""`pumice explain FILE [POD]`: prints everything in a pod, where it comes from, and why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pod", metavar="POD", nargs="?", default="", help="a pod, such as worker-1; default: the first of each task"
     )
     add_gang_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if not chosen:
         print(f"{args.file}: {_no_such_pod(args.pod, loaded.jobs)}", file=sys.stderr)
         return 2
-    # One at a time: of a job with a thousand tasks, each pod has thousands of variables.
+    # One pod at a time: in a job of a thousand tasks, each has thousands of variables.
     membership = GangMembership(GANG_PROVIDERS[args.gang])
     explained = (_explained(entry, position, slot, membership) for entry, position, slot in chosen)
     write = _write_json if args.json else _write_text
@@ -73,19 +73,19 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """One pod with everything in it, and the defaults of its job."""
+    """One pod with the provenance of everything in it, and the defaults of its job."""
 
     slot: Slot
     traces: list[Trace]
     document: Document
-    notes: dict[Path, str]  # what a warning says about something of the user's
+    notes: dict[Path, str]  # messages of the warnings about the template
 
     def line(self, trace: Trace) -> int | None:
         return None if trace.path is None else self.document.position(trace.path)[0]
 
     def why(self, trace: Trace) -> str:
         if trace.path is None:
-            # Of volumes the job itself adds only those of its claims.
+            # The volumes and mounts that the job itself adds are those of spec.volumes.
             of_claim = trace.by == JOB and trace.kind in ("volume", "mount")
             return "spec.volumes" if of_claim else trace.why
         inside = [note for path, note in self.notes.items() if path[: len(trace.path)] == trace.path]
@@ -99,7 +99,7 @@ def _explained(entry: JobDocument, position: int, slot: Slot, membership: GangMe
 
 
 def _slots(job: Job, name: str) -> Iterator[tuple[int, Slot]]:
-    """The slot that is called so, or the first of each task."""
+    """The slot of the pod with this name; without a name, the first of each task."""
     for position, task in enumerate(job.spec.tasks):
         stem, _, index = name.rpartition("-")
         if not name:
@@ -116,13 +116,13 @@ def _no_such_pod(name: str, jobs: Sequence[JobDocument]) -> str:
     ranges = [f"{t.name}-0" if t.replicas == 1 else f"{t.name}-0 to {t.name}-{t.replicas - 1}" for t in tasks]
     stem, _, index = name.rpartition("-")
     close = nearest(stem, [task.name for task in tasks])
-    # Of a task that is spelt rightly it was the index that is too high, which the list tells better.
-    asked = f"did you mean {close}-{index}? " if close not in (None, stem) else ""
-    return f"{name}: no such pod\n  hint: {asked}there are {some(ranges) or 'none'}"
+    # If the task exists, the index is too high, which the list of pods shows.
+    suggestion = f"did you mean {close}-{index}? " if close not in (None, stem) else ""
+    return f"{name}: no such pod\n  hint: {suggestion}there are {some(ranges) or 'none'}"
 
 
 def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
-    """What was filled in because the file left it out."""
+    """The values that admission filled in because the file left them out."""
     written, job = admitted.written.spec, admitted.job.spec
     was, task = written.tasks[position], job.tasks[position]
     pairs: list[tuple[str, object, object, str]] = [
@@ -131,7 +131,7 @@ def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
         ("schedulerName", written.scheduler_name, job.scheduler_name, ""),
         ("minAvailable", written.min_available, job.min_available, "all that the tasks need"),
         (f"tasks[{position}].name", was.name, task.name, "position of the task"),
-        (f"tasks[{position}].minAvailable", was.min_available, task.min_available, _why_so_many(task)),
+        (f"tasks[{position}].minAvailable", was.min_available, task.min_available, _why_min_available(task)),
         (f"tasks[{position}].maxRetry", was.max_retry, task.max_retry, "container restarts before TaskFailed"),
     ]
     if was.template != task.template:
@@ -141,15 +141,15 @@ def _defaults(admitted: Admitted, position: int) -> Iterator[Trace]:
             yield Trace("default", "", name, str(after), DEFAULT, why)
     for name in job.plugins:
         if name not in written.plugins:
-            yield Trace("default", "", f"plugins.{name}", "[]", DEFAULT, _who_needs(name, admitted))
+            yield Trace("default", "", f"plugins.{name}", "[]", DEFAULT, _why_plugin(name, admitted))
 
 
-def _why_so_many(task: TaskSpec) -> str:
+def _why_min_available(task: TaskSpec) -> str:
     policy = task.partition_policy
     return "minPartitions times partitionSize" if policy is not None and policy.min_partitions else "its replicas"
 
 
-def _who_needs(name: str, admitted: Admitted) -> str:
+def _why_plugin(name: str, admitted: Admitted) -> str:
     needing = [plugin.name for plugin in admitted.plugins if name in plugin.requires]
     return f"needed by {', '.join(needing)}"
 

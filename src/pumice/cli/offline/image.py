@@ -1,4 +1,4 @@
-"""`pumice image list|add|rm`: the images that `pumice run` finds without a registry."""
+"""`pumice image list|add|rm`: manages the images that `pumice run` finds without a registry."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="for add NAME=PATH: a directory, or an archive made by `docker save`; for rm NAME",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object an image")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per image")
 
 
 def run(args: argparse.Namespace) -> int:
     if (args.action == "list") == bool(args.operands):
-        usage = {"list": "takes no operand", "add": "wants NAME=PATH", "rm": "wants NAME"}
+        usage = {"list": "takes no operand", "add": "needs NAME=PATH", "rm": "needs NAME"}
         print(f"pumice image {args.action}: {usage[args.action]}", file=sys.stderr)
         return 2
     try:
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         _list(store.images(), as_json=args.json)
         return 0
     act = _add if args.action == "add" else _remove
-    # One that fails does not keep the others from being tried.
+    # After a failure the remaining operands are still processed.
     return max(act(store, operand, as_json=args.json) for operand in args.operands)
 
 
@@ -53,9 +53,9 @@ def _list(images: list[Image], *, as_json: bool) -> None:
             print(json.dumps(described(image), ensure_ascii=False))
     elif images:
         rows = [(familiar(i.name), i.digest[:_SHORT_DIGEST] or "-", _size(i), i.source) for i in images]
-        print("\n".join(table([("NAME", "DIGEST", "SIZE", "MADE OF"), *rows])))
+        print("\n".join(table([("NAME", "DIGEST", "SIZE", "SOURCE"), *rows])))
     else:
-        print("no images; `pumice image add NAME=PATH` makes one known", file=sys.stderr)
+        print("no images; add one with `pumice image add NAME=PATH`", file=sys.stderr)
 
 
 def _add(store: ImageStore, operand: str, *, as_json: bool) -> int:
@@ -64,7 +64,7 @@ def _add(store: ImageStore, operand: str, *, as_json: bool) -> int:
         print(f"{operand}: must be NAME=PATH, such as busybox=busybox.tar", file=sys.stderr)
         return 2
     try:
-        # Not Path's, which fails for a user whom nobody knows.
+        # Path.expanduser() raises for a user without a home directory.
         image = store.add(name, Path(os.path.expanduser(path)), lambda text: print(f"{path}: {text}", file=sys.stderr))
     except ImageError as error:
         print(error.problem.text, file=sys.stderr)

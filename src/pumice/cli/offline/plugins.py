@@ -1,4 +1,4 @@
-"""`pumice plugins [NAME]`: which plugins there are, and what one takes."""
+"""`pumice plugins [NAME]`: lists the plugins, or the arguments of one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from pumice.runtime.discovery import discover
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", default="", help="a plugin, to see its arguments; default: list all"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default="",
+        help="print the arguments of this plugin; default: list all",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, one object a plugin")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per plugin")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def page(plugin: type[Base]) -> list[str]:
-    """What there is to know about a plugin's arguments."""
+    """The description of a plugin's arguments."""
     needs = f"        needs {', '.join(plugin.requires)}" if plugin.requires else ""
     lines = [f"{style_for(sys.stdout).bold(plugin.name)}: {plugin.summary}{needs}", ""]
     rows = [
@@ -59,7 +63,11 @@ def default_text(option: Option) -> str:
 
 def _list(registry: Registry) -> list[str]:
     rows = [(p.name, ", ".join(p.requires) or "-", p.summary) for p in registry.plugins.values()]
-    return [*table([("NAME", "NEEDS", "WHAT IT DOES"), *rows]), "", "pumice plugins NAME tells the arguments of one"]
+    return [
+        *table([("NAME", "NEEDS", "WHAT IT DOES"), *rows]),
+        "",
+        "pumice plugins NAME shows the arguments of one",
+    ]
 
 
 def _described(plugin: type[Base], registry: Registry) -> dict[str, object]:
@@ -86,5 +94,5 @@ def _unknown(name: str, registry: Registry) -> str:
     if name in registry.broken:
         return f"{name}: installed, but cannot be used: {registry.broken[name]}"
     close = nearest(name, registry.plugins)
-    asked = f"did you mean {close}? " if close is not None else ""
-    return f"{name}: no such plugin\n  hint: {asked}there are {', '.join(registry.plugins)}"
+    suggestion = f"did you mean {close}? " if close is not None else ""
+    return f"{name}: no such plugin\n  hint: {suggestion}there are {', '.join(registry.plugins)}"

@@ -1,4 +1,4 @@
-"""`pumice render FILE`: exactly the objects that the controller would create, as YAML or JSON."""
+"""`pumice render FILE`: prints exactly the objects that the controller creates, as YAML or JSON."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from pumice.yaml.writer import write_yaml
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument(
-        "-o", "--output", choices=("yaml", "json"), default="yaml", help="form of the output; default yaml"
-    )
+    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="output format; default yaml")
     parser.add_argument(
         "--namespace", metavar="NS", default="", help='namespace of the objects; default: the file\'s, else "default"'
     )
-    parser.add_argument("--uid", default=NO_UID, help="uid of the job, which some names are made of")
+    parser.add_argument("--uid", default=NO_UID, help="uid of the Job, from which some names are derived")
     add_gang_argument(parser)
-    parser.add_argument("--show-secrets", action="store_true", help="print ssh keys that the file gives")
+    parser.add_argument("--show-secrets", action="store_true", help="print the ssh keys that the file contains")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         )
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # YAML and JSON are UTF-8 wherever they are written; a character that was escaped would be another value.
+        # YAML and JSON are always UTF-8; escaping a character that the terminal lacks would change the value.
         sys.stdout.reconfigure(encoding="utf-8")
     try:
         if args.output == "json":

@@ -1,4 +1,4 @@
-"""`pumice schema`: a JSON Schema of the Job file, for editors and CI."""
+"""`pumice schema`: prints a JSON Schema of the Job file, for editors and CI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pumice.runtime.kubernetes_types import kubernetes_types
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    """The command has no arguments."""
 
 
 def run(_args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`pumice simulate JOB [-s SCENARIO]`: rehearse what a job's policies do, in virtual time."""
+"""`pumice simulate JOB [-s SCENARIO]`: simulates a job in virtual time, to see what its policies do."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ from pumice.yaml.documents import read
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="JOB", help="a Job file, or - for standard input")
-    parser.add_argument("-s", "--scenario", metavar="FILE", default="", help="what happens; default: all goes well")
-    parser.add_argument("--json", action="store_true", help="one JSON object an event")
+    parser.add_argument(
+        "-s",
+        "--scenario",
+        metavar="FILE",
+        default="",
+        help="a scenario file; default: every pod succeeds",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per event")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 if an expectation of the scenario is missed, or 2 if there is nothing to play."""
+    """Return 0; 1 if an expectation of the scenario is missed; 2 for bad input."""
     admitted = _read_job(args.file)
     if admitted is None:
         return 2
@@ -46,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.file}: {error}", file=sys.stderr)
         return 2
     lines = simulation.story.lines
-    for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_told(outcomes)):
+    for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_expectation_lines(outcomes)):
         print(text)
     return 0 if all(outcome.met_at is not None for outcome in outcomes) else 1
 
@@ -56,12 +62,12 @@ def _read_job(file: str) -> Admitted | None:
     if loaded is None:
         return None
     if len(loaded.jobs) != 1:
-        print(f"{file}: {len(loaded.jobs)} Jobs: simulate plays one at a time", file=sys.stderr)
+        print(f"{file}: {len(loaded.jobs)} Jobs: simulate accepts one at a time", file=sys.stderr)
         return None
     admitted = loaded.jobs[0].admitted
     if admitted.job.total_replicas > MOST_PODS:
         pods = admitted.job.total_replicas
-        print(f"{file}: {pods} pods: simulate plays at most {MOST_PODS}\n  hint: lower replicas", file=sys.stderr)
+        print(f"{file}: {pods} pods: simulate accepts at most {MOST_PODS}\n  hint: lower replicas", file=sys.stderr)
         return None
     return admitted
 
@@ -69,7 +75,7 @@ def _read_job(file: str) -> Admitted | None:
 def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
     documents, problems = read(file)
     if not documents:
-        # What the reader suggests for an empty file is a Job.
+        # The hint of the reader is about a Job file.
         problems = [replace(one, hint="a scenario has steps:") if one.where.line == 1 else one for one in problems]
     reports = [Report.of_problem(problem) for problem in problems]
     scenario = None
@@ -78,7 +84,9 @@ def _read_scenario(file: str, admitted: Admitted) -> Scenario | None:
         scenario = reader.read(document.value)
         reports += [Report.of_finding(finding, document) for finding in reader.findings]
     for document in documents[1:2]:
-        reports.append(Report.of_finding(Finding(ROOT, "a file holds one scenario, and this is the second"), document))
+        reports.append(
+            Report.of_finding(Finding(ROOT, "only one scenario may be in a file, and this is the second"), document)
+        )
     write_reports(in_order(reports), sys.stderr, style_for(sys.stderr))
     if reports:
         print(counted(reports), file=sys.stderr)
@@ -101,7 +109,7 @@ def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str
         )
     for outcome in outcomes:
         for name, wanted in outcome.expectation.parts.items():
-            met = _is_good(outcome, name)
+            met = _is_met(outcome, name)
             fields = {
                 "at": round(outcome.looked_at, 3),
                 "phase": outcome.phase,
@@ -117,28 +125,28 @@ def _as_json(lines: Sequence[Line], outcomes: Sequence[Outcome]) -> Iterator[str
             yield json.dumps(fields, ensure_ascii=False)
 
 
-def _told(outcomes: Sequence[Outcome]) -> list[str]:
+def _expectation_lines(outcomes: Sequence[Outcome]) -> list[str]:
     rows = [_row(outcome, name) for outcome in outcomes for name in outcome.expectation.parts]
     return table(rows) if rows else []
 
 
 def _row(outcome: Outcome, name: str) -> tuple[str, str]:
-    """An expectation: met and when, or what was there instead."""
+    """An expectation, and when it was met or what was found instead."""
     expectation = outcome.expectation
-    asked = f"expect {name.removeprefix(PODS)} {_shown(expectation.parts[name])}{_when(expectation)}"
+    expected = f"expect {name.removeprefix(PODS)} {_shown(expectation.parts[name])}{_when(expectation)}"
     if outcome.met_at is not None:
-        return asked, f"ok ({outcome.met_at:.1f}s)"
-    if _is_good(outcome, name):
-        return asked, "ok"
-    return asked, f"missed: was {_shown(outcome.found[name])} ({outcome.looked_at:.1f}s)"
+        return expected, f"ok ({outcome.met_at:.1f}s)"
+    if _is_met(outcome, name):
+        return expected, "ok"
+    return expected, f"missed: was {_shown(outcome.found[name])} ({outcome.looked_at:.1f}s)"
 
 
 def _shown(value: object) -> str:
     return "empty" if value == "" else str(value)
 
 
-def _is_good(outcome: Outcome, name: str) -> bool:
-    """Of an expectation that was missed, only some parts may be to blame."""
+def _is_met(outcome: Outcome, name: str) -> bool:
+    """Whether this part of an expectation is met; others of its parts may be missed."""
     return outcome.met_at is not None or outcome.found[name] == outcome.expectation.parts[name]
 
 

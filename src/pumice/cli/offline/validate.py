@@ -1,4 +1,4 @@
-"""`pumice validate FILE...`: every finding, with path and line; nothing is contacted."""
+"""`pumice validate FILE...`: prints every finding, with path and line; needs no cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 import sys
 
 from pumice.cli.findings import counted, write_reports
-from pumice.cli.jobfile import JobFile, load
+from pumice.cli.jobfile import NO_JOB, JobFile, load
 from pumice.cli.output import style_for
 from pumice.runtime.offline_context import offline_context
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument("--json", action="store_true", help="print JSON, one object a finding")
-    parser.add_argument("--volcano", action="store_true", help="also warn of what Volcano would not understand")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per finding")
+    parser.add_argument("--volcano", action="store_true", help="also warn about fields that Volcano does not know")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,17 +26,17 @@ def run(args: argparse.Namespace) -> int:
         write_reports(loaded.reports, sys.stdout, style_for(sys.stdout), as_json=args.json)
         reports += loaded.reports
         good = good and loaded.is_good
-        _praise(loaded)
+        _print_valid_jobs(loaded)
     if reports:
         print(counted(reports), file=sys.stderr)
     return 0 if good else 2
 
 
-def _praise(loaded: JobFile) -> None:
+def _print_valid_jobs(loaded: JobFile) -> None:
     if not loaded.is_good:
         return
     if not loaded.jobs:
-        print(f"{loaded.name}: no Job in it", file=sys.stderr)
+        print(f"{loaded.name}: {NO_JOB}", file=sys.stderr)
     for entry in loaded.jobs:
         job = entry.admitted.job
         count = job.total_replicas

@@ -85,7 +85,7 @@ def _load_companions(file: str) -> JobFile | None:
 
 def _companions(file: JobFile, namespace: str) -> Iterator[Manifest]:
     """Those that the job would find on a cluster. One without a namespace goes where the job goes."""
-    for document in file.companions:
+    for document in file.extra_objects:
         value = document.value
         if not isinstance(value, dict):
             continue

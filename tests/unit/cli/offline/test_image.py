@@ -36,7 +36,7 @@ def test_add_list_and_remove(tmp_path: Path, archive: Path, capsys: pytest.Captu
 
     assert main(["image", "list"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["NAME", "DIGEST", "SIZE", "MADE", "OF"]
+    assert lines[0] == ["NAME", "DIGEST", "SIZE", "SOURCE"]
     assert lines[1][0] == "box:1"
     assert lines[1][2:] == ["4", "KiB", str(archive)]
     assert lines[2] == ["dir", "-", "-", f"{tmp_path}/root"]
@@ -44,7 +44,7 @@ def test_add_list_and_remove(tmp_path: Path, archive: Path, capsys: pytest.Captu
     assert main(["image", "rm", "box:1", "dir"]) == 0
     assert capsys.readouterr().out == "box:1: removed\ndir: removed\n"
     assert main(["image", "list"]) == 0
-    assert capsys.readouterr() == ("", "no images; `pumice image add NAME=PATH` makes one known\n")
+    assert capsys.readouterr() == ("", "no images; add one with `pumice image add NAME=PATH`\n")
 
 
 def test_json(archive: Path, state: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,8 +65,8 @@ def test_json(archive: Path, state: Path, capsys: pytest.CaptureFixture[str]) ->
     ("words", "message"),
     [
         pytest.param(["list", "x"], "pumice image list: takes no operand", id="list"),
-        pytest.param(["add"], "pumice image add: wants NAME=PATH", id="add nothing"),
-        pytest.param(["rm"], "pumice image rm: wants NAME", id="rm nothing"),
+        pytest.param(["add"], "pumice image add: needs NAME=PATH", id="add nothing"),
+        pytest.param(["rm"], "pumice image rm: needs NAME", id="rm nothing"),
         pytest.param(["add", "x"], "x: must be NAME=PATH", id="no path"),
         pytest.param(["add", "=x"], "=x: must be NAME=PATH", id="no name"),
         pytest.param(["add", "x="], "x=: must be NAME=PATH", id="empty path"),

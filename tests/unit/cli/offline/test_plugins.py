@@ -41,7 +41,7 @@ def test_list(terminal: Terminal) -> None:
     assert (code, err) == (0, "")
     assert lines[0].split() == ["NAME", "NEEDS", "WHAT", "IT", "DOES"]
     assert [line.split()[0] for line in lines[1:9]] == [plugin.name for plugin in BUILTINS]
-    assert lines[-1] == "pumice plugins NAME tells the arguments of one"
+    assert lines[-1] == "pumice plugins NAME shows the arguments of one"
 
 
 @pytest.mark.usefixtures("with_others")

@@ -227,7 +227,7 @@ def test_findings_are_talk_and_nothing_is_printed(command: str, terminal: Termin
 @pytest.mark.parametrize("command", ["render", "explain"])
 def test_no_job_in_the_file(command: str, terminal: Terminal) -> None:
     file = terminal.write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-    assert terminal.run(command, file) == (2, "", "job.yaml: no Job in it\n")
+    assert terminal.run(command, file) == (2, "", "job.yaml: the file contains no Job\n")
 
 
 def test_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

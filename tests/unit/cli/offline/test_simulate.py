@@ -186,10 +186,10 @@ def test_all_that_is_wrong_is_told_with_its_line(file: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        pytest.param("", "F:1:1: nothing in it\n  hint: a scenario has steps:\n1 error\n", id="empty"),
+        pytest.param("", "F:1:1: the file is empty\n  hint: a scenario has steps:\n1 error\n", id="empty"),
         pytest.param(
             "steps: []\n---\nsteps: []\n",
-            "F:3:1: a file holds one scenario, and this is the second\n1 error\n",
+            "F:3:1: only one scenario may be in a file, and this is the second\n1 error\n",
             id="two",
         ),
     ],
@@ -219,10 +219,10 @@ def test_one_job_at_a_time_and_not_too_large(tmp_path: Path, capsys: pytest.Capt
     text, two, large = Path(JOB).read_text(), tmp_path / "two.yaml", tmp_path / "large.yaml"
     two.write_text(text + "\n---\n" + text.replace("name: training", "name: other"))
     assert simulate(str(two)) == 2
-    assert capsys.readouterr().err == f"{two}: 2 Jobs: simulate plays one at a time\n"
+    assert capsys.readouterr().err == f"{two}: 2 Jobs: simulate accepts one at a time\n"
     large.write_text(text.replace("replicas: 2", "replicas: 10000"))
     assert simulate(str(large)) == 2
-    assert capsys.readouterr().err == f"{large}: 10001 pods: simulate plays at most 10000\n  hint: lower replicas\n"
+    assert capsys.readouterr().err == f"{large}: 10001 pods: simulate accepts at most 10000\n  hint: lower replicas\n"
 
 
 def test_a_plugin_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -212,24 +212,25 @@ def test_a_job_of_kubernetes_itself(terminal: Terminal) -> None:
             "Job of batch/v1 is neither a Job of Volcano nor used by one; it is not checked\n"
             "  hint: a Job of Volcano has apiVersion: batch.volcano.sh/v1alpha1\n"
         ),
-        "job.yaml: no Job in it\n1 warning\n",
+        "job.yaml: the file contains no Job\n1 warning\n",
     )
 
 
 def test_a_list_of_kubernetes(terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write("apiVersion: v1\nkind: List\nitems: []\n"))
-    assert result.out.splitlines()[1] == "  hint: make a document of each of its items, with a line --- between them"
+    hint = "  hint: write each item as a document of its own, with a line --- between them"
+    assert result.out.splitlines()[1] == hint
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n---\n", "# a comment\n"], ids=repr)
 def test_a_file_with_nothing_in_it_is_an_error(text: str, terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write(text))
     hint = "  hint: a Job starts with apiVersion: batch.volcano.sh/v1alpha1\n"
-    assert result == (2, f"job.yaml:1:1: nothing in it\n{hint}", "1 error\n")
+    assert result == (2, f"job.yaml:1:1: the file is empty\n{hint}", "1 error\n")
 
 
 def test_companions_without_a_job_are_good_but_worth_a_word(terminal: Terminal) -> None:
-    assert terminal.run("validate", terminal.write(CONFIG)) == (0, "", "job.yaml: no Job in it\n")
+    assert terminal.run("validate", terminal.write(CONFIG)) == (0, "", "job.yaml: the file contains no Job\n")
 
 
 def test_two_jobs_of_one_name(terminal: Terminal) -> None:
