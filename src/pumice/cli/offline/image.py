@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from pumice.cli.output import table
@@ -87,7 +88,7 @@ def _remove(store: ImageStore, operand: str, *, as_json: bool) -> int:
 
 
 def described(image: Image) -> dict[str, object]:
-    config = {key: value for key, value in image.config.to_json().items() if value}
+    config = {key: value for key, value in asdict(image.config).items() if value}
     return {
         "name": image.name,
         "digest": image.digest or None,

@@ -37,11 +37,6 @@ class NamedPod:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def named_pod(manifest: Manifest, ip: str) -> NamedPod:
-    spec, labels = manifest.get("spec") or {}, manifest["metadata"].get("labels") or {}
-    return NamedPod(ip, _short_hostname(manifest), str(spec.get("subdomain") or ""), labels)
-
-
 def pod_hostname(manifest: Manifest) -> str:
     """Return what `hostname` prints in the pod."""
     spec = manifest.get("spec") or {}
@@ -100,6 +95,11 @@ def name_files(hosts: str, manifest: Manifest, nameservers: Sequence[str]) -> tu
     )
 
 
+def truncated(hostname: str) -> str:
+    """Truncate like Kubernetes, which also strips characters that a host name cannot end with."""
+    return hostname[:LABEL_LIMIT].rstrip("-.")
+
+
 def _pod_names(pod: NamedPod, namespace: str) -> list[str]:
     if not pod.subdomain:
         return [pod.hostname]
@@ -119,8 +119,7 @@ def _selects(service: Manifest, pod: NamedPod) -> bool:
 def _short_hostname(manifest: Manifest) -> str:
     spec = manifest.get("spec") or {}
     name = str(spec.get("hostnameOverride") or spec.get("hostname") or manifest["metadata"]["name"])
-    # Kubernetes truncates a pod's name, then strips characters that a host name cannot end with.
-    return name if spec.get("hostnameOverride") else name[:LABEL_LIMIT].rstrip("-.")
+    return name if spec.get("hostnameOverride") else truncated(name)
 
 
 def _namespace(manifest: Manifest) -> str:

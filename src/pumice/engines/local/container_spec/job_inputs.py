@@ -9,7 +9,7 @@ from pathlib import Path
 from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env
-from pumice.engines.local.container_spec.etc_hosts import hosts_text, named_pod, pod_hostname
+from pumice.engines.local.container_spec.etc_hosts import NamedPod, hosts_text, pod_hostname, truncated
 from pumice.engines.local.container_spec.expansion import expand_all
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
@@ -55,9 +55,8 @@ class JobInputs:
                     keys.JOB_NAMESPACE: self.job.namespace,
                     keys.TASK_SPEC: slot.task.name,
                 }
-                spec = {"hostname": slot.hostname, "subdomain": slot.subdomain}
-                pod: Manifest = {"metadata": {"name": slot.pod_name, "labels": labels}, "spec": spec}
-                named.append(named_pod(pod, self.address_of(slot.short_name)))
+                address = self.address_of(slot.short_name)
+                named.append(NamedPod(address, truncated(slot.hostname), slot.subdomain, labels))
             services = [manifest for manifest in self.objects() if manifest["kind"] == "Service"]
             self._hosts = hosts_text(named, services, self.job.namespace)
         return self._hosts

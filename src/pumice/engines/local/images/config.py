@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -23,9 +23,6 @@ class ImageConfig:
             return (*command, *args)
         return (*self.entrypoint, *(args or self.cmd))
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def read_config(document: Mapping[str, Any]) -> ImageConfig:
     """Parse the configuration of a Docker or OCI image; ill-formed fields are ignored, as the layers matter more."""
@@ -41,11 +38,6 @@ def read_config(document: Mapping[str, Any]) -> ImageConfig:
         stop_signal=_text(config.get("StopSignal")),
         architecture=_text(document.get("architecture")),
     )
-
-
-def from_json(document: Mapping[str, Any]) -> ImageConfig:
-    known = {key: document[key] for key in ImageConfig.__slots__ if key in document}
-    return ImageConfig(**{**known, "entrypoint": tuple(known["entrypoint"]), "cmd": tuple(known["cmd"])})
 
 
 def _words(found: object) -> tuple[str, ...]:

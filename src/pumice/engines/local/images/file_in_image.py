@@ -21,18 +21,14 @@ def read_inside(root: Path, name: str) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
+    data = b""
     try:
-        data = _head(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            while part := os.read(descriptor, _LARGEST - len(data)):
+                data += part
     finally:
         os.close(descriptor)
     return data.decode("utf-8", "surrogateescape")
-
-
-def _head(descriptor: int) -> bytes:
-    data = b""
-    while part := os.read(descriptor, _LARGEST - len(data)):
-        data += part
-    return data
 
 
 def _resolve(root: Path, name: str) -> Path:

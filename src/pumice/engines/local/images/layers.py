@@ -1,4 +1,6 @@
-"""Applies the layers of an image to a directory.
+"""Unpacks an image: applies its layers to a directory, which then appears by renaming.
+
+After a crash the work continues: layers that were complete and verified are not read again.
 
 An entry replaces that of lower layers; whiteouts (`.wh.name`, and `.wh..wh..opq` for a whole directory) remove those of
 lower layers, wherever they are in their own layer. Symbolic links are stored unchanged. Device files are left out,
@@ -9,19 +11,31 @@ Applying a layer again, after an interruption, gives the same result.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Any, Final, cast
 
+from pumice.engines.local.images.blobs import Blobs
+from pumice.engines.local.images.config import read_config
 from pumice.engines.local.images.confined_directory import ConfinedDirectory, Parts, parts
-from pumice.engines.local.images.errors import ImageError
-from pumice.engines.local.images.streams import CHUNK, Forward
+from pumice.engines.local.images.errors import ImageError, from_os_error
+from pumice.engines.local.images.sources import ImageSource, Layer, this_machine
+from pumice.engines.local.images.streams import CHUNK, COMPRESSION_ERRORS, Forward, decompressed
 from pumice.engines.local.images.tar_members import members
+from pumice.engines.local.state.remove_tree import remove_tree
 
+Report = Callable[[str], None]
+
+ROOT: Final = "rootfs"
+RECORD: Final = "image.json"
+_PROGRESS: Final = "progress.json"
+_DAMAGED: Final = (tarfile.TarError, ValueError, OverflowError, *COMPRESSION_ERRORS)
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _BOOKKEEPING: Final = ".wh..wh."
@@ -30,6 +44,81 @@ _ALL_BITS: Final = 0o7777
 _OWNER: Final = 0o700
 _NO_SUCH_OWNER: Final = (errno.EINVAL, errno.EPERM, errno.EOVERFLOW)
 _CAPABILITY: Final = "SCHILY.xattr.security.capability"
+
+
+def unpack(blobs: Blobs, source: ImageSource, target: Path, partial: Path, report: Report) -> None:
+    """Fill `partial`, then rename it to `target`. An error removes it; an interruption does not."""
+    try:
+        _fill(blobs, source, partial, report)
+        partial.rename(target)
+    except OSError as error:
+        remove_tree(partial)
+        raise from_os_error(error).within("while unpacking") from None
+    except ImageError:
+        remove_tree(partial)
+        raise
+
+
+def _fill(blobs: Blobs, source: ImageSource, partial: Path, report: Report) -> None:
+    root = partial / ROOT
+    root.mkdir(parents=True, exist_ok=True)
+    root_directory = RootDirectory(root, keep_owners=os.geteuid() == 0)
+    progress = _read_progress(partial)
+    root_directory.strict.update(progress["strict"])
+    root_directory.warnings.update(progress["warnings"])
+    for number, layer in enumerate(source.layers, start=1):
+        if progress["done"][number - 1 : number] == [layer.diff_id]:
+            continue
+        where = f"layer {number} of {len(source.layers)}"
+        report(f"unpacking {where}")
+        progress["size"] += _apply(root_directory, blobs, layer, where)
+        progress["done"].append(layer.diff_id)
+        progress.update(strict=root_directory.strict, warnings=root_directory.warnings)
+        _write_json(partial / _PROGRESS, progress)
+    root_directory.finish()
+    config = read_config(source.document)
+    warnings = [text if count == 1 else f"{text} ({count})" for text, count in root_directory.warnings.items()]
+    if config.architecture not in {"", this_machine()}:
+        warnings.append(f"is for {config.architecture}, this machine is {this_machine()}: its programs may not start")
+    _write_json(partial / RECORD, {"config": asdict(config), "size": progress["size"], "warnings": warnings})
+    (partial / _PROGRESS).unlink(missing_ok=True)  # missing if there are no layers
+
+
+def _apply(root_directory: RootDirectory, blobs: Blobs, layer: Layer, where: str) -> int:
+    """Apply one layer, verify its digests, and return its uncompressed size."""
+    try:
+        stored = Forward(blobs.open(layer.file), hashed=layer.digest not in {"", layer.diff_id})
+        plain = Forward(decompressed(stored))
+        root_directory.apply(plain)
+        _check(plain.digest(), layer.diff_id)
+        _check(stored.digest(), layer.digest)
+    except ImageError as error:
+        raise error.within(where) from None
+    except _DAMAGED as error:
+        raise ImageError(f"{where}: is damaged or cut short: {error}") from None
+    except OSError as error:
+        raise from_os_error(error).within(where) from None
+    return plain.tell()
+
+
+def _check(found: str, wanted: str) -> None:
+    if found and wanted and found != wanted:
+        raise ImageError(f"is damaged: its digest is {found}, not {wanted}", "save the image again")
+
+
+def _read_progress(partial: Path) -> dict[str, Any]:
+    fresh: dict[str, Any] = {"done": [], "size": 0, "strict": {}, "warnings": {}}
+    with suppress(OSError, ValueError):
+        found = json.loads((partial / _PROGRESS).read_text())
+        if isinstance(found, dict) and found.keys() == fresh.keys():
+            return found
+    return fresh
+
+
+def _write_json(path: Path, document: object) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(document))
+    fresh.replace(path)
 
 
 class RootDirectory:

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from pumice.engines.local.images.blobs import ArchiveBlobs, DirectoryBlobs
-from pumice.engines.local.images.config import ImageConfig, from_json
+from pumice.engines.local.images.config import ImageConfig
 from pumice.engines.local.images.errors import ImageError, from_os_error
+from pumice.engines.local.images.layers import RECORD, ROOT, Report, unpack
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
-from pumice.engines.local.images.unpacking import RECORD, ROOT, Report, unpack
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.settings import state_directory
 
@@ -157,7 +159,7 @@ class ImageStore:
             root=self._directory(digest) / ROOT,
             source=str(entry.get("source")),
             digest=f"sha256:{digest}",
-            config=from_json(record["config"]),
+            config=msgspec.convert(record["config"], ImageConfig),
             size=record["size"],
             warnings=tuple(record["warnings"]),
         )

@@ -16,8 +16,7 @@ from typing import Final
 
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.plan import pod_directory
-from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
+from pumice.engines.local.volumes.plan import HostPath, MakeDirectory, Step, SubPath, WriteFiles, pod_directory
 from pumice.model.problem import Problem
 
 _CLOSED: Final = 0o700

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.downward_api import PodFacts
@@ -19,8 +19,7 @@ from pumice.engines.local.container_spec.env import container_env
 from pumice.engines.local.container_spec.expansion import expand, unknown_references
 from pumice.engines.local.container_spec.users import fs_group
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
-from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, is_shared
-from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, Step, SubPath, WriteFiles
+from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 from pumice.model.problem import Problem
@@ -28,6 +27,45 @@ from pumice.model.quantity import Quantity
 
 _EMPTY: Final = "emptyDir"
 _EMPTY_MODE: Final = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """Make the directory unless it exists; `group` gets write access to all of it."""
+
+    path: Path
+    mode: int
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFiles:
+    """Fill the directory with exactly these files; `group` gets read access."""
+
+    path: Path
+    files: tuple[tuple[str, Entry], ...]
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostPath:
+    """Check that a path of the host has the type that the pod declares."""
+
+    path: Path
+    type: str
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubPath:
+    """Make a directory within a volume unless it exists; symbolic links must not lead out of the volume."""
+
+    base: Path
+    within: str
+    volume: str
+
+
+Step: TypeAlias = MakeDirectory | WriteFiles | HostPath | SubPath
 
 
 @dataclass(frozen=True, slots=True)

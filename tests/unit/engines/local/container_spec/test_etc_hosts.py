@@ -9,7 +9,6 @@ from pumice.engines.local.container_spec.etc_hosts import (
     alias_lines,
     hosts_text,
     name_files,
-    named_pod,
     pod_hostname,
     resolv_conf,
 )
@@ -75,12 +74,6 @@ def test_pods_without_a_subdomain_have_a_short_name() -> None:
 def test_pods_that_share_a_host_name() -> None:
     pods = [NamedPod("10.77.0.10", "fixed", "sub"), NamedPod("10.77.0.11", "fixed", "sub")]
     assert lookup(hosts_text(pods, [], "lab"), "fixed.sub") == ["10.77.0.10", "10.77.0.11"]
-
-
-def test_named_pod() -> None:
-    manifest = a_pod(subdomain="train")
-    assert named_pod(manifest, "10.77.0.10") == NamedPod("10.77.0.10", "train-worker-0", "train", {})
-    assert named_pod({"metadata": {"name": "a", "labels": {"x": "y"}}}, "i") == NamedPod("i", "a", "", {"x": "y"})
 
 
 @pytest.mark.parametrize(

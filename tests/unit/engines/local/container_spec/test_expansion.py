@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pumice.engines.local.container_spec.expansion import expand, expand_all, unknown_references
 
@@ -45,24 +43,3 @@ def test_expand_all() -> None:
 
 def test_unknown_references() -> None:
     assert unknown_references("$(A) $(X) $$(Y) $(Z)", VARIABLES) == ["X", "Z"]
-
-
-def reference(text: str, variables: dict[str, str]) -> str:
-    """The rules of Kubernetes, character by character."""
-    out, at = "", 0
-    while at < len(text):
-        if text[at] != "$" or at + 1 == len(text):
-            out, at = out + text[at], at + 1
-        elif text[at + 1] == "$":
-            out, at = out + "$", at + 2
-        elif text[at + 1] == "(" and ")" in text[at:]:
-            end = text.index(")", at)
-            out, at = out + variables.get(text[at + 2 : end], text[at : end + 1]), end + 1
-        else:
-            out, at = out + text[at : at + 2], at + 2
-    return out
-
-
-@given(st.text(alphabet="$()AB x", max_size=20))
-def test_expand_follows_the_rules(text: str) -> None:
-    assert expand(text, VARIABLES) == reference(text, VARIABLES)

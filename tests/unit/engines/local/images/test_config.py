@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from pumice.engines.local.images.config import ImageConfig, from_json, read_config
+from pumice.engines.local.images.config import ImageConfig, read_config
 
 
 def test_all_fields() -> None:
@@ -23,7 +22,6 @@ def test_all_fields() -> None:
     config = read_config(document)
     env = {"PATH": "/bin", "EMPTY": "", "EQUALS": "a=b"}
     assert config == ImageConfig(("/entry",), ("a", "b"), env, "/work", "1000:1000", "SIGINT", "amd64")
-    assert from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
 @pytest.mark.parametrize(
@@ -43,16 +41,3 @@ def test_missing_and_ill_formed_fields_are_empty(document: dict[str, Any]) -> No
 
 def test_shell_form() -> None:
     assert read_config({"config": {"Cmd": "echo hi"}}).cmd == ("/bin/sh", "-c", "echo hi")
-
-
-@pytest.mark.parametrize(
-    ("command", "args", "argv"),
-    [
-        pytest.param([], [], ("e", "c"), id="entrypoint and cmd"),
-        pytest.param([], ["a"], ("e", "a"), id="args replace cmd"),
-        pytest.param(["x"], [], ("x",), id="command replaces both"),
-        pytest.param(["x"], ["a"], ("x", "a"), id="command and args"),
-    ],
-)
-def test_argv(command: list[str], args: list[str], argv: tuple[str, ...]) -> None:
-    assert ImageConfig(entrypoint=("e",), cmd=("c",)).argv(command, args) == argv

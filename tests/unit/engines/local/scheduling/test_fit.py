@@ -6,7 +6,6 @@ import pytest
 
 from pumice.engines.local.scheduling.fit import (
     GPU,
-    amount_text,
     container_gpus,
     fit,
     gpu_env,
@@ -109,12 +108,6 @@ def test_an_empty_gang_fits() -> None:
 )
 def test_size_text(size: int, text: str) -> None:
     assert size_text(size) == text
-
-
-def test_amount_text() -> None:
-    assert amount_text("cpu", Quantity.parse("10m")) == "0.01"
-    assert amount_text("memory", Quantity.parse("512Mi")) == "512 MiB"
-    assert amount_text(GPU, Quantity.parse("2")) == "2"
 
 
 @pytest.mark.parametrize(

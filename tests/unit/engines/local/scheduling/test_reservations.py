@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.scheduling.reservations import Reservation, Reservations, reservations_directory, total
+from pumice.engines.local.scheduling.reservations import Reservation, Reservations, reservations_directory
 from pumice.model.quantity import Quantity
 
 
@@ -93,13 +93,6 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     with Reservations(tmp_path, "one") as one, one.locked():
         assert one.others() == []
     assert (tmp_path / "directory.json").is_dir()
-
-
-def test_total() -> None:
-    assert total([reserved(cpu="1"), reserved(cpu="500m", memory="1Gi")]) == {
-        "cpu": Quantity.parse("1500m"),
-        "memory": Quantity.parse("1Gi"),
-    }
 
 
 def test_the_runtime_directory_is_preferred(tmp_path: Path) -> None:

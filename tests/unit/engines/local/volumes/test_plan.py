@@ -8,8 +8,16 @@ import pytest
 from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.plan import Volumes, pod_directory, shared_directory, volume_mounts
-from pumice.engines.local.volumes.steps import HostPath, MakeDirectory, SubPath, WriteFiles
+from pumice.engines.local.volumes.plan import (
+    HostPath,
+    MakeDirectory,
+    SubPath,
+    Volumes,
+    WriteFiles,
+    pod_directory,
+    shared_directory,
+    volume_mounts,
+)
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod
 
