@@ -7,6 +7,7 @@ point there. A program that has such a path built in does not find it.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -47,7 +48,7 @@ class ContainerFiles:
         for file in spec.files:
             if not file.path.startswith(_MACHINE_FILES):
                 self.add(replace(file, data=self._translated(file.data)))
-        if not _is_directory(Path(self.host_path(spec.cwd))):
+        if not os.path.isdir(self.host_path(spec.cwd)):  # noqa: PTH112 - False if a parent may not be searched
             # Pods create a missing working directory; not on the user's machine, though.
             self.add_directory(spec.cwd)
 
@@ -111,14 +112,6 @@ class ContainerFiles:
 
     def _in_root(self, target: str) -> Path:
         return self.root / target.lstrip("/")
-
-
-def _is_directory(path: Path) -> bool:
-    """False if a parent may not be searched."""
-    try:
-        return path.is_dir()
-    except PermissionError:
-        return False
 
 
 def _is_below(path: str, directory: str) -> bool:

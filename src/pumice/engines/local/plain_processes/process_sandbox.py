@@ -42,7 +42,6 @@ from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.runtime.once import Once
 
 Warn = Callable[[str], None]
-_SIGNAL_BASE = 128
 
 
 @dataclass(slots=True)
@@ -110,6 +109,17 @@ class ProcessSandbox:
             if file.path == "/etc/hosts":
                 self._translation.learn(file.data.decode(errors="replace"))
         files, env = await asyncio.to_thread(self._prepare, spec)
+        self._warn_about_differences(spec, files)
+        argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
+        cwd = files.host_path(spec.cwd)
+        process = await self._spawn(argv, env, cwd, stdout, stderr)
+        if spec.cpus and sys.platform == "linux":
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(process.pid, spec.cpus)
+        end = asyncio.create_task(self._watch(process, env))
+        self._containers[spec.id] = _Running(process, files, env, cwd, end)
+
+    def _warn_about_differences(self, spec: ContainerSpec, files: ContainerFiles) -> None:
         for mount in spec.mounts:
             # Every container has a termination log, whether it uses it or not.
             if mount.target in files.targets and mount.target != TERMINATION_LOG:
@@ -121,12 +131,6 @@ class ProcessSandbox:
             self._warn_once("limits.memory is not enforced without namespaces")
         if spec.root.read_only:
             self._warn_once("readOnlyRootFilesystem has no effect without namespaces")
-        argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
-        cwd = files.host_path(spec.cwd)
-        process = await self._spawn(argv, env, cwd, stdout, stderr)
-        _bind(process.pid, spec.cpus)
-        end = asyncio.create_task(self._watch(process, env))
-        self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
     def _prepare(self, spec: ContainerSpec) -> tuple[ContainerFiles, dict[str, str]]:
         """Create the files of a container, in the directory for its writable layer if that is kept."""
@@ -259,16 +263,9 @@ class ProcessSandbox:
             self._warn(warning)
 
 
-def _bind(pid: int, cpus: Sequence[int]) -> None:
-    """Bind a process to CPUs, where the system supports it."""
-    if cpus and sys.platform == "linux":
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(pid, cpus)
-
-
 def _mark(env: Mapping[str, str]) -> str:
     return f"{VARIABLE}={env[VARIABLE]}"
 
 
 def _ended(code: int) -> Ended:
-    return Ended(_SIGNAL_BASE - code, -code, oom=False) if code < 0 else Ended(code, 0, oom=False)
+    return Ended(128 - code, -code, oom=False) if code < 0 else Ended(code, 0, oom=False)

@@ -94,20 +94,14 @@ def kill_group(group: int, number: int = signal.SIGKILL) -> None:
 def kill_all(group: int, mark: str) -> None:
     """Kill the group and all processes with the mark. Further rounds find those forked during the search."""
     kill_group(group)
+    variable = os.fsencode(mark)
     for _ in range(_ROUNDS):
-        found = _marked(os.fsencode(mark))
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        found = False
+        # Without /proc nothing is found. Zombies have no environment.
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if variable in (directory / "environ").read_bytes().split(b"\0"):
+                    found = True
+                    os.kill(int(directory.name), signal.SIGKILL)
         if not found:
             return
-
-
-def _marked(mark: bytes) -> list[int]:
-    """The processes with this variable, given as `NAME=value`; empty without /proc. Zombies have no environment."""
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (directory / "environ").read_bytes().split(b"\0"):
-                found.append(int(directory.name))
-    return found

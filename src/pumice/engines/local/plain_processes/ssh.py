@@ -42,8 +42,6 @@ done
 {program} -D -f {config} "$@" &
 """
 _START_CLIENT: Final = '#!/bin/sh\nexec {program} -F {config} "$@"\n'
-# Otherwise Open MPI tries every network of the machine.
-MPI_ENV: Final = {"OMPI_MCA_oob_tcp_if_include": "{lo}", "OMPI_MCA_btl_tcp_if_include": "{lo}"}
 
 
 def keys_of(spec: ContainerSpec) -> str:
@@ -53,7 +51,8 @@ def keys_of(spec: ContainerSpec) -> str:
 
 
 def mpi_env(interface: str) -> dict[str, str]:
-    return {name: value.format(lo=interface) for name, value in MPI_ENV.items()}
+    """Restrict Open MPI to one interface; otherwise it tries every network of the machine."""
+    return dict.fromkeys(("OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_btl_tcp_if_include"), interface)
 
 
 def configure_ssh(

@@ -10,7 +10,6 @@ await sandbox.close()
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import json
 import os
@@ -27,7 +26,7 @@ from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
-DEFAULT_NETWORK = "10.77.0.0/16"
+_GATEWAY = "10.77.0.1"
 _SIGNAL_ATTEMPTS = 100
 _SIGNAL_RETRY = 0.01
 _MAX_OUTPUT = 1 << 20  # of exec
@@ -61,7 +60,7 @@ class Sandbox:
         self._loop.add_reader(channel, self._readable)
 
     @classmethod
-    async def start(cls, name: str, parent: Path, *, network: str = DEFAULT_NETWORK) -> Self:
+    async def start(cls, name: str, parent: Path) -> Self:
         """Scratch directories go to `parent`. Raises SandboxError if the kernel refuses; see `kernel_support`."""
         directory, lock = await asyncio.to_thread(scratch.claim, parent, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -73,7 +72,7 @@ class Sandbox:
             "engine": os.getpid(),
             "name": directory.name,
             "directory": str(directory),
-            "gateway": str(ipaddress.ip_network(network)[1]),
+            "gateway": _GATEWAY,
         }
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; it starts within a millisecond
@@ -287,12 +286,7 @@ class Sandbox:
             self._disconnect(message["refused"])
         elif "exhausted" in message:
             self._disconnect(message["exhausted"], ExhaustedError)
-        else:
-            self._answer(message, descriptors)
-
-    def _answer(self, message: protocol.Message, descriptors: list[int]) -> None:
-        answer = self._answers.get(message["id"])
-        if answer is None or answer.done():
+        elif (answer := self._answers.get(message["id"])) is None or answer.done():
             _close_all(descriptors)
         elif "error" in message:
             answer.set_exception(StartError(*message["error"]))

@@ -75,17 +75,13 @@ def encode_spec(spec: ContainerSpec) -> Message:
 
 def decode_spec(plain: Message) -> ContainerSpec:
     lists = ("argv", "groups", "cpus", "devices", "hidden")
+    kinds: dict[str, type[Mount | Tmpfs]] = {"Mount": Mount, "Tmpfs": Tmpfs}
     return ContainerSpec(
         **{
             **plain,
             **{name: tuple(plain[name]) for name in lists},
             "root": RootFs(**plain["root"]),
-            "mounts": tuple(_mount(mount) for mount in plain["mounts"]),
+            "mounts": tuple(kinds[mount.pop("kind")](**mount) for mount in plain["mounts"]),
             "files": tuple(File(path, data.encode("latin-1"), mode) for path, data, mode in plain["files"]),
         }
     )
-
-
-def _mount(plain: Message) -> Mount | Tmpfs:
-    values = {name: value for name, value in plain.items() if name != "kind"}
-    return Tmpfs(**values) if plain["kind"] == "Tmpfs" else Mount(**values)

@@ -43,8 +43,15 @@ def _enter_with_all_users(maps: dict[str, str]) -> None:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        os.close(ready_write)
-        _write_maps(parent, maps, ready_read)
+        code = 1
+        try:
+            os.close(ready_write)
+            if os.read(ready_read, 1):
+                for name, content in maps.items():
+                    kernel_files.write(f"/proc/{parent}/{name}", content)
+                code = 0
+        finally:
+            os._exit(code)
     os.close(ready_read)
     try:
         syscalls.unshare(syscalls.NEWUSER)
@@ -57,14 +64,3 @@ def _enter_with_all_users(maps: dict[str, str]) -> None:
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     os.setgroups([])
-
-
-def _write_maps(parent: int, maps: dict[str, str], ready: int) -> None:
-    code = 1
-    try:
-        if os.read(ready, 1):
-            for name, content in maps.items():
-                kernel_files.write(f"/proc/{parent}/{name}", content)
-            code = 0
-    finally:
-        os._exit(code)

@@ -6,6 +6,7 @@ so the sum of their resident sizes is only a cheap first check; above the limit,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Container
@@ -13,6 +14,8 @@ from collections.abc import Container
 _MIN_INTERVAL = 0.1
 # Polling hundreds of processes takes long; the interval grows so that it takes at most this share of the time.
 _MAX_SHARE = 0.1
+_RESIDENT = ("status", (b"RssAnon:", b"RssShmem:"))
+_PROPORTIONAL = ("smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
 
 
 class Watchdog:
@@ -40,7 +43,7 @@ class Watchdog:
         over = []
         for namespace, pids in processes(self._limits).items():
             limit = self._limits[namespace]
-            if sum(map(_resident, pids)) > limit and sum(map(_proportional, pids)) > limit:
+            if _memory(pids, *_RESIDENT) > limit and _memory(pids, *_PROPORTIONAL) > limit:
                 over.append(namespace)
         now = time.monotonic()
         self._next = now + max(_MIN_INTERVAL, (now - started) / _MAX_SHARE)
@@ -66,18 +69,10 @@ def mount_namespace(pid: int) -> int:
         return 0
 
 
-def _resident(pid: int) -> int:
-    return _sum(f"/proc/{pid}/status", (b"RssAnon:", b"RssShmem:"))
-
-
-def _proportional(pid: int) -> int:
-    return _sum(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
-
-
-def _sum(path: str, fields: tuple[bytes, ...]) -> int:
-    """The sum in bytes of fields in kB; 0 if the process has ended."""
-    try:
-        with open(path, "rb") as file:
-            return sum(int(line.split()[1]) << 10 for line in file if line.startswith(fields))
-    except OSError:
-        return 0
+def _memory(pids: list[int], file: str, fields: tuple[bytes, ...]) -> int:
+    """The sum in bytes of fields in kB; 0 for a process that has ended."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as lines:
+            total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith(fields))
+    return total

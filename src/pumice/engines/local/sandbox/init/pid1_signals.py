@@ -16,24 +16,10 @@ from typing import Final
 from pumice.engines.local.sandbox import kernel_files
 
 # The numbers of rt_sigtimedwait, with which a process waits for signals; on x86_64 also those of 32-bit programs.
-_SIGTIMEDWAIT: Final = {
-    "x86_64": (128, 177, 421),
-    "aarch64": (137,),
-    "riscv64": (137,),
-}
+_SIGTIMEDWAIT: Final = {"x86_64": (128, 177, 421), "aarch64": (137,), "riscv64": (137,)}
 # Signals whose default action does not end a process, and SIGKILL, which always does.
 _NOT_FATAL: Final = frozenset(
-    {
-        signal.SIGKILL,
-        signal.SIGSTOP,
-        signal.SIGTSTP,
-        signal.SIGTTIN,
-        signal.SIGTTOU,
-        signal.SIGCONT,
-        signal.SIGCHLD,
-        signal.SIGURG,
-        signal.SIGWINCH,
-    }
+    signal.Signals[f"SIG{name}"] for name in ("KILL", "STOP", "TSTP", "TTIN", "TTOU", "CONT", "CHLD", "URG", "WINCH")
 )
 
 

@@ -6,9 +6,12 @@ the job's network namespace and ends with it. The `nft` program is not needed.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import struct
+
+from pumice.engines.local.sandbox.net import netlink
 
 _NETLINK_NETFILTER = 12
 _BATCH_BEGIN, _BATCH_END, _NFTABLES = 0x10, 0x11, 10
@@ -20,16 +23,8 @@ _BEFORE_TRACKING, _SOURCE_NAT = -300, 100
 _OUT_INTERFACE, _NETWORK_HEADER, _REGISTER = 5, 1, 1
 _SOURCE_AT, _DESTINATION_AT = 12, 16
 _TABLE = "pumice"
-
-
-def _attribute(kind: int, value: bytes | str | int) -> bytes:
-    """Numbers are in network byte order, unlike in rtnetlink."""
-    if isinstance(value, str):
-        value = value.encode() + b"\0"
-    elif isinstance(value, int):
-        value = struct.pack("!I", value & 0xFFFFFFFF)
-    length = 4 + len(value)
-    return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
+# Numbers are in network byte order, unlike in rtnetlink.
+_attribute = functools.partial(netlink.attribute, byte_order="!")
 
 
 def _nest(kind: int, *values: bytes) -> bytes:
@@ -91,13 +86,13 @@ def _commit(*changes: tuple[int, int, bytes]) -> None:
     for sequence, (kind, flags, body) in enumerate(changes, 1):
         batch.append(_message(_NFTABLES << 8 | kind, flags | _ACK, sequence, body))
     batch.append(_message(_BATCH_END, 0, len(changes) + 1, b"", _NFTABLES))
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER) as netlink:
-        netlink.bind((0, 0))
-        netlink.settimeout(5)
-        netlink.send(b"".join(batch))
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER) as channel:
+        channel.bind((0, 0))
+        channel.settimeout(5)
+        channel.send(b"".join(batch))
         answered = 0
         while answered < len(changes):
-            answered += _read_answers(netlink.recv(65536))
+            answered += _read_answers(channel.recv(65536))
 
 
 def _read_answers(data: bytes) -> int:

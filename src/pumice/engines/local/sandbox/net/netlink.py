@@ -19,11 +19,11 @@ _NDA_DST, _NDA_LLADDR, _PERMANENT = 1, 2, 0x80
 _IFF_UP = 1
 
 
-def _attribute(kind: int, value: bytes | str | int) -> bytes:
+def attribute(kind: int, value: bytes | str | int, byte_order: str = "=") -> bytes:
     if isinstance(value, str):
         value = value.encode() + b"\0"
     elif isinstance(value, int):
-        value = struct.pack("=I", value)
+        value = struct.pack(f"{byte_order}I", value & 0xFFFFFFFF)
     length = 4 + len(value)
     return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
 
@@ -35,7 +35,7 @@ def _interface(index: int = 0, flags: int = 0) -> bytes:
 def _host_route(index: int, destination: str) -> bytes:
     link_scope = 253
     body = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, _MAIN_TABLE, _STATIC, link_scope, _UNICAST, 0)
-    return body + _attribute(_RTA_DST, socket.inet_aton(destination)) + _attribute(_RTA_OIF, index)
+    return body + attribute(_RTA_DST, socket.inet_aton(destination)) + attribute(_RTA_OIF, index)
 
 
 class Netlink:
@@ -67,8 +67,8 @@ class Netlink:
 
     def forward(self, index: int) -> None:
         """Enable IP forwarding on an interface; unlike the sysctl, this works where /proc/sys is read-only."""
-        setting = _attribute(_INET_CONF, _attribute(_CONF_FORWARDING, 1))
-        self._request(_SETLINK, _interface(index) + _attribute(_IFLA_AF_SPEC, _attribute(socket.AF_INET, setting)))
+        setting = attribute(_INET_CONF, attribute(_CONF_FORWARDING, 1))
+        self._request(_SETLINK, _interface(index) + attribute(_IFLA_AF_SPEC, attribute(socket.AF_INET, setting)))
 
     def veth(self, name: str, index: int, mac: bytes, peer: tuple[str, int, bytes]) -> None:
         """Create a veth pair: this end up, with a given index; the peer (name, namespace, mac) down.
@@ -77,18 +77,18 @@ class Netlink:
         because the kernel refuses to bring it up before both ends exist.
         """
         peer_name, namespace, peer_mac = peer
-        described = _interface() + _attribute(_IFLA_IFNAME, peer_name) + _attribute(_IFLA_NET_NS_FD, namespace)
-        described += _attribute(_IFLA_ADDRESS, peer_mac)
-        data = _attribute(_INFO_DATA, _attribute(_VETH_PEER, described))
-        info = _attribute(_IFLA_LINKINFO, _attribute(_INFO_KIND, "veth") + data)
-        body = _interface(index, _IFF_UP) + _attribute(_IFLA_IFNAME, name) + info + _attribute(_IFLA_ADDRESS, mac)
+        described = _interface() + attribute(_IFLA_IFNAME, peer_name) + attribute(_IFLA_NET_NS_FD, namespace)
+        described += attribute(_IFLA_ADDRESS, peer_mac)
+        data = attribute(_INFO_DATA, attribute(_VETH_PEER, described))
+        info = attribute(_IFLA_LINKINFO, attribute(_INFO_KIND, "veth") + data)
+        body = _interface(index, _IFF_UP) + attribute(_IFLA_IFNAME, name) + info + attribute(_IFLA_ADDRESS, mac)
         self._request(_NEWLINK, body, _CREATE | _EXCLUSIVE)
 
     def address(self, index: int, address: str, prefix: int) -> None:
         packed = socket.inet_aton(address)
         body = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
-        body += _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
-        body += _attribute(_IFA_FLAGS, _IFA_F_NOPREFIXROUTE)
+        body += attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
+        body += attribute(_IFA_FLAGS, _IFA_F_NOPREFIXROUTE)
         self._request(_NEWADDR, body, _CREATE | _EXCLUSIVE)
 
     def host_route(self, index: int, destination: str) -> None:
@@ -99,11 +99,11 @@ class Netlink:
 
     def default_route(self, index: int, gateway: str) -> None:
         body = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, _RTNH_ONLINK)
-        body += _attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) + _attribute(_RTA_OIF, index)
+        body += attribute(_RTA_GATEWAY, socket.inet_aton(gateway)) + attribute(_RTA_OIF, index)
         self._request(_NEWROUTE, body, _CREATE | _EXCLUSIVE)
 
     def permanent_neighbour(self, index: int, address: str, mac: bytes) -> None:
         """Permanent entries do not count against the neighbour table that the whole kernel shares (1024 entries)."""
         body = struct.pack("=BxxxiHBB", socket.AF_INET, index, _PERMANENT, 0, 0)
-        body += _attribute(_NDA_DST, socket.inet_aton(address)) + _attribute(_NDA_LLADDR, mac)
+        body += attribute(_NDA_DST, socket.inet_aton(address)) + attribute(_NDA_LLADDR, mac)
         self._request(_NEWNEIGH, body, _CREATE)

@@ -49,8 +49,10 @@ def _run_tunnel(config: dict[str, Any], init: int, network: int) -> None:
     pods = bytes(config["pods"])
     ends = (0, init, os.pidfd_open(_fork(lambda: _become(config["command"], network))))
     readiness = os.pidfd_open(_fork(lambda: _set_up(network, pods)))
-    if _wait_for_any(*ends, readiness) == readiness and _succeeded(readiness):
-        _wait_for_any(*ends)
+    if _wait_for_any(*ends, readiness) == readiness:
+        done = os.waitid(os.P_PIDFD, readiness, os.WEXITED)
+        if done is not None and done.si_status == 0:
+            _wait_for_any(*ends)
 
 
 def _fork(work: Callable[[], object]) -> int:
@@ -109,8 +111,3 @@ def _wait_for_any(*descriptors: int) -> int:
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
     ready = {descriptor for descriptor, _ in poll.poll()}
     return next(descriptor for descriptor in descriptors if descriptor in ready)
-
-
-def _succeeded(process: int) -> bool:
-    done = os.waitid(os.P_PIDFD, process, os.WEXITED)
-    return done is not None and done.si_status == 0

@@ -7,6 +7,7 @@ therefore lets containers write below /etc and /var at no cost per container. Fi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections import deque
@@ -104,11 +105,9 @@ def _etc(copy: str, mount_points: tuple[str, ...]) -> str:
     """/etc, or a copy of it where files in /etc are mounts, as in most containers: an overlay cannot cover mounts."""
     if not any(path.startswith("/etc/") for path in mount_points):
         return "/etc"
-    try:
+    # The error lists files that could not be copied; the others were.
+    with contextlib.suppress(shutil.Error):
         shutil.copytree("/etc", copy, symlinks=True, ignore_dangling_symlinks=True, ignore=_unreadable)
-    except shutil.Error:
-        # Some files could not be copied; the others were.
-        return copy
     return copy
 
 
