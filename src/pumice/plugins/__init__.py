@@ -1,1 +1,1 @@
-"""Job plugins: pure functions that give pods what their framework needs. Each knows the model and nothing else."""
+"""Job plugins: pure functions that configure pods for their framework. A plugin imports only the model."""

@@ -1,8 +1,8 @@
-"""Plugin arguments: the strings of `spec.plugins.<name>` become typed values, or findings.
+"""Plugin arguments: parse the strings of `spec.plugins.<name>` into typed values and findings.
 
-Accepted is every spelling of Go's `flag` package, which Volcano uses (`-x v`, `--x v`, `--x=v`, a bare boolean), and
-the camelCase names of its documentation, with or without dashes. Where Volcano logs a bad argument and silently drops
-it and all that follow, here each one is reported with the list as it was probably meant.
+The parser accepts every spelling of Go's `flag` package, which Volcano uses (`-x v`, `--x v`, `--x=v`, a bare boolean),
+and the camelCase names of Volcano's documentation, with or without dashes. Volcano logs a bad argument and drops it
+with all arguments after it; Pumice reports each one with the corrected list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
 _LONGEST_NAME: Final = 30
-# Where keys are expected, a longer value might be one, unless it is plainly a path.
+# If the plugin takes keys, a longer value may be one, unless it is a path.
 _LONGEST_SHOWN: Final = 20
 _PATH: Final = re.compile(r"/[^\s]{0,62}")
 _NAME: Final = re.compile(r"(?P<dashes>-{0,2})(?P<name>[A-Za-z][A-Za-z0-9-]*)(?=[=\s]|\Z)")
@@ -41,7 +41,7 @@ class Option:
     choices: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
-    # Keys: never printed, and never taken apart at white space, since they hold some.
+    # A key: never printed, and never split at white space.
     secret: bool = False
 
     @property
@@ -49,7 +49,7 @@ class Option:
         return (self.flag, _camel(self.flag), _kebab(self.flag), *self.aliases)
 
     def read(self, text: str) -> Value:
-        """Turn text into a value, or raise ValueError with what is accepted."""
+        """Parse a value. Raises ValueError with the accepted values."""
         if self.type is bool:
             if text not in _BOOLEANS:
                 raise ValueError("must be true or false")
@@ -72,8 +72,8 @@ class Option:
             raise ValueError(accepted)
         return number
 
-    def spelt(self, value: object) -> str:
-        """The argument as it is best written."""
+    def spelled(self, value: object) -> str:
+        """Return the argument in its canonical spelling."""
         if self.secret:
             return f"--{self.flag}=..."
         return f"--{self.flag}={str(value).lower() if isinstance(value, bool) else value}"
@@ -81,7 +81,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """One flag or bare word, and the position in the list that it came from."""
+    """One flag or bare word, and its position in the list."""
 
     text: str
     position: int
@@ -89,22 +89,23 @@ class _Token:
 
 @dataclass(slots=True)
 class Arguments:
-    """What a plugin's list of strings says: values by flag, and everything that is wrong with it."""
+    """The parser of one plugin's arguments."""
 
     plugin: str
     options: tuple[Option, ...]
     at: Path
 
     def parse(self, args: Sequence[str]) -> tuple[dict[str, Value], list[Finding]]:
+        """Return the values by flag, and findings about the arguments."""
         values: dict[str, Value] = {}
-        problems: list[Finding] = []
+        findings: list[Finding] = []
         corrected: dict[str, str] = {}  # by flag
         tokens = list(self._tokens(args))
         while tokens:
             token = tokens.pop(0)
             option, text = self._flag_of(token.text)
             if option is None:
-                problems.append(self._unknown(token, corrected))
+                findings.append(self._unknown(token, corrected))
                 continue
             if text is None and option.type is not bool and tokens and not self._flag_of(tokens[0].text)[0]:
                 text = tokens.pop(0).text
@@ -113,15 +114,15 @@ class Arguments:
                     raise ValueError("needs a value")
                 value = True if text is None else option.read(text)
             except ValueError as error:
-                problems.append(Finding(self.at / token.position, str(error), self._shown(option, token, text)))
-                corrected.setdefault(option.flag, option.spelt("..." if option.default is None else option.default))
+                findings.append(Finding(self.at / token.position, str(error), self._shown(option, token, text)))
+                corrected.setdefault(option.flag, option.spelled("..." if option.default is None else option.default))
                 continue
             if option.flag in values:
                 shown = self._shown(option, token, text)
-                problems.append(warning(self.at / token.position, "given twice; the last one counts", shown))
+                findings.append(warning(self.at / token.position, "given twice; the last one counts", shown))
             values[option.flag] = value
-            corrected[option.flag] = option.spelt(self._harmless(value))
-        return values, [self._with_correction(problem, corrected) for problem in problems]
+            corrected[option.flag] = option.spelled(self._harmless(value))
+        return values, [self._with_correction(finding, corrected) for finding in findings]
 
     def _tokens(self, args: Sequence[str]) -> Iterator[_Token]:
         key_follows = False
@@ -130,7 +131,7 @@ class Arguments:
                 key_follows = False
                 yield _Token(arg, position)
                 continue
-            for text in self._taken_apart(arg.lstrip()):
+            for text in self._split(arg.lstrip()):
                 # A boolean takes its value only by `=`, as in Go: `--flag word` is a flag and a bare word.
                 option, value = self._flag_of(text)
                 key_follows = option is not None and option.secret and value is None
@@ -138,12 +139,12 @@ class Arguments:
                 for part in apart:
                     yield _Token(part, position)
 
-    def _taken_apart(self, arg: str) -> Iterator[str]:
-        """Several flags in one string: cut at white space before a known flag, but never inside a key."""
+    def _split(self, arg: str) -> Iterator[str]:
+        """Split a string with several flags at white space before a known flag, but never inside a key."""
         start, current = 0, self._option_at(arg, 0)
         for space in re.finditer(r"\s+", arg):
             if current is not None and current.secret:
-                # Keys are taken as they are: ssh refuses one whose last line is not ended.
+                # Keys keep their white space: ssh refuses a key without a newline at the end.
                 yield arg[start:]
                 return
             ahead = self._option_at(arg, space.end())
@@ -153,15 +154,15 @@ class Arguments:
         yield arg[start:].rstrip()
 
     def _option_at(self, text: str, start: int) -> Option | None:
-        """The option that is named at a place of the text."""
+        """Return the option whose name is at this index of the text."""
         match = _NAME.match(text, start)
-        # Dashes may be left out only where the name is unmistakable; `port=9` might be anything.
+        # Only camelCase names may omit the dashes; `port=9` could be anything.
         if match is None or not (match["dashes"] or re.search("[A-Z]", match["name"])):
             return None
         return next((option for option in self.options if match["name"] in option.names), None)
 
     def _flag_of(self, text: str) -> tuple[Option | None, str | None]:
-        """The option that the text names, and its value if that stands in the same text."""
+        """Return the option that the text names, and its value if the text contains it."""
         match = _FLAG.match(text)
         if match is None:
             return None, None
@@ -177,8 +178,8 @@ class Arguments:
         name, _, value = token.text.lstrip("-").partition("=") if match is None else _parts(match)
         close = self._closest(name)
         if close is not None:
-            meant = self._harmless(value) or ("true" if close.type is bool else "...")
-            corrected.setdefault(close.flag, close.spelt(meant))
+            shown = self._harmless(value) or ("true" if close.type is bool else "...")
+            corrected.setdefault(close.flag, close.spelled(shown))
         if match is None or not (match["dashes"] or match["mark"] == "="):
             message = "is not an argument" if token.text else "an empty argument"
             return Finding(at, message, self._redacted(token.text), hint=self._did_you_mean(close))
@@ -189,7 +190,7 @@ class Arguments:
         return any(option.secret for option in self.options)
 
     def _redacted(self, text: str) -> str:
-        """Where keys are expected, whatever was mistyped may be one: only what looks like a flag's name is shown."""
+        """Hide text that may be a key, if the plugin takes keys: show only what looks like a flag."""
         if not self._expects_keys:
             return text
         name = re.split(r"[=\s]", text, maxsplit=1)[0]
@@ -199,16 +200,16 @@ class Arguments:
         return "..."
 
     def _harmless(self, value: Value) -> Value:
-        """A value that may be shown; where keys are expected, one may stand behind any flag."""
+        """Hide a value that may be a key, if the plugin takes keys: a user may give one to any flag."""
         if not self._expects_keys or not isinstance(value, str) or len(value) <= _LONGEST_SHOWN:
             return value
         return value if _PATH.fullmatch(value) else "..."
 
     def _shown(self, option: Option, token: _Token, text: str | None) -> str:
-        """The flag as it was written, unless its value stands in the next string or might be a key."""
+        """Return the flag as written, unless its value is in the next string or may be a key."""
         if not self._expects_keys and token.text.endswith(text or ""):
             return token.text
-        return f"--{option.flag}" if text is None else option.spelt(self._harmless(text))
+        return f"--{option.flag}" if text is None else option.spelled(self._harmless(text))
 
     def _closest(self, name: str) -> Option | None:
         by_name = {spelling: option for option in self.options for spelling in option.names}
@@ -220,10 +221,10 @@ class Arguments:
         asked = f"did you mean --{close.flag}? " if close is not None else ""
         return f"{asked}{self.plugin} takes {taken} (pumice plugins {self.plugin})"
 
-    def _with_correction(self, problem: Finding, corrected: dict[str, str]) -> Finding:
+    def _with_correction(self, finding: Finding, corrected: dict[str, str]) -> Finding:
         written = f"write {self.plugin}: [" + ", ".join(f'"{arg}"' for arg in corrected.values()) + "]"
-        hint = f"{problem.hint}; {written}" if problem.hint else written
-        return Finding(problem.path, problem.message, problem.value, hint, problem.severity)
+        hint = f"{finding.hint}; {written}" if finding.hint else written
+        return Finding(finding.path, finding.message, finding.value, hint, finding.severity)
 
 
 def _parts(match: re.Match[str]) -> tuple[str, str, str]:

@@ -1,9 +1,8 @@
-"""What a plugin is: a frozen dataclass whose fields are its options, with up to four pure hooks.
+"""The base class of plugins: a frozen dataclass whose fields are its options, with up to four pure hooks.
 
-`check` reports what is wrong with a job for this plugin, `objects` names the companions that should exist, `shape_pod`
-returns a changed pod, `why` explains to people what the plugin adds to one. A plugin has no client, keeps no state and
-does not know in which order it runs. Third parties subclass `Base` and announce the class under the entry-point group
-`pumice.plugins`.
+`check` yields findings about a job, `objects` yields the owned objects that should exist, `shape_pod` returns a changed
+pod, and `why` explains what the plugin adds to a pod. A plugin has no client and no state, and does not depend on the
+order of plugins. Third parties subclass `Base` and register the class in the entry-point group `pumice.plugins`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.plugins.arguments import Arguments, Option, Value
 
-# The options of each plugin, once they were asked for: annotations are text, and cost more to read than arguments.
+# The options of each plugin. Evaluating annotations costs more than parsing arguments.
 _OPTIONS: Final[dict[type, tuple[Option, ...]]] = {}
 
 
@@ -42,7 +41,7 @@ class Base:
 
     @classmethod
     def parse(cls, args: Sequence[str], at: Path | None = None) -> tuple[Self, list[Finding]]:
-        """The plugin with its arguments; those that are wrong keep their default and are reported."""
+        """Return the plugin with its arguments; wrong ones are reported and keep their default."""
         arguments = Arguments(cls.name, cls.options(), at or SPEC / "plugins" / cls.name)
         values, findings = arguments.parse(args)
         fields = {field.name: values[_flag(field)] for field in dataclasses.fields(cls) if _flag(field) in values}
@@ -58,12 +57,12 @@ class Base:
         return pod
 
     def why(self, slot: Slot) -> Mapping[str, str]:
-        """Reasons by what was added: `env NAME`, `port NUMBER`, `mount PATH`, `volume NAME`, `init NAME`, ..."""
+        """Return reasons by addition: `env NAME`, `port NUMBER`, `mount PATH`, `volume NAME`, `init NAME`, ..."""
         return {}
 
 
 def option(default: Value | None, help: str, **more: Any) -> Any:  # noqa: A002 - the word that every option parser uses
-    """Declare a plugin's option: a dataclass field that knows its meaning (see `Option` for what else it may say)."""
+    """Declare an option of a plugin as a dataclass field; `Option` lists the keyword arguments."""
     return dataclasses.field(default=default, metadata={"help": help, **more})
 
 
@@ -77,7 +76,7 @@ def _flag(field: dataclasses.Field[Any]) -> str:
 
 
 def _option_of(field: dataclasses.Field[Any], hint: Any) -> Option:
-    # `int | None` is an int that may be left out.
+    # `int | None` is an optional int.
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     kinds = [kind for kind in (typing.get_args(hint) if is_union else [hint]) if kind is not types.NoneType]
     if len(kinds) != 1 or kinds[0] not in (str, int, bool):

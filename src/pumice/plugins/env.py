@@ -1,4 +1,4 @@
-"""env: tells each pod its index within its task.
+"""env: sets the index of each pod within its task.
 
 Every container and init container gets VC_TASK_INDEX, and VK_TASK_INDEX for jobs that still use the older name.
 """
@@ -20,7 +20,7 @@ INDEX: Final = "VC_TASK_INDEX"
 @dataclass(frozen=True, slots=True)
 class Env(Base):
     name: ClassVar[str] = "env"
-    summary: ClassVar[str] = "tells each pod its index within its task"
+    summary: ClassVar[str] = "sets the index of each pod within its task"
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
         index = str(slot.index)

@@ -1,7 +1,7 @@
-"""A fence around plugins of third parties: whatever they raise is reported under their name.
+"""Guard third-party plugins: report what they raise under the plugin's name.
 
-A built-in plugin that raises is a defect of Pumice and should be seen as one. A third party's must not take the
-program, or other people's jobs, down.
+An exception in a built-in plugin is a bug in Pumice and stays visible. One in a third-party plugin must not stop the
+program or other jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class PluginError(PumiceError):
-    """A third party's plugin failed while a pod or an object was being made."""
+    """A third-party plugin failed while it created a pod or an object."""
 
     def __init__(self, plugin: str, problem: str) -> None:
         super().__init__(f"plugin {plugin} failed: {problem}")
@@ -55,7 +55,7 @@ class _Guarded(Base):
         return _run(self.inner, lambda: dict(self.inner.why(self._own_slot(slot))))
 
     def _own(self, job: Job) -> Job:
-        """A copy for this plugin: should it edit in place what it is given, it harms nobody else."""
+        """Return a copy for this plugin, so that editing it in place has no effect on others."""
         return job.derived(("own copy", self.name), deepcopy)
 
     def _own_slot(self, slot: Slot) -> Slot:
@@ -64,11 +64,11 @@ class _Guarded(Base):
 
 
 def guarded(kind: type[Base], args: Sequence[str]) -> tuple[Base | None, list[Finding]]:
-    """Parse a third party's plugin; None where not even that works."""
+    """Parse the arguments of a third-party plugin; None if that fails."""
 
     def parse() -> tuple[Base, list[Finding]]:
         plugin, findings = kind.parse(args)
-        return fence(plugin), [_checked_finding(found) for found in findings]
+        return guard(plugin), [_checked_finding(found) for found in findings]
 
     try:
         return _run(kind, parse)
@@ -76,11 +76,11 @@ def guarded(kind: type[Base], args: Sequence[str]) -> tuple[Base | None, list[Fi
         return None, [error.finding()]
 
 
-def fence(plugin: Base) -> Base:
-    # The fence must answer to the plugin's own name, and `name` belongs to the class.
+def guard(plugin: Base) -> Base:
+    # `name` is an attribute of the class, and the guard must have the name of its plugin.
     kind = type("Guarded", (_Guarded,), {"name": plugin.name, "requires": plugin.requires, "__slots__": ()})
-    fenced: Base = kind(plugin)
-    return fenced
+    guarded_plugin: Base = kind(plugin)
+    return guarded_plugin
 
 
 def _run(plugin: Base | type[Base], hook: Callable[[], T]) -> T:
@@ -125,7 +125,7 @@ def _checked_pod(before: Pod, after: object) -> Pod:
 
 
 def _check_entries(container: Manifest) -> None:
-    """Whatever reads the pod next goes by these keys."""
+    """Check the keys by which later steps read the pod."""
     for field, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
         if not all(isinstance(entry, dict) and key in entry for entry in container.get(field) or []):
             raise ValueError(f"{field} of container {container['name']} has an entry without {key}")
@@ -138,7 +138,7 @@ def _mapping(value: object, what: str) -> Manifest:
 
 
 def _plain(value: object) -> None:
-    """Whatever goes into an object must be writable as JSON."""
+    """Check that a value can be written as JSON."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

@@ -1,7 +1,7 @@
-"""hcclrank: writes each pod's rank where Huawei's collective communication library looks for it.
+"""hcclrank: sets the rank of each pod for Huawei's collective communication library (HCCL).
 
 Pods of the master and worker tasks get the annotation `hccl/rankIndex`, unless the template has it. A literal RANK in
-the environment (the user's, or the pytorch plugin's, which runs before) is the rank; else masters come first, then
+the environment (the user's, or the pytorch plugin's, which runs before) is the rank; otherwise masters come first, then
 workers.
 """
 
@@ -21,7 +21,7 @@ from pumice.plugins.base import Base, option
 @dataclass(frozen=True, slots=True)
 class HcclRank(Base):
     name: ClassVar[str] = "hcclrank"
-    summary: ClassVar[str] = "writes each pod's rank where Huawei's HCCL looks for it"
+    summary: ClassVar[str] = "sets the rank of each pod for Huawei's HCCL"
     example: ClassVar[tuple[str, ...]] = ("--master=master", "--worker=worker")
 
     master: str = option("master", "task that holds the first ranks")

@@ -1,4 +1,4 @@
-"""How large a job can be before something that lists all its hosts becomes too large."""
+"""Limits on the size of a job: variables that list all its hosts have a maximum length."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from pumice.model.findings import Finding, Path
 from pumice.model.job import Job
 
-# Linux refuses a single variable of 128 KiB or more; what a program adds itself must still fit.
+# Linux refuses a single variable of 128 KiB or more; this leaves room for what a program appends.
 LONGEST_VARIABLE: Final = 100_000
 
 
 def too_long(job: Job, at: Path, variable: str, length: Callable[[Job], int]) -> Iterator[Finding]:
-    """An error if a variable outgrows what a process can be given."""
+    """Yield an error if a variable is too long for a process."""
     if length(job) > LONGEST_VARIABLE:
         fits = most_pods(job, lambda grown: length(grown) <= LONGEST_VARIABLE)
         yield Finding(
@@ -27,7 +27,7 @@ def too_long(job: Job, at: Path, variable: str, length: Callable[[Job], int]) ->
 
 
 def most_pods(job: Job, fits: Callable[[Job], bool]) -> int:
-    """The largest number of pods that fits, if the job's largest task were made smaller."""
+    """Return the largest number of pods that fits if only the job's largest task shrinks."""
     position, largest = max(enumerate(job.spec.tasks), key=lambda item: item[1].replicas)
     low, high = 0, largest.replicas
     while low < high:

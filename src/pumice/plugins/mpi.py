@@ -1,7 +1,7 @@
 """mpi: gives the master of an MPI job the list of its workers.
 
-Containers and init containers of the master task get MPI_HOST; a ready hostfile with slots lies in /etc/volcano of
-every pod; the ssh port is opened in all containers. Needs svc for the names and ssh for the log-in.
+Containers and init containers of the master task get MPI_HOST; every pod has a hostfile with slots in /etc/volcano; the
+ssh port is open in all containers. Requires svc for the names and ssh for the log-in.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Mpi(Base):
     example: ClassVar[tuple[str, ...]] = ("--master=mpimaster", "--worker=mpiworker", "--port=22")
 
     master: str = option("master", "task that runs mpiexec")
-    worker: str = option("worker", "task of the pods that mpiexec starts processes in")
+    worker: str = option("worker", "task in whose pods mpiexec starts processes")
     port: int = port_option(22, "port of sshd, opened in every container")
 
     def check(self, job: Job) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ class Mpi(Base):
         if job.task(self.master) is None:
             yield Finding(
                 at,
-                f"no task is named {self.master!r}, so no pod would be told its workers",
+                f"no task is named {self.master!r}, so no pod would get the list of workers",
                 hint=f"name the task that runs mpiexec with --master=<{named}>",
             )
         if job.task(self.worker) is None:
@@ -73,7 +73,7 @@ class Mpi(Base):
         return [] if task is None else naming.hosts(job, task)
 
     def _slots(self, job: Job) -> int:
-        """Processes that a worker is good for: its GPUs, else its whole CPUs."""
+        """Return the processes per worker: its GPUs, else its whole CPUs, else 1."""
         task = job.task(self.worker)
         containers = (task.pod_spec.get("containers") if task is not None else None) or []
         gpus = sum(gpu_limit(container) or 0 for container in containers)

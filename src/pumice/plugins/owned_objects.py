@@ -1,6 +1,6 @@
-"""The objects beside the pods that a job's plugins want, merged and in a fixed order.
+"""The owned objects that a job's plugins declare, merged and in a fixed order.
 
-Two plugins may add to one object: mpi puts its hostfile into the ConfigMap that svc mounts.
+Two plugins may add to one object: mpi adds its hostfile to the ConfigMap that svc mounts.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _ORDER: Final = ("Service", "ConfigMap", "Secret", "NetworkPolicy")
 def owned_objects(job: Job, plugins: Sequence[Base]) -> list[OwnedObject]:
     merged: dict[tuple[str, str], OwnedObject] = {}
     for plugin in plugins:
-        for companion in plugin.objects(job):
-            manifest = manifest_of(companion)
+        for declared in plugin.objects(job):
+            manifest = manifest_of(declared)
             key = (manifest["kind"], manifest["metadata"]["name"])
-            merged[key] = _united(merged[key], companion) if key in merged else companion
-    return sorted(merged.values(), key=lambda companion: _rank(manifest_of(companion)["kind"]))
+            merged[key] = _united(merged[key], declared) if key in merged else declared
+    return sorted(merged.values(), key=lambda declared: _rank(manifest_of(declared)["kind"]))
 
 
-def manifest_of(companion: OwnedObject) -> Manifest:
-    return companion.manifest if isinstance(companion, Once) else companion
+def manifest_of(declared: OwnedObject) -> Manifest:
+    return declared.manifest if isinstance(declared, Once) else declared
 
 
 def payload_size(manifest: Manifest) -> int:
-    """Bytes that count towards the limit which Kubernetes sets for a ConfigMap or Secret."""
+    """Return the bytes that count towards Kubernetes' limit for a ConfigMap or Secret."""
     entries: Iterable[tuple[str, str]] = (
         item for field in ("data", "stringData") for item in (manifest.get(field) or {}).items()
     )
@@ -38,7 +38,7 @@ def payload_size(manifest: Manifest) -> int:
 
 
 def _united(first: OwnedObject, second: OwnedObject) -> OwnedObject:
-    """The first object with the second one's data added; anything else of the second would contradict the first."""
+    """Return the first object with the data of the second; other fields of the second are ignored."""
     if isinstance(first, Once) or isinstance(second, Once) or "data" not in second:
         return first
     return {**first, "data": {**(first.get("data") or {}), **second["data"]}}

@@ -1,6 +1,6 @@
-"""Who put what into a pod: the user, the job itself, or a plugin, and why.
+"""Where each part of a pod comes from: the user, the job, or a plugin, and why.
 
-Found by comparing the pod before and after each plugin, so it cannot differ from what is really done.
+Computed by comparing the pod before and after each plugin, so it always agrees with the pod that is created.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JOB_REASONS: Final = {
     f"label {keys.QUEUE_NAME}": "spec.queue",
     f"label {keys.PARTITION_ID}": "partition of the task",
     f"annotation {keys.POD_GROUP}": "the gang that the pod starts with",
-    f"annotation {keys.JOB_VERSION}": "tells pods of an earlier run apart",
+    f"annotation {keys.JOB_VERSION}": "distinguishes pods of an earlier run",
     f"annotation {keys.JOB_RETRY_COUNT}": "restarts so far",
     f"annotation {keys.TEMPLATE_UID}": "the template",
     f"annotation {keys.QUEUE_NAME}": "spec.queue",
@@ -43,7 +43,7 @@ _JOB_REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One thing in a pod, and where it came from."""
+    """One part of a pod, and where it comes from."""
 
     kind: str
     container: str  # empty if it belongs to the pod
@@ -59,26 +59,26 @@ class Trace:
 
 
 def trace_pod(slot: Slot, position: int, plugins: Sequence[Base]) -> list[Trace]:
-    """Everything worth knowing about the pod of a slot, whose task stands at a position of the job."""
+    """Trace the pod of a slot; `position` is the index of its task in the job."""
     at = SPEC / "tasks" / position / "template"
     template = Pod({"metadata": slot.task.template.get("metadata") or {}, "spec": slot.task.pod_spec})
-    known = {trace.key: trace for trace in _things(template, YOU, at, {})}
+    known = {trace.key: trace for trace in _parts(template, YOU, at, {})}
     pod = bare_pod(slot)
-    _add(known, _things(pod, JOB, None, _JOB_REASONS))
+    _add(known, _parts(pod, JOB, None, _JOB_REASONS))
     for plugin in plugins:
         pod = plugin.shape_pod(pod, slot)
-        _add(known, _things(pod, plugin.name, None, plugin.why(slot)))
+        _add(known, _parts(pod, plugin.name, None, plugin.why(slot)))
     return list(known.values())
 
 
-def _add(known: dict[tuple[str, str, str], Trace], things: Iterator[Trace]) -> None:
-    """Remember what was not there before; what was there but has another value now was overwritten by the job."""
-    for thing in things:
-        if thing.key not in known or known[thing.key].value != thing.value:
-            known[thing.key] = thing
+def _add(known: dict[tuple[str, str, str], Trace], parts: Iterator[Trace]) -> None:
+    """Record new parts, and those whose value changed."""
+    for part in parts:
+        if part.key not in known or known[part.key].value != part.value:
+            known[part.key] = part
 
 
-def _things(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
+def _parts(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
     metadata = pod.manifest["metadata"]
 
     def trace(kind: str, name: str, value: object, path: Sequence[str | int]) -> Trace:
@@ -97,15 +97,15 @@ def _things(pod: Pod, by: str, at: Path | None, why: Mapping[str, str]) -> Itera
     for index, container in enumerate(pod.init_containers):
         yield trace("init", container["name"], container.get("image", ""), ("spec", "initContainers", index))
     for here, container in containers_with_paths(pod.spec, SPEC if at is None else at / "spec"):
-        yield from _things_of_container(container, by, None if at is None else here, why)
+        yield from _parts_of_container(container, by, None if at is None else here, why)
 
 
-def _things_of_container(container: Manifest, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
+def _parts_of_container(container: Manifest, by: str, at: Path | None, why: Mapping[str, str]) -> Iterator[Trace]:
     name = container["name"]
 
-    def trace(kind: str, thing: str, value: object, path: Sequence[str | int]) -> Trace:
-        reason = why.get(f"{kind} {thing}" if thing else kind, "")
-        return Trace(kind, name, thing, _text(value), by, reason, None if at is None else Path((*at, *path)))
+    def trace(kind: str, part: str, value: object, path: Sequence[str | int]) -> Trace:
+        reason = why.get(f"{kind} {part}" if part else kind, "")
+        return Trace(kind, name, part, _text(value), by, reason, None if at is None else Path((*at, *path)))
 
     if container.get("command"):
         yield trace("command", "", " ".join(map(str, container["command"])), ("command",))

@@ -1,8 +1,8 @@
-"""pytorch: tells each pod of a torch job where to meet and which rank it is.
+"""pytorch: sets the rendezvous address and the rank of each pod of a torch job.
 
-Every container and init container of the job gets MASTER_ADDR, MASTER_PORT and WORLD_SIZE, and the meeting port is
-opened in every container. Pods of the master and worker tasks also get RANK, and the same once more in torchrun's own
-variables (PET_*). If asked for, workers wait in an init container until the master answers.
+Every container and init container gets MASTER_ADDR, MASTER_PORT and WORLD_SIZE, and every container opens the port.
+Pods of the master and worker tasks also get RANK, and torchrun's own variables (PET_*). On request, workers wait in an
+init container until the master answers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PORT_NAME: Final = "pytorchjob-port"
 @dataclass(frozen=True, slots=True)
 class PyTorch(Base):
     name: ClassVar[str] = "pytorch"
-    summary: ClassVar[str] = "tells each pod of a torch job where to meet and which rank it is"
-    # Pod names resolve only once svc has made the headless Service.
+    summary: ClassVar[str] = "sets the rendezvous address and the rank of each pod of a torch job"
+    # Pod names resolve only with the headless Service of svc.
     requires: ClassVar[tuple[str, ...]] = ("svc",)
     example: ClassVar[tuple[str, ...]] = ("--master=master", "--worker=worker", "--port=23456")
 
@@ -46,7 +46,7 @@ class PyTorch(Base):
     def check(self, job: Job) -> Iterator[Finding]:
         master = job.task(self.master)
         if master is None:
-            # Volcano starts such a job without any rank, and its pods hang when they want to meet.
+            # Volcano starts such a job without ranks, and its pods hang at the rendezvous.
             yield Finding(
                 SPEC / "plugins" / self.name,
                 f"no task is named {self.master!r}, so no pod would have rank 0",
@@ -55,9 +55,9 @@ class PyTorch(Base):
         elif master.replicas == 0 and ranks.replicas(job, self.worker) > 0:
             yield Finding(
                 SPEC / "tasks" / job.spec.tasks.index(master) / "replicas",
-                "must be 1 or more: the workers would look for rank 0 in vain",
+                "must be 1 or more: the workers need rank 0",
                 0,
-                hint=f"or let them meet at their own first pod, by pytorch: ['--master={self.worker}']",
+                hint=f"or make their own first pod rank 0: pytorch: ['--master={self.worker}']",
             )
 
     def shape_pod(self, pod: Pod, slot: Slot) -> Pod:
@@ -67,10 +67,10 @@ class PyTorch(Base):
         env = env_values(self._variables(slot, master))
         ranked = self._rank(slot) is not None
 
-        def tell(container: Manifest) -> Manifest:
+        def with_variables(container: Manifest) -> Manifest:
             return add_env(container, [*env, *self._processes(container)] if ranked else env)
 
-        pod = pod.with_port(PORT_NAME, self.port).edit_containers(tell, tell)
+        pod = pod.with_port(PORT_NAME, self.port).edit_containers(with_variables, with_variables)
         if self._waits(slot):
             first = pod.containers[0].get("imagePullPolicy") if pod.containers else None
             pod = pod.with_init_container(self._wait(slot.job, master).container(first))
@@ -80,12 +80,12 @@ class PyTorch(Base):
         job, rank = slot.job, self._rank(slot)
         group = dict.fromkeys((self.master, self.worker))
         sizes = " + ".join(f"{name} {ranks.replicas(job, name)}" for name in group if job.task(name) is not None)
-        place = "masters come first" if slot.task.name == self.master else f"masters first, then {slot.short_name}"
+        order = "masters come first" if slot.task.name == self.master else f"masters first, then {slot.short_name}"
         return {
             "env MASTER_ADDR": "where rank 0 listens",
             "env MASTER_PORT": "--port",
             "env WORLD_SIZE": sizes,
-            "env RANK": place if rank is not None else "",
+            "env RANK": order if rank is not None else "",
             "env PET_NNODES": "WORLD_SIZE, for torchrun",
             "env PET_NODE_RANK": "RANK, for torchrun",
             "env PET_MASTER_ADDR": "MASTER_ADDR, for torchrun",

@@ -1,6 +1,6 @@
-"""The one opinion on ranks: masters come first, in index order, then the workers.
+"""Ranks: masters come first, in index order, then the workers.
 
-One task may be both master and worker: then its index is its rank, and its pod 0 is where the others meet.
+One task may be both master and worker: then its index is its rank, and its pod 0 is the rendezvous.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pumice.model.slot import Slot
 
 
 def rank(slot: Slot, master: str, worker: str) -> int | None:
-    """The rank of a slot's pod, or None if its task takes no part."""
+    """Return the rank of a slot's pod, or None if its task has no ranks."""
     if slot.task.name == master:
         return slot.index
     if slot.task.name == worker:

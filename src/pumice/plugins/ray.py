@@ -1,8 +1,8 @@
 """ray: starts a Ray cluster in the pods of a job.
 
-The head container and the worker containers that have no command of their own get the `ray start` that makes them one
-cluster; those that have one keep it and are told where the head is by RAY_ADDRESS. The head container's ports are
-opened and a Service `<job>-head-svc` leads to them. Other containers are left alone.
+Head and worker containers without a command of their own get the `ray start` command that joins them to one cluster;
+those with a command keep it and get RAY_ADDRESS. The head container opens its ports, and a Service `<job>-head-svc`
+selects it. Other containers are unchanged.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Ray(Base):
         return {"gcs": self.port, "dashboard": self.dashboard_port, "client-server": self.client_port}
 
     def _container_of(self, task: TaskSpec) -> str | None:
-        """The container of a task that Ray runs in, if the task takes part."""
+        """Return the name of the task's Ray container, or None if the task is not part of the cluster."""
         return {self.worker: self.worker_container, self.head: self.head_container}.get(task.name)
 
     def _start(self, address: str | None) -> str:
@@ -105,7 +105,7 @@ class Ray(Base):
         names = [container.get("name") for container in containers]
         if wanted not in names:
             flag = "headContainer" if task.name == self.head else "workerContainer"
-            # A container of another name may well start Ray by itself, so that this is no error.
+            # Not an error: a container of another name may start Ray itself.
             yield warning(
                 at,
                 f"no container is named {wanted!r}, so Ray is not started in task {task.name} by the plugin",
@@ -122,7 +122,7 @@ class Ray(Base):
             yield warning(at / names.index(wanted) / "args", "has no effect: the ray plugin's command takes none")
 
     def _target(self, job: Job, name: str, number: int) -> str | int:
-        """The port's name, unless the head container calls that port otherwise."""
+        """Return the port's name, or its number if the head container names that port differently."""
         head = job.task(self.head)
         for container in (head.pod_spec.get("containers") if head is not None else None) or []:
             if container.get("name") == self.head_container:

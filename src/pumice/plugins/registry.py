@@ -1,7 +1,7 @@
-"""Which plugins there are, in which order they run, and which of them a job uses.
+"""The registry of plugins: which exist, in which order they run, and which of them a job uses.
 
-The order is this list, then third-party plugins by name: the same YAML always gives the same pod. A registry is a
-value; whoever looks for third-party plugins hands them in, together with those that could not be used.
+Built-in plugins run in the order of this list, then third-party plugins by name, so that the same YAML always gives the
+same pod. The caller discovers third-party plugins, and passes those that failed to load as `broken`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUILTINS: Final[tuple[type[Base], ...]] = (Env, Svc, Ssh, PyTorch, TensorFlow, M
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The plugins of one job, in the order in which they run, and what is wrong with how they were asked for."""
+    """The plugins of one job in their order, and findings about their names and arguments."""
 
     plugins: tuple[Base, ...]
     findings: tuple[Finding, ...]
@@ -37,7 +37,7 @@ class Resolved:
 @dataclass(frozen=True, slots=True)
 class Registry:
     third_party: Mapping[str, type[Base]] = field(default_factory=dict)
-    broken: Mapping[str, str] = field(default_factory=dict)  # name -> what is wrong with it
+    broken: Mapping[str, str] = field(default_factory=dict)  # name -> error
 
     @property
     def plugins(self) -> dict[str, type[Base]]:
@@ -45,7 +45,7 @@ class Registry:
         return ordered | {name: self.third_party[name] for name in sorted(self.third_party)}
 
     def with_required(self, wanted: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]]:
-        """The plugins asked for, and behind them those that they cannot do without."""
+        """Return the requested plugins, followed by the plugins that they require."""
         known = self.plugins
         complete: dict[str, Sequence[str]] = {name: args or [] for name, args in wanted.items()}
         waiting = list(complete)

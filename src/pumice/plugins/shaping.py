@@ -1,4 +1,4 @@
-"""Pods pass through the plugins of their job, one after the other, in the registry's order."""
+"""Create pods: a bare pod passes through the plugins of its job in the registry's order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pumice.plugins.base import Base
 
 
 def pods(job: Job, plugins: Sequence[Base]) -> Iterator[Pod]:
-    """All pods of a job, by task and index."""
+    """Yield all pods of a job, by task and index."""
     return (shaped_pod(slot, plugins) for slot in slots(job))
 
 

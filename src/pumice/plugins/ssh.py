@@ -1,7 +1,7 @@
 """ssh: lets the pods of a job log in to each other without a password.
 
-Makes one Secret with a key pair, `authorized_keys` and a client `config` that lists every pod, and mounts it in every
-container and init container. The keys are made once, when the Secret is created, and live as long as the job.
+Creates one Secret with a key pair, `authorized_keys` and a client `config`, and mounts it in every container and init
+container. The keys are generated once, when the Secret is created, and live as long as the job.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pumice.model.slot import Slot
 from pumice.plugins.base import Base, option, port_option
 
 ROOT_PATH: Final = "/root/.ssh"
-# Secret files belong to root. Root's ssh refuses a private key that others may read; another user's ssh accepts it, and
-# needs it, since it could not read it otherwise.
+# Secret files belong to root. Root's ssh refuses a private key that others can read; other users need read access, and
+# their ssh accepts the key.
 ROOT_MODE: Final = 0o600
 USER_MODE: Final = 0o644
 KEY_FILES: Final = {"rsa": "id_rsa", "ed25519": "id_ed25519"}
@@ -44,7 +44,7 @@ class Ssh(Base):
         at = SPEC / "plugins" / self.name
         yield from self._check_given_keys(at)
         if not self.ssh_key_file_path.startswith("/") or ":" in self.ssh_key_file_path:
-            # Not shown: it may be a key that was given by the wrong flag.
+            # Not shown: it may be a key that was passed to the wrong flag.
             yield Finding(at, "--ssh-key-file-path must be an absolute path without ':'")
             return
         for position, task in enumerate(job.spec.tasks):
@@ -86,7 +86,7 @@ class Ssh(Base):
         return {self._key_file: private, f"{self._key_file}.pub": public, AUTHORIZED_KEYS: public}
 
     def _config(self, job: Job) -> str:
-        # Host keys change with every pod, so checking them would only get in the way within a job.
+        # Host keys change with every pod, so checking them within a job is of no use.
         lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
         for task in job.spec.tasks:
             for host in naming.hosts(job, task):
@@ -125,7 +125,7 @@ class Ssh(Base):
 
 
 def _runs_as_root(spec: Manifest, container: Manifest) -> bool | None:
-    """Whether the container runs as root, as far as the manifest tells; else its image decides."""
+    """Return whether the container runs as root; None if its image decides."""
     for context in (container.get("securityContext") or {}, spec.get("securityContext") or {}):
         if context.get("runAsUser") is not None:
             return bool(context["runAsUser"] == 0)
@@ -135,7 +135,7 @@ def _runs_as_root(spec: Manifest, container: Manifest) -> bool | None:
 
 
 def _is_private_key(text: str) -> bool:
-    # Imported only here because it is slow to load and hardly any job brings its own keys.
+    # Imported here because it is slow to load and few jobs bring their own keys.
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see above
 
     data = text.encode()
@@ -155,7 +155,7 @@ def _loads(load: Callable[[], object]) -> bool:
     try:
         load()
     except TypeError:
-        # A passphrase is asked for: a key all the same, though nobody is there to type it.
+        # A key with a passphrase is still a key.
         return True
     except (ValueError, UnsupportedAlgorithm):
         return False

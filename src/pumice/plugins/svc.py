@@ -1,8 +1,8 @@
 """svc: lets the pods of a job find each other by name.
 
-Makes a headless Service (so that `<pod>.<job>` resolves), a ConfigMap with the hosts of every task and, if asked for, a
-NetworkPolicy that keeps others out. Every container and init container gets the hosts as files in /etc/volcano and as
-VC_<TASK>_HOSTS and VC_<TASK>_NUM; every pod gets the host name and subdomain that the names are made of.
+Creates a headless Service (so that `<pod>.<job>` resolves), a ConfigMap with the hosts of every task and, on request, a
+NetworkPolicy that admits only pods of the job. Every container and init container gets the hosts as files in
+/etc/volcano and as VC_<TASK>_HOSTS and VC_<TASK>_NUM; every pod gets the host name and subdomain of its DNS name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """tensorflow: gives each pod of a TensorFlow job its TF_CONFIG.
 
-Every container and init container gets TF_CONFIG (the hosts of all roles, and the pod's own role and index), and the
-port is opened in every container. A job of a single pod is left alone: it needs no cluster.
+Every container and init container gets TF_CONFIG (the hosts of all roles, and the pod's own role and index), and every
+container opens the port. A job of a single pod is unchanged: it needs no cluster.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TensorFlow(Base):
         }
 
     def _roles(self) -> dict[str, str]:
-        """Roles by the name of their task, in the order in which TF_CONFIG lists them."""
+        """Return the roles by task name, in the order of TF_CONFIG."""
         return {self.ps: "ps", self.worker: "worker", self.chief: "chief", self.evaluator: "evaluator"}
 
     def _config(self, job: Job, task: str, index: int) -> str:

@@ -1,7 +1,7 @@
-"""The init container that holds a torch worker back until its master answers.
+"""The init container in which a torch worker waits until its master answers.
 
-Any image with a shell and one of `nc`, `bash` will do. The clock is the kernel's uptime where there is one, so that
-neither a slow probe nor a clock that is set stretches the time-out.
+It needs an image with a shell and `nc` or `bash`. It uses the kernel's uptime as clock where available, so that neither
+a slow probe nor a change of the system time extends the timeout.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pumice.model.job import Manifest
 
 NAME: Final = "wait-for-master"
 
-# Small enough for any quota, large enough for a shell; a namespace with quotas refuses containers that set none.
+# Enough for a shell, and small. A namespace with a quota refuses containers without resources.
 RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
-# What Kubernetes' `restricted` pod security level asks for.
+# The requirements of Kubernetes' `restricted` pod security level.
 SECURITY_CONTEXT: Final = {
     "runAsUser": 65534,
     "runAsNonRoot": True,
@@ -25,11 +25,10 @@ SECURITY_CONTEXT: Final = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
-# `bounded` ends a probe that outlives its share of the time: neither nc's name look-up nor a plain connect through
-# /dev/tcp has a limit of its own. It asks before it kills, since `timeout` then takes its child along. The nc of
-# Debian's busybox has no -z, but can run a program once it is connected. dash has no /dev/tcp, so bash is asked for it
-# where there is one. There is no `$(x)` in it, because Kubernetes would put a variable's value in its place if the
-# container had one of that name.
+# `bounded` ends a probe that exceeds its share of the time: neither nc's name look-up nor a plain connect through
+# /dev/tcp has a timeout. It sends SIGTERM before SIGKILL, so that `timeout` can end its child. The nc of Debian's
+# busybox has no -z, but can run a program once it is connected. dash has no /dev/tcp, so the script uses bash if it
+# exists. The script avoids `$(x)`, because Kubernetes substitutes variables in that form.
 SCRIPT: Final = """\
 host={host}
 port={port}

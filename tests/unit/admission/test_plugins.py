@@ -45,7 +45,7 @@ def test_plugins_say_what_they_miss() -> None:
     assert found(a_document(plugins={"mpi": ["--worker=worker"]})) == [
         error(
             "spec.plugins.mpi",
-            "no task is named 'master', so no pod would be told its workers",
+            "no task is named 'master', so no pod would get the list of workers",
             hint="name the task that runs mpiexec with --master=<worker>",
         )
     ]

@@ -14,7 +14,7 @@ from pumice.model.findings import SPEC, Finding
 from pumice.model.objects import Once
 from pumice.model.pod import Pod
 from pumice.plugins.base import Base
-from pumice.plugins.guard import PluginError, fence, guarded
+from pumice.plugins.guard import PluginError, guard, guarded
 from tests.builders import a_container, a_job, a_slot, a_task, a_template, rows
 
 TEMPLATE = a_template(a_container("a"), a_container("b"), initContainers=[a_container("i")])
@@ -24,9 +24,9 @@ GOOD = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
 
 
 def plugin_with(**hooks: Any) -> Base:
-    """A third party's plugin with these hooks, behind the fence."""
+    """A third party's plugin with these hooks, guarded."""
     kind: Any = type("Odd", (Base,), {"name": "odd", "__slots__": (), **hooks})
-    return fence(kind())
+    return guard(kind())
 
 
 def gives(value: object) -> Callable[..., object]:

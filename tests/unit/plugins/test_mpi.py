@@ -93,7 +93,7 @@ def test_defect_27_a_master_without_worker_task_still_gets_its_port() -> None:
 def test_a_missing_master_is_an_error() -> None:
     found = list(Mpi().check(a_job(a_task("boss"), a_task("worker"))))
     assert rows(found) == [
-        ("error", "spec.plugins.mpi", "no task is named 'master', so no pod would be told its workers")
+        ("error", "spec.plugins.mpi", "no task is named 'master', so no pod would get the list of workers")
     ]
     assert found[0].hint == "name the task that runs mpiexec with --master=<boss|worker>"
 

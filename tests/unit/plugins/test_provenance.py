@@ -53,7 +53,7 @@ JOBS = [
     ("label", "", "volcano.sh/task-index", "0", "job", "index within the task", "None"),
     ("annotation", "", "volcano.sh/job-name", "train", "job", "the job", "None"),
     ("annotation", "", "volcano.sh/job-retry-count", "0", "job", "restarts so far", "None"),
-    ("annotation", "", "volcano.sh/job-version", "0", "job", "tells pods of an earlier run apart", "None"),
+    ("annotation", "", "volcano.sh/job-version", "0", "job", "distinguishes pods of an earlier run", "None"),
     (
         "annotation",
         "",

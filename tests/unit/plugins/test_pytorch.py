@@ -113,11 +113,11 @@ def test_defect_21_a_missing_master_is_an_error() -> None:
 def test_a_master_without_pods_is_an_error() -> None:
     """MASTER_ADDR would name a pod that does not exist, while the first worker has rank 0."""
     found = list(PyTorch().check(a_job(a_task("worker", 2), a_task("master", 0))))
-    message = "must be 1 or more: the workers would look for rank 0 in vain"
+    message = "must be 1 or more: the workers need rank 0"
     assert rows(found) == [("error", "spec.tasks[1].replicas", message)]
     assert (found[0].value, found[0].hint) == (
         0,
-        "or let them meet at their own first pod, by pytorch: ['--master=worker']",
+        "or make their own first pod rank 0: pytorch: ['--master=worker']",
     )
 
 

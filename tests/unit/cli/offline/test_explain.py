@@ -130,7 +130,7 @@ def test_everything_in_a_pod(terminal: Terminal) -> None:
         "annotations",
         "volcano.sh/job-name full job the job",
         "volcano.sh/job-retry-count 0 job restarts so far",
-        "volcano.sh/job-version 0 job tells pods of an earlier run apart",
+        "volcano.sh/job-version 0 job distinguishes pods of an earlier run",
         "scheduling.k8s.io/group-name full-00000000-0000-0000-0000-000000000000 job the gang that the pod starts with",
         "volcano.sh/queue-name default job spec.queue",
         "volcano.sh/task-spec default0 job the task",
