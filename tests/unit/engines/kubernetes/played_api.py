@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from aiohttp import web
 
@@ -20,6 +21,7 @@ from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCreden
 PATIENCE = 60.0
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 R = TypeVar("R")
+P = ParamSpec("P")
 
 
 def play(story: Coroutine[Any, Any, R]) -> R:
@@ -30,6 +32,16 @@ def play(story: Coroutine[Any, Any, R]) -> R:
             return await story
 
     return asyncio.run(bounded())
+
+
+def played(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an async test with a time limit."""
+
+    @functools.wraps(test)
+    def run(*arguments: P.args, **named: P.kwargs) -> None:
+        play(test(*arguments, **named))
+
+    return run
 
 
 @contextlib.asynccontextmanager

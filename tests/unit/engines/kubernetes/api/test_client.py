@@ -21,6 +21,7 @@ from tests.unit.engines.kubernetes.played_api import (
     cut,
     good,
     play,
+    played,
     refusing,
 )
 
@@ -155,13 +156,11 @@ def test_a_repeated_create_that_was_carried_out_already_exists() -> None:
     assert caught.value.already_exists
 
 
-def test_a_closed_port() -> None:
-    async def story() -> None:
+@played
+async def test_a_closed_port() -> None:
+    with pytest.raises(UnreachableError, match=r"^http://127\.0\.0\.1:1 cannot be reached: "):
         async with Client(access_to(1)) as client:
             await client.get(PODS, "a", "p")
-
-    with pytest.raises(UnreachableError, match=r"^http://127\.0\.0\.1:1 cannot be reached: "):
-        play(story())
 
 
 def test_a_response_that_takes_too_long() -> None:
@@ -205,7 +204,8 @@ def test_large_bodies_are_sent_whole() -> None:
     assert script.bodies == [body]
 
 
-def test_connections_are_reused_after_successes_and_errors() -> None:
+@played
+async def test_connections_are_reused_after_successes_and_errors() -> None:
     connections = set()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -213,19 +213,17 @@ def test_connections_are_reused_after_successes_and_errors() -> None:
         connections.add(request.transport.get_extra_info("peername"))
         return await (good if len(connections) % 2 else refusing(404, "NotFound"))(request)
 
-    async def story() -> None:
-        async with client_of(handler, parallel_writes=4) as client:
-            for _ in range(5):
-                results = await asyncio.gather(
-                    *(client.create(PODS, "a", b"{}") for _ in range(10)), return_exceptions=True
-                )
-                assert all(isinstance(result, bytes | ApiError) for result in results)
-
-    play(story())
+    async with client_of(handler, parallel_writes=4) as client:
+        for _ in range(5):
+            results = await asyncio.gather(
+                *(client.create(PODS, "a", b"{}") for _ in range(10)), return_exceptions=True
+            )
+            assert all(isinstance(result, bytes | ApiError) for result in results)
     assert 1 <= len(connections) <= 4
 
 
-def test_writes_are_bounded_and_delay_neither_reads_nor_urgent_requests() -> None:
+@played
+async def test_writes_are_bounded_and_delay_neither_reads_nor_urgent_requests() -> None:
     release, full = asyncio.Event(), asyncio.Event()
     writing = most = 0
 
@@ -240,21 +238,19 @@ def test_writes_are_bounded_and_delay_neither_reads_nor_urgent_requests() -> Non
             writing -= 1
         return await good(request)
 
-    async def story() -> None:
-        async with client_of(handler, parallel_writes=3) as client:
-            writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(12)]
-            await full.wait()
-            await client.get(PODS, "a", "p")
-            await client.replace(LEASES, "a", "leader", b"{}", urgent=True)
-            assert client.writes.running == 3
-            release.set()
-            await asyncio.gather(*writes)
-
-    play(story())
+    async with client_of(handler, parallel_writes=3) as client:
+        writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(12)]
+        await full.wait()
+        await client.get(PODS, "a", "p")
+        await client.replace(LEASES, "a", "leader", b"{}", urgent=True)
+        assert client.writes.running == 3
+        release.set()
+        await asyncio.gather(*writes)
     assert most == 3
 
 
-def test_reads_are_bounded_and_delay_neither_writes_nor_urgent_requests() -> None:
+@played
+async def test_reads_are_bounded_and_delay_neither_writes_nor_urgent_requests() -> None:
     release, full = asyncio.Event(), asyncio.Event()
     reading = most = 0
 
@@ -269,16 +265,13 @@ def test_reads_are_bounded_and_delay_neither_writes_nor_urgent_requests() -> Non
             reading -= 1
         return await good(request)
 
-    async def story() -> None:
-        async with client_of(handler) as client:
-            reads = [asyncio.ensure_future(client.get(PODS, "a", "p")) for _ in range(PARALLEL_READS + 20)]
-            await full.wait()
-            await client.create(PODS, "a", b"{}")
-            await client.get(LEASES, "a", "leader", urgent=True)
-            release.set()
-            await asyncio.gather(*reads)
-
-    play(story())
+    async with client_of(handler) as client:
+        reads = [asyncio.ensure_future(client.get(PODS, "a", "p")) for _ in range(PARALLEL_READS + 20)]
+        await full.wait()
+        await client.create(PODS, "a", b"{}")
+        await client.get(LEASES, "a", "leader", urgent=True)
+        release.set()
+        await asyncio.gather(*reads)
     assert most == PARALLEL_READS
 
 
@@ -302,26 +295,24 @@ def test_a_throttled_write_lowers_the_limit_of_writes() -> None:
     assert play(story()) == (4, 8)
 
 
-def test_a_cancelled_write_frees_its_slot() -> None:
+@played
+async def test_a_cancelled_write_frees_its_slot() -> None:
     async def slow(request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
             await asyncio.sleep(30)
         return await good(request)
 
-    async def story() -> None:
-        async with client_of(slow, parallel_writes=2) as client:
-            writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(5)]
-            while len(connections := list(client._transport._connections)) < 2:  # noqa: ASYNC110 - the transport has no event for it
-                await asyncio.sleep(0.01)
-            for write in writes:
-                write.cancel()
-            await asyncio.gather(*writes, return_exceptions=True)
-            assert client.writes.running == 0
-            # Their responses may still arrive, so their connections cannot be reused.
-            await asyncio.wait([connection.closed for connection in connections])
-            await client.merge_patch(PODS, "a", "p", b"{}")
-
-    play(story())
+    async with client_of(slow, parallel_writes=2) as client:
+        writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(5)]
+        while len(connections := list(client._transport._connections)) < 2:  # noqa: ASYNC110 - the transport has no event for it
+            await asyncio.sleep(0.01)
+        for write in writes:
+            write.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+        assert client.writes.running == 0
+        # Their responses may still arrive, so their connections cannot be reused.
+        await asyncio.wait([connection.closed for connection in connections])
+        await client.merge_patch(PODS, "a", "p", b"{}")
 
 
 def test_a_client_can_be_closed_twice_and_used_again() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from pumice.engines.kubernetes.api.concurrency_limit import ConcurrencyLimit
-from tests.unit.engines.kubernetes.played_api import play
+from tests.unit.engines.kubernetes.played_api import play, played
 
 
 def test_calls_are_bounded_and_run_in_order() -> None:
@@ -41,65 +41,59 @@ def test_a_throttled_burst_halves_the_limit_once() -> None:
     assert play(story()) == [32, 16]
 
 
-def test_the_limit_stays_at_least_one_and_grows_back_slowly() -> None:
-    async def story() -> None:
-        limit = ConcurrencyLimit(8)
-        for _ in range(10):
-            limit.throttled(await limit.acquire())
-            limit.release()
-        assert limit.allowed == 1
-        grown = []
-        for _ in range(100):
-            await limit.acquire()
-            limit.release()
-            limit.succeeded()
-            grown.append(limit.allowed)
-        assert grown[0] == 2
-        assert grown == sorted(grown)
-        # About one for each full round of successes: from 1 to 8 takes at least 1 + 2 + ... + 7.
-        assert 20 <= grown.index(8) <= 40
-        assert grown[-1] == 8
-
-    play(story())
-
-
-def test_fewer_calls_are_admitted_after_a_halving() -> None:
-    async def story() -> None:
-        limit = ConcurrencyLimit(4)
-        epochs = [await limit.acquire() for _ in range(4)]
-        waiting = [asyncio.ensure_future(limit.acquire()) for _ in range(4)]
-        await asyncio.sleep(0)
-        limit.throttled(epochs[0])
-        for _ in range(2):
-            limit.release()
-        await asyncio.sleep(0)
-        assert [future.done() for future in waiting] == [False] * 4
+@played
+async def test_the_limit_stays_at_least_one_and_grows_back_slowly() -> None:
+    limit = ConcurrencyLimit(8)
+    for _ in range(10):
+        limit.throttled(await limit.acquire())
         limit.release()
-        await asyncio.sleep(0)
-        assert [future.done() for future in waiting] == [True, False, False, False]
-        for _ in range(5):
-            limit.release()
-            await asyncio.sleep(0)
-        assert limit.running == 0
-
-    play(story())
-
-
-def test_a_cancelled_call_takes_no_slot() -> None:
-    async def story() -> None:
-        limit = ConcurrencyLimit(1)
+    assert limit.allowed == 1
+    grown = []
+    for _ in range(100):
         await limit.acquire()
-        waiting = [asyncio.ensure_future(limit.acquire()) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-        await asyncio.sleep(0)
-        limit.release()  # The slot goes to the second call, which is cancelled before it runs.
-        waiting[1].cancel()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert waiting[2].done()
-        assert limit.running == 1
         limit.release()
-        assert limit.running == 0
+        limit.succeeded()
+        grown.append(limit.allowed)
+    assert grown[0] == 2
+    assert grown == sorted(grown)
+    # About one for each full round of successes: from 1 to 8 takes at least 1 + 2 + ... + 7.
+    assert 20 <= grown.index(8) <= 40
+    assert grown[-1] == 8
 
-    play(story())
+
+@played
+async def test_fewer_calls_are_admitted_after_a_halving() -> None:
+    limit = ConcurrencyLimit(4)
+    epochs = [await limit.acquire() for _ in range(4)]
+    waiting = [asyncio.ensure_future(limit.acquire()) for _ in range(4)]
+    await asyncio.sleep(0)
+    limit.throttled(epochs[0])
+    for _ in range(2):
+        limit.release()
+    await asyncio.sleep(0)
+    assert [future.done() for future in waiting] == [False] * 4
+    limit.release()
+    await asyncio.sleep(0)
+    assert [future.done() for future in waiting] == [True, False, False, False]
+    for _ in range(5):
+        limit.release()
+        await asyncio.sleep(0)
+    assert limit.running == 0
+
+
+@played
+async def test_a_cancelled_call_takes_no_slot() -> None:
+    limit = ConcurrencyLimit(1)
+    await limit.acquire()
+    waiting = [asyncio.ensure_future(limit.acquire()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    limit.release()  # The slot goes to the second call, which is cancelled before it runs.
+    waiting[1].cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert waiting[2].done()
+    assert limit.running == 1
+    limit.release()
+    assert limit.running == 0

@@ -12,7 +12,7 @@ from pumice.engines.kubernetes.api.deep_json import elements, members
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.cache.decode_pods import CachedObject, decode_object
 from pumice.engines.kubernetes.cache.informer import Informer
-from tests.unit.engines.kubernetes.played_api import Script, client_of, hasty, line, play, streaming
+from tests.unit.engines.kubernetes.played_api import Script, client_of, hasty, line, played, streaming
 
 # An API server refuses what is deeper than 10,000 levels.
 DEEP = b'{"a":[' * 4_900 + b"1" + b"]}" * 4_900
@@ -47,7 +47,8 @@ def test_elements(text: bytes, expected: list[bytes]) -> None:
     assert [bytes(element) for element in elements(text)] == expected
 
 
-def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptureFixture) -> None:
+@played
+async def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptureFixture) -> None:
     """Neither in a list nor in a watch; the log names it, even if its metadata are as deep as the rest."""
 
     def item(name: str, version: int, spec: bytes) -> bytes:
@@ -70,7 +71,7 @@ def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptureFixtu
         msgspec.json.decode(raw)
         return decode_object(raw)
 
-    async def story() -> None:
+    with caplog.at_level(logging.WARNING):
         script = Script(listed, watched, streaming([], hold=True))
         async with client_of(script) as client:
             informer = Informer(client, PODS, decode=decode, changed=changed)
@@ -81,9 +82,6 @@ def test_a_deep_object_does_not_stop_the_informer(caplog: pytest.LogCaptureFixtu
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
-
-    with caplog.at_level(logging.WARNING):
-        play(story())
     assert names == ["a", "b", "c"]
     logged = [message for record in caplog.records if (message := record.getMessage()).startswith("cannot decode")]
     assert [message.partition(": ")[0] for message in logged] == [

@@ -22,7 +22,17 @@ from pumice.engines.kubernetes.auth.credentials import StaticCredentials, bearer
 from pumice.engines.kubernetes.auth.tls import tls_context
 from tests.cluster.pki import make_pki
 from tests.unit.engines.kubernetes.auth.test_tls import server_side
-from tests.unit.engines.kubernetes.played_api import access_to, call, client_of, good, line, play, serving, streaming
+from tests.unit.engines.kubernetes.played_api import (
+    access_to,
+    call,
+    client_of,
+    good,
+    line,
+    play,
+    played,
+    serving,
+    streaming,
+)
 
 NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS knows no other time
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -50,7 +60,8 @@ async def _asked(reader: asyncio.StreamReader) -> bytes:
     return await reader.readuntil(b"\r\n\r\n")
 
 
-def test_a_read_on_a_closing_connection_is_repeated() -> None:
+@played
+async def test_a_read_on_a_closing_connection_is_repeated() -> None:
     connections = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,30 +73,25 @@ def test_a_read_on_a_closing_connection_is_repeated() -> None:
         with contextlib.suppress(asyncio.IncompleteReadError):
             await _asked(reader)
 
-    async def story() -> None:
-        async with talking(talk) as client:
-            for _ in range(3):
-                assert await client.get(PODS, "n", "p") == b"{}"
-
-    play(story())
+    async with talking(talk) as client:
+        for _ in range(3):
+            assert await client.get(PODS, "n", "p") == b"{}"
     assert connections == 3
 
 
-def test_a_write_on_a_closing_connection_is_not_repeated() -> None:
+@played
+async def test_a_write_on_a_closing_connection_is_not_repeated() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(ANSWER)
         with contextlib.suppress(asyncio.IncompleteReadError):
             await _asked(reader)
 
-    async def story() -> None:
-        async with talking(talk) as client:
-            await client.get(PODS, "n", "p")
-            with pytest.raises(UnreachableError):
-                await client.delete(PODS, "n", "p")
+    async with talking(talk) as client:
+        await client.get(PODS, "n", "p")
+        with pytest.raises(UnreachableError):
             await client.delete(PODS, "n", "p")
-
-    play(story())
+        await client.delete(PODS, "n", "p")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,8 @@ def test_a_write_on_a_closing_connection_is_not_repeated() -> None:
         pytest.param(b"HTTP/1.1 200 OK\r\n\r\n{}", id="no length"),
     ],
 )
-def test_the_server_closes_the_connection_after_its_response(answer: bytes) -> None:
+@played
+async def test_the_server_closes_the_connection_after_its_response(answer: bytes) -> None:
     connections = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,12 +111,9 @@ def test_the_server_closes_the_connection_after_its_response(answer: bytes) -> N
         await _asked(reader)
         writer.write(answer)
 
-    async def story() -> None:
-        async with talking(talk) as client:
-            for _ in range(3):
-                assert await client.create(PODS, "n", b"{}") == b"{}"
-
-    play(story())
+    async with talking(talk) as client:
+        for _ in range(3):
+            assert await client.create(PODS, "n", b"{}") == b"{}"
     assert connections == 3
 
 
@@ -117,17 +121,15 @@ def test_the_server_closes_the_connection_after_its_response(answer: bytes) -> N
     "said",
     [pytest.param(b"SSH-2.0-x\r\n\r\n\r\n", id="another protocol"), pytest.param(b"", id="nothing")],
 )
-def test_a_server_that_does_not_speak_http(said: bytes) -> None:
+@played
+async def test_a_server_that_does_not_speak_http(said: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(said)
 
-    async def story() -> None:
+    with pytest.raises(UnreachableError, match="cannot be reached"):
         async with talking(talk) as client:
             await client.get(PODS, "n", "p")
-
-    with pytest.raises(UnreachableError, match="cannot be reached"):
-        play(story())
 
 
 def test_an_html_page_is_no_response() -> None:
@@ -138,7 +140,8 @@ def test_an_html_page_is_no_response() -> None:
         call(page, lambda client: client.discover())
 
 
-def test_an_idle_connection_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_an_idle_connection_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     connections = set()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -146,88 +149,77 @@ def test_an_idle_connection_expires(monkeypatch: pytest.MonkeyPatch) -> None:
         connections.add(request.transport.get_extra_info("peername"))
         return await good(request)
 
-    async def story() -> None:
-        async with client_of(handler) as client:
-            await client.get(PODS, "n", "p")
-            await client.get(PODS, "n", "p")
-            assert len(connections) == 1
-            monkeypatch.setattr(transport_module, "_MAX_IDLE", 0.0)
-            await client.get(PODS, "n", "p")
-            assert len(connections) == 2
-            assert len(client._transport._connections) <= 1
-
-    play(story())
+    async with client_of(handler) as client:
+        await client.get(PODS, "n", "p")
+        await client.get(PODS, "n", "p")
+        assert len(connections) == 1
+        monkeypatch.setattr(transport_module, "_MAX_IDLE", 0.0)
+        await client.get(PODS, "n", "p")
+        assert len(connections) == 2
+        assert len(client._transport._connections) <= 1
 
 
-def test_the_extra_connections_of_a_burst_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_the_extra_connections_of_a_burst_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     async def slow(request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(0.05)
         return await good(request)
 
-    async def story() -> None:
-        async with client_of(slow) as client:
-            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(10)))
-            transport = client._transport
-            assert len(transport._idle) == 10
-            for connection in list(transport._idle)[:9]:
-                connection.idle_since -= 100.0
-            await client.get(PODS, "n", "p")
-            assert len(transport._idle) == 1
-            await asyncio.sleep(0.01)
-            assert len(transport._connections) == 1
-
-    play(story())
+    async with client_of(slow) as client:
+        await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(10)))
+        transport = client._transport
+        assert len(transport._idle) == 10
+        for connection in list(transport._idle)[:9]:
+            connection.idle_since -= 100.0
+        await client.get(PODS, "n", "p")
+        assert len(transport._idle) == 1
+        await asyncio.sleep(0.01)
+        assert len(transport._connections) == 1
 
 
-def test_a_connection_that_breaks_between_reads() -> None:
+@played
+async def test_a_connection_that_breaks_between_reads() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + line("ADDED", "a", 1))
         await writer.drain()
 
-    async def story() -> None:
-        async with talking(talk) as client:
-            changes = client.watch(PODS, "n", resource_version="0")
+    async with talking(talk) as client:
+        changes = client.watch(PODS, "n", resource_version="0")
+        await anext(changes)
+        [connection] = client._transport._connections
+        await connection.closed
+        with pytest.raises(UnreachableError, match="in the middle of the response"):
             await anext(changes)
-            [connection] = client._transport._connections
-            await connection.closed
-            with pytest.raises(UnreachableError, match="in the middle of the response"):
-                await anext(changes)
-
-    play(story())
 
 
-def test_a_truncated_error_response_of_a_watch() -> None:
+@played
+async def test_a_truncated_error_response_of_a_watch() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _asked(reader)
         writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{")
         await writer.drain()
 
-    async def story() -> None:
+    with pytest.raises(UnreachableError):
         async with talking(talk) as client:
             await anext(client.watch(PODS, "n", resource_version="0"))
 
-    with pytest.raises(UnreachableError):
-        play(story())
 
+@played
+async def test_closing_the_client_ends_a_watch() -> None:
+    async with client_of(streaming([line("ADDED", "a", 1)], hold=True)) as client:
+        seen = asyncio.Event()
 
-def test_closing_the_client_ends_a_watch() -> None:
-    async def story() -> None:
-        async with client_of(streaming([line("ADDED", "a", 1)], hold=True)) as client:
-            seen = asyncio.Event()
+        async def watch() -> None:
+            async for _ in client.watch(PODS, "n", resource_version="0"):
+                seen.set()
 
-            async def watch() -> None:
-                async for _ in client.watch(PODS, "n", resource_version="0"):
-                    seen.set()
-
-            watching = asyncio.ensure_future(watch())
-            await seen.wait()
-            await client.close()
-            with pytest.raises(UnreachableError):
-                await watching
-            assert client._transport._connections == set()
-
-    play(story())
+        watching = asyncio.ensure_future(watch())
+        await seen.wait()
+        await client.close()
+        with pytest.raises(UnreachableError):
+            await watching
+        assert client._transport._connections == set()
 
 
 def test_an_unread_stream_pauses_the_server() -> None:
@@ -260,13 +252,11 @@ def test_an_unread_stream_pauses_the_server() -> None:
     assert play(story()) == 400
 
 
-def test_a_token_with_a_line_break_is_not_sent() -> None:
-    async def story() -> None:
+@played
+async def test_a_token_with_a_line_break_is_not_sent() -> None:
+    with pytest.raises(UnreachableError, match="the credentials cannot be sent: the value of Authorization"):
         async with client_of(good, credentials=StaticCredentials(bearer("a\r\nX-Evil: 1"))) as client:
             await client.get(PODS, "n", "p")
-
-    with pytest.raises(UnreachableError, match="the credentials cannot be sent: the value of Authorization"):
-        play(story())
 
 
 @contextlib.asynccontextmanager
@@ -314,15 +304,13 @@ def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_
     ]
 
 
-def test_a_proxy_that_refuses_to_connect(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as port:
-            access = dataclasses.replace(access_to(1, tls=tls_context(None)), proxy=f"http://127.0.0.1:{port}")
-            async with Client(access) as client:
+@played
+async def test_a_proxy_that_refuses_to_connect() -> None:
+    async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as port:
+        access = dataclasses.replace(access_to(1, tls=tls_context(None)), proxy=f"http://127.0.0.1:{port}")
+        async with Client(access) as client:
+            with pytest.raises(UnreachableError, match=r"the proxy 127.0.0.1:\d+ answered 407"):
                 await client.get(PODS, "n", "p")
-
-    with pytest.raises(UnreachableError, match=r"the proxy 127.0.0.1:\d+ answered 407"):
-        play(story())
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])

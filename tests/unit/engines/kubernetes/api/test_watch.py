@@ -20,6 +20,7 @@ from tests.unit.engines.kubernetes.played_api import (
     event,
     line,
     play,
+    played,
     refusing,
     streaming,
 )
@@ -142,7 +143,8 @@ def test_an_invalid_line_raises(junk: bytes) -> None:
     assert isinstance(error, UnreachableError)
 
 
-def test_closing_a_watch_closes_its_connection() -> None:
+@played
+async def test_closing_a_watch_closes_its_connection() -> None:
     left = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -156,14 +158,11 @@ def test_closing_a_watch_closes_its_connection() -> None:
         left.set()
         return response
 
-    async def story() -> None:
-        async with client_of(handler) as client:
-            async with aclosing(client.watch(PODS, "n", resource_version="0")) as changes:
-                async for _ in changes:
-                    break
-            await left.wait()
-
-    play(story())
+    async with client_of(handler) as client:
+        async with aclosing(client.watch(PODS, "n", resource_version="0")) as changes:
+            async for _ in changes:
+                break
+        await left.wait()
 
 
 def test_many_lines_in_one_piece() -> None:

@@ -10,7 +10,7 @@ from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import PODS
 from pumice.engines.kubernetes.auth import credentials as credentials_module
 from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
-from tests.unit.engines.kubernetes.played_api import Handler, client_of, good, play, refusing
+from tests.unit.engines.kubernetes.played_api import Handler, client_of, good, play, played, refusing
 
 
 class Guard:
@@ -26,94 +26,76 @@ class Guard:
         return await letting(request)
 
 
-def test_a_static_token_is_sent_and_401_is_final() -> None:
+@played
+async def test_a_static_token_is_sent_and_401_is_final() -> None:
     guard = Guard("a")
-
-    async def story() -> None:
-        async with client_of(guard, credentials=StaticCredentials(bearer("a", {"Impersonate-User": "jane"}))) as client:
-            await client.get(PODS, "n", "p")
-            guard.right = "b"
-            with pytest.raises(ApiError) as caught:
-                await client.get(PODS, "n", "p", attempts=None)
-            assert caught.value.status == 401
-
-    play(story())
+    async with client_of(guard, credentials=StaticCredentials(bearer("a", {"Impersonate-User": "jane"}))) as client:
+        await client.get(PODS, "n", "p")
+        guard.right = "b"
+        with pytest.raises(ApiError) as caught:
+            await client.get(PODS, "n", "p", attempts=None)
+        assert caught.value.status == 401
     assert guard.shown == ["Bearer a"] * 2
 
 
-def test_anonymous_requests_have_no_authorization_header() -> None:
+@played
+async def test_anonymous_requests_have_no_authorization_header() -> None:
     guard = Guard("a")
-
-    async def story() -> None:
-        async with client_of(guard) as client:
-            with pytest.raises(ApiError):
-                await client.get(PODS, "n", "p")
-
-    play(story())
+    async with client_of(guard) as client:
+        with pytest.raises(ApiError):
+            await client.get(PODS, "n", "p")
     assert guard.shown == [None]
 
 
-def test_a_token_file_is_read_again_after_401(tmp_path: Path) -> None:
+@played
+async def test_a_token_file_is_read_again_after_401(tmp_path: Path) -> None:
     guard, file = Guard("a"), tmp_path / "token"
     file.write_text("a\n")
-
-    async def story() -> None:
-        async with client_of(guard, credentials=TokenFile(file)) as client:
-            await client.get(PODS, "n", "p")
-            guard.right = "b"
-            file.write_text("b\n")
-            await client.get(PODS, "n", "p")
-            await client.get(PODS, "n", "p")
-
-    play(story())
+    async with client_of(guard, credentials=TokenFile(file)) as client:
+        await client.get(PODS, "n", "p")
+        guard.right = "b"
+        file.write_text("b\n")
+        await client.get(PODS, "n", "p")
+        await client.get(PODS, "n", "p")
     assert guard.shown == ["Bearer a", "Bearer a", "Bearer b", "Bearer b"]
 
 
-def test_a_watch_sends_the_new_token_too(tmp_path: Path) -> None:
+@played
+async def test_a_watch_sends_the_new_token_too(tmp_path: Path) -> None:
     guard, file = Guard("b"), tmp_path / "token"
     file.write_text("a")
-
-    async def story() -> None:
-        async with client_of(guard, credentials=TokenFile(file)) as client:
-            with pytest.raises(ApiError) as caught:
-                await anext(client.watch(PODS, "n", resource_version="0"))
-            assert caught.value.status == 401
-            file.write_text("b")
-            # The accepted request returns a pod without a line break, which is no event.
-            assert [change async for change in client.watch(PODS, "n", resource_version="0")] == []
-
-    play(story())
+    async with client_of(guard, credentials=TokenFile(file)) as client:
+        with pytest.raises(ApiError) as caught:
+            await anext(client.watch(PODS, "n", resource_version="0"))
+        assert caught.value.status == 401
+        file.write_text("b")
+        # The accepted request returns a pod without a line break, which is no event.
+        assert [change async for change in client.watch(PODS, "n", resource_version="0")] == []
     assert guard.shown == ["Bearer a", "Bearer a", "Bearer b"]
 
 
-def test_a_token_file_is_read_again_when_it_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_a_token_file_is_read_again_when_it_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guard, file = Guard("a"), tmp_path / "token"
     file.write_text("a")
-
-    async def story() -> None:
-        async with client_of(guard, credentials=TokenFile(file)) as client:
-            await client.get(PODS, "n", "p")
-            guard.right = "b"
-            # As the kubelet does it: rename a new file over the old one.
-            (tmp_path / "new").write_text("b")
-            (tmp_path / "new").replace(file)
-            monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
-            await client.get(PODS, "n", "p")
-
-    play(story())
+    async with client_of(guard, credentials=TokenFile(file)) as client:
+        await client.get(PODS, "n", "p")
+        guard.right = "b"
+        # As the kubelet does it: rename a new file over the old one.
+        (tmp_path / "new").write_text("b")
+        (tmp_path / "new").replace(file)
+        monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
+        await client.get(PODS, "n", "p")
     assert guard.shown == ["Bearer a", "Bearer b"]
 
 
-def test_an_unchanged_token_is_not_sent_again_after_401(tmp_path: Path) -> None:
+@played
+async def test_an_unchanged_token_is_not_sent_again_after_401(tmp_path: Path) -> None:
     guard, file = Guard("b"), tmp_path / "token"
     file.write_text("a")
-
-    async def story() -> None:
-        async with client_of(guard, credentials=TokenFile(file)) as client:
-            with pytest.raises(ApiError):
-                await client.get(PODS, "n", "p")
-
-    play(story())
+    async with client_of(guard, credentials=TokenFile(file)) as client:
+        with pytest.raises(ApiError):
+            await client.get(PODS, "n", "p")
     assert guard.shown == ["Bearer a"]
 
 
@@ -125,33 +107,30 @@ def test_an_unchanged_token_is_not_sent_again_after_401(tmp_path: Path) -> None:
         pytest.param(b"\xff", "cannot read the token file", id="no text"),
     ],
 )
-def test_an_unusable_token_file(content: bytes | None, message: str, tmp_path: Path) -> None:
+@played
+async def test_an_unusable_token_file(content: bytes | None, message: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
 
-    async def story() -> None:
+    with pytest.raises(UnreachableError, match=message):
         async with client_of(good, credentials=TokenFile(file)) as client:
             await client.get(PODS, "n", "p")
 
-    with pytest.raises(UnreachableError, match=message):
-        play(story())
 
-
-def test_the_last_token_stays_in_use_while_the_file_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_the_last_token_is_kept_while_the_file_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guard, file = Guard("a"), tmp_path / "token"
     file.write_text("a")
     monkeypatch.setattr(credentials_module, "_FILE_LIFE", 0.0)
-
-    async def story() -> None:
-        async with client_of(guard, credentials=TokenFile(file)) as client:
-            await client.get(PODS, "n", "p")
-            file.unlink()
-            await client.get(PODS, "n", "p")
-            file.write_text("")
-            await client.get(PODS, "n", "p")
-
-    play(story())
+    async with client_of(guard, credentials=TokenFile(file)) as client:
+        await client.get(PODS, "n", "p")
+        file.unlink()
+        await client.get(PODS, "n", "p")
+        file.write_text("")
+        await client.get(PODS, "n", "p")
     assert guard.shown == ["Bearer a"] * 3
 
 

@@ -20,7 +20,7 @@ from tests.cluster.pki import make_pki
 from tests.unit.engines.kubernetes.auth.test_credentials import Guard
 from tests.unit.engines.kubernetes.auth.test_tls import NameRecorder, server_side
 from tests.unit.engines.kubernetes.kubeconfigs import config, plugin, write
-from tests.unit.engines.kubernetes.played_api import good, play, serving
+from tests.unit.engines.kubernetes.played_api import good, play, played, serving
 
 VERSION = "client.authentication.k8s.io/v1"
 NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - when a token expires is said in the world's time
@@ -78,52 +78,44 @@ def _access(program: Program, port: int, cluster: dict[str, Any] | None = None, 
     return find_access(write(program.folder / "config", content))
 
 
-def test_the_program_runs_once_for_many_requests_and_again_after_401(program: Program) -> None:
+@played
+async def test_the_program_runs_once_for_many_requests_and_again_after_401(program: Program) -> None:
     guard = Guard("a")
     program.answers("a", expires=NOW + dt.timedelta(hours=1))
-
-    async def story() -> None:
-        async with serving(guard) as port, Client(_access(program, port)) as client:
-            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(20)))
-            assert program.runs == 1
-            guard.right = "b"
-            program.answers("b")
-            await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(20)))
-            assert program.runs == 2
-
-    play(story())
+    async with serving(guard) as port, Client(_access(program, port)) as client:
+        await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(20)))
+        assert program.runs == 1
+        guard.right = "b"
+        program.answers("b")
+        await asyncio.gather(*(client.get(PODS, "n", "p") for _ in range(20)))
+        assert program.runs == 2
     assert set(guard.shown[:20]) == {"Bearer a"}
     assert guard.shown[-1] == "Bearer b"
 
 
-def test_a_late_401_for_an_old_token_keeps_the_new_one(program: Program) -> None:
-    async def story() -> None:
-        credentials = _access(program, 1).credentials
-        program.answers("a")
-        old = await credentials.renew()
-        assert credentials.refused(old)
-        program.answers("b")
-        new = await credentials.renew()
-        assert credentials.refused(old)
-        assert credentials.current() is new
-        assert new == {"Authorization": "Bearer b"}
-
-    play(story())
+@played
+async def test_a_late_401_for_an_old_token_keeps_the_new_one(program: Program) -> None:
+    credentials = _access(program, 1).credentials
+    program.answers("a")
+    old = await credentials.renew()
+    assert credentials.refused(old)
+    program.answers("b")
+    new = await credentials.renew()
+    assert credentials.refused(old)
+    assert credentials.current() is new
+    assert new == {"Authorization": "Bearer b"}
 
 
-def test_it_runs_again_shortly_before_the_token_expires(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_it_runs_again_before_the_token_expires(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     guard = Guard("a")
     program.answers("a", expires=NOW + dt.timedelta(hours=1))
     expires = int(NOW.timestamp()) + 3600
-
-    async def story() -> None:
-        async with serving(guard) as port, Client(_access(program, port)) as client:
-            for clock, runs in ((expires - 3600.0, 1), (expires - 12.0, 1), (expires - 9.0, 2)):
-                monkeypatch.setattr(exec_plugin, "_wall_clock", lambda clock=clock: clock)
-                await client.get(PODS, "n", "p")
-                assert program.runs == runs
-
-    play(story())
+    async with serving(guard) as port, Client(_access(program, port)) as client:
+        for clock, runs in ((expires - 3600.0, 1), (expires - 12.0, 1), (expires - 9.0, 2)):
+            monkeypatch.setattr(exec_plugin, "_wall_clock", lambda clock=clock: clock)
+            await client.get(PODS, "n", "p")
+            assert program.runs == runs
 
 
 def test_environment_of_the_program(program: Program, tmp_path: Path) -> None:
@@ -167,15 +159,12 @@ def test_environment_of_the_program(program: Program, tmp_path: Path) -> None:
     assert (tmp_path / "called").read_text() == "get token w"
 
 
-def test_a_relative_command_starts_at_the_kubeconfig(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_a_relative_command_starts_at_the_kubeconfig(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     program.answers("a")
     monkeypatch.chdir("/")
-
-    async def story() -> None:
-        async with serving(Guard("a")) as port, Client(_access(program, port, command="./program")) as client:
-            await client.get(PODS, "n", "p")
-
-    play(story())
+    async with serving(Guard("a")) as port, Client(_access(program, port, command="./program")) as client:
+        await client.get(PODS, "n", "p")
 
 
 @pytest.mark.parametrize(
@@ -210,15 +199,12 @@ def test_a_relative_command_starts_at_the_kubeconfig(program: Program, monkeypat
         ),
     ],
 )
-def test_unusable_output(answer: Any, message: str, program: Program) -> None:
+@played
+async def test_unusable_output(answer: Any, message: str, program: Program) -> None:
     program.says(answer if isinstance(answer, str) else json.dumps(answer))
-
-    async def story() -> None:
+    with pytest.raises(UnreachableError, match=message) as caught:
         async with Client(_access(program, 1)) as client:
             await client.get(PODS, "n", "p")
-
-    with pytest.raises(UnreachableError, match=message) as caught:
-        play(story())
     assert "s3cr3t" not in str(caught.value)
 
 
@@ -240,69 +226,56 @@ def test_unusable_output(answer: Any, message: str, program: Program) -> None:
         pytest.param({"interactiveMode": "Always"}, "needs a terminal .* and there is none", id="no terminal"),
     ],
 )
-def test_a_program_that_fails(more: dict[str, Any], message: str, program: Program) -> None:
-    async def story() -> None:
+@played
+async def test_a_program_that_fails(more: dict[str, Any], message: str, program: Program) -> None:
+    with pytest.raises(UnreachableError, match=message):
         async with Client(_access(program, 1, **more)) as client:
             await client.get(PODS, "n", "p")
 
-    with pytest.raises(UnreachableError, match=message):
-        play(story())
 
-
-def test_a_program_without_an_interpreter(program: Program) -> None:
+@played
+async def test_a_program_without_an_interpreter(program: Program) -> None:
     program.command.write_text("no line that names one\n")
-
-    async def story() -> None:
+    with pytest.raises(UnreachableError, match=r"the credential plugin '.*' cannot be run: exec format error$"):
         async with Client(_access(program, 1)) as client:
             await client.get(PODS, "n", "p")
 
-    with pytest.raises(UnreachableError, match=r"the credential plugin '.*' cannot be run: exec format error$"):
-        play(story())
 
-
-def test_a_program_that_hangs_is_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_a_program_that_hangs_is_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exec_plugin, "_TIMEOUT", 0.3)
-
-    async def story() -> None:
+    with pytest.raises(UnreachableError, match="did not answer in time"):
         # `exec`, so that there is no child left to hold the pipe.
         async with Client(_access(program, 1, command="/bin/sh", args=["-c", "exec sleep 60"])) as client:
             await client.get(PODS, "n", "p")
 
-    with pytest.raises(UnreachableError, match="did not answer in time"):
-        play(story())
 
-
-def test_a_cancelled_caller_does_not_stop_the_program(program: Program) -> None:
+@played
+async def test_a_cancelled_caller_does_not_stop_the_program(program: Program) -> None:
     program.answers("a")
-
-    async def story() -> None:
-        async with serving(Guard("a")) as port, Client(_access(program, port)) as client:
-            impatient = asyncio.ensure_future(client.get(PODS, "n", "p"))
-            patient = asyncio.ensure_future(client.get(PODS, "n", "p"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            impatient.cancel()
-            await patient
-            assert program.runs == 1
-
-    play(story())
+    async with serving(Guard("a")) as port, Client(_access(program, port)) as client:
+        impatient = asyncio.ensure_future(client.get(PODS, "n", "p"))
+        patient = asyncio.ensure_future(client.get(PODS, "n", "p"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        impatient.cancel()
+        await patient
+        assert program.runs == 1
 
 
-def test_a_failed_program_runs_again(program: Program) -> None:
+@played
+async def test_a_failed_program_runs_again(program: Program) -> None:
     program.says("")
-
-    async def story() -> None:
-        async with serving(Guard("a")) as port, Client(_access(program, port)) as client:
-            asked = asyncio.ensure_future(client.get(PODS, "n", "p", attempts=None))
-            while program.runs < 2:  # noqa: ASYNC110 - another process counts
-                await asyncio.sleep(0.01)
-            program.answers("a")
-            await asked
-
-    play(story())
+    async with serving(Guard("a")) as port, Client(_access(program, port)) as client:
+        asked = asyncio.ensure_future(client.get(PODS, "n", "p", attempts=None))
+        while program.runs < 2:  # noqa: ASYNC110 - another process counts
+            await asyncio.sleep(0.01)
+        program.answers("a")
+        await asked
 
 
-def test_the_program_returns_a_certificate_and_later_another(program: Program, tmp_path: Path) -> None:
+@played
+async def test_the_program_returns_a_certificate_and_later_another(program: Program, tmp_path: Path) -> None:
     pki, recorder = make_pki(tmp_path / "pki", NOW), NameRecorder()
 
     def answer(name: str) -> None:
@@ -311,24 +284,18 @@ def test_the_program_returns_a_certificate_and_later_another(program: Program, t
             clientCertificateData=certificate.decode(), clientKeyData=key.decode(), expires=NOW - dt.timedelta(hours=1)
         )
 
-    async def story() -> None:
-        async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
-            cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": "pki/ca.crt"}
-            async with Client(_access(program, port, cluster)) as client:
-                for name in ("first", "second"):
-                    answer(name)
-                    await client.get(PODS, "n", "p")
-
-    play(story())
+    async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": "pki/ca.crt"}
+        async with Client(_access(program, port, cluster)) as client:
+            for name in ("first", "second"):
+                answer(name)
+                await client.get(PODS, "n", "p")
     assert recorder.names == ["first", "second"]
 
 
-def test_an_unusable_certificate(program: Program) -> None:
+@played
+async def test_an_unusable_certificate(program: Program) -> None:
     program.answers(clientCertificateData="no", clientKeyData="no")
-
-    async def story() -> None:
+    with pytest.raises(UnreachableError, match="returned an unusable certificate"):
         async with Client(_access(program, 1, {"server": "https://127.0.0.1:1"})) as client:
             await client.get(PODS, "n", "p")
-
-    with pytest.raises(UnreachableError, match="returned an unusable certificate"):
-        play(story())

@@ -17,7 +17,7 @@ from pumice.engines.kubernetes.auth import rotating_certificate
 from pumice.engines.kubernetes.auth.access import Access, find_access
 from tests.cluster.pki import Pki, make_pki
 from tests.unit.engines.kubernetes.kubeconfigs import config, write
-from tests.unit.engines.kubernetes.played_api import good, play, serving
+from tests.unit.engines.kubernetes.played_api import good, play, played, serving
 
 NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS knows no other time
 
@@ -99,25 +99,23 @@ def test_an_untrusted_server(cluster: dict[str, Any], authority: str, tmp_path: 
         play(story())
 
 
-def test_the_client_presents_its_certificate(tmp_path: Path, pki: Pki) -> None:
+@played
+async def test_the_client_presents_its_certificate(tmp_path: Path, pki: Pki) -> None:
     recorder = NameRecorder()
     certificate, key = pki.client_certificate("jane", "people", NOW)
     user = {
         "client-certificate": write(tmp_path / "c", certificate.decode()),
         "client-key": write(tmp_path / "k", key.decode()),
     }
-
-    async def story() -> None:
-        async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
-            trust = {"certificate-authority": pki.path("ca.crt")}
-            async with Client(access_by(tmp_path, port, trust, user)) as client:
-                await client.get(PODS, "n", "p")
-
-    play(story())
+    async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
+        trust = {"certificate-authority": pki.path("ca.crt")}
+        async with Client(access_by(tmp_path, port, trust, user)) as client:
+            await client.get(PODS, "n", "p")
     assert recorder.names == ["jane"]
 
 
-def test_new_connections_present_a_renewed_certificate(
+@played
+async def test_new_connections_present_a_renewed_certificate(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = NameRecorder()
@@ -132,19 +130,15 @@ def test_new_connections_present_a_renewed_certificate(
 
     place(*pairs[0])
     user = {"client-certificate": str(files[0]), "client-key": str(files[1])}
-
-    async def story() -> None:
-        async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
-            trust = {"certificate-authority": pki.path("ca.crt")}
-            async with Client(access_by(tmp_path, port, trust, user)) as client:
-                await client.get(PODS, "n", "p")
-                place(pairs[1][0])  # The key is not there yet: they do not fit.
-                await client.get(PODS, "n", "p")
-                place(*pairs[1])
-                await client.get(PODS, "n", "p")
-                await client.get(PODS, "n", "p")
-
-    play(story())
+    async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
+        trust = {"certificate-authority": pki.path("ca.crt")}
+        async with Client(access_by(tmp_path, port, trust, user)) as client:
+            await client.get(PODS, "n", "p")
+            place(pairs[1][0])  # The key is not there yet: they do not fit.
+            await client.get(PODS, "n", "p")
+            place(*pairs[1])
+            await client.get(PODS, "n", "p")
+            await client.get(PODS, "n", "p")
     assert recorder.names == ["first", "first", "second", "second"]
 
 

@@ -22,6 +22,7 @@ from tests.unit.engines.kubernetes.played_api import (
     event,
     hasty,
     play,
+    played,
     refusing,
     streaming,
 )
@@ -113,199 +114,179 @@ def _store(*names: str) -> PlayedStore:
     return store
 
 
-def test_a_list_and_the_changes_after_it() -> None:
-    async def story() -> None:
-        store = _store("a", "b")
-        async with watching(store) as watcher:
-            await watcher.informer.synced.wait()
-            assert watcher.held() == {"a": "101", "b": "102"}
-            store.write("c")
-            store.write("a")
-            store.delete("b")
-            await watcher.agrees_with(store)
-            assert watcher.notified == [
-                (None, "a-101@101"),
-                (None, "b-102@102"),
-                (None, "c-103@103"),
-                ("a-101@101", "a-101@104"),
-                ("b-102@102", None),
-            ]
-            assert (store.lists, store.watches) == (1, ["102"])
-
-    play(story())
+@played
+async def test_a_list_and_the_changes_after_it() -> None:
+    store = _store("a", "b")
+    async with watching(store) as watcher:
+        await watcher.informer.synced.wait()
+        assert watcher.held() == {"a": "101", "b": "102"}
+        store.write("c")
+        store.write("a")
+        store.delete("b")
+        await watcher.agrees_with(store)
+        assert watcher.notified == [
+            (None, "a-101@101"),
+            (None, "b-102@102"),
+            (None, "c-103@103"),
+            ("a-101@101", "a-101@104"),
+            ("b-102@102", None),
+        ]
+        assert (store.lists, store.watches) == (1, ["102"])
 
 
-def test_a_list_of_several_pages() -> None:
-    async def story() -> None:
-        store = _store(*(f"p{number:04}" for number in range(1100)))
-        async with watching(store) as watcher:
-            await watcher.informer.synced.wait()
-            assert watcher.held() == store.held()
-            assert store.lists == 3
-
-    play(story())
+@played
+async def test_a_list_of_several_pages() -> None:
+    store = _store(*(f"p{number:04}" for number in range(1100)))
+    async with watching(store) as watcher:
+        await watcher.informer.synced.wait()
+        assert watcher.held() == store.held()
+        assert store.lists == 3
 
 
-def test_a_failed_page_is_retried() -> None:
-    async def story() -> None:
-        store = _store(*(f"p{number:04}" for number in range(1100)))
-        for page in (None, "500", "1000"):
-            store.failures += [_on_page(page, answer) for answer in (cut, refusing(429), refusing(503))]
-        async with watching(store) as watcher:
-            await watcher.informer.synced.wait()
-            assert watcher.held() == store.held()
-            assert store.lists == 3
-
-    play(story())
+@played
+async def test_a_failed_page_is_retried() -> None:
+    store = _store(*(f"p{number:04}" for number in range(1100)))
+    for page in (None, "500", "1000"):
+        store.failures += [_on_page(page, answer) for answer in (cut, refusing(429), refusing(503))]
+    async with watching(store) as watcher:
+        await watcher.informer.synced.wait()
+        assert watcher.held() == store.held()
+        assert store.lists == 3
 
 
 def _on_page(page: str | None, answer: Handler) -> Failure:
     return lambda request: answer if request.query.get("continue") == page and "watch" not in request.query else None
 
 
-def test_synced_is_set_after_the_last_page() -> None:
-    async def story() -> None:
-        store = _store(*(f"p{number:04}" for number in range(600)))
-        blocked = asyncio.Event()
+@played
+async def test_synced_is_set_after_the_last_page() -> None:
+    store = _store(*(f"p{number:04}" for number in range(600)))
+    blocked = asyncio.Event()
 
-        async def block(request: web.BaseRequest) -> web.StreamResponse:
-            await blocked.wait()
-            return await store._list(request)
+    async def block(request: web.BaseRequest) -> web.StreamResponse:
+        await blocked.wait()
+        return await store._list(request)
 
-        store.failures.append(lambda request: block if "continue" in request.query else None)
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(watcher.held()) == 500)
-            assert not watcher.informer.synced.is_set()
-            blocked.set()
-            await watcher.informer.synced.wait()
-            assert watcher.held() == store.held()
-
-    play(story())
+    store.failures.append(lambda request: block if "continue" in request.query else None)
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(watcher.held()) == 500)
+        assert not watcher.informer.synced.is_set()
+        blocked.set()
+        await watcher.informer.synced.wait()
+        assert watcher.held() == store.held()
 
 
-def test_a_broken_watch_is_resumed() -> None:
-    async def story() -> None:
-        store = _store("a")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            store.write("b")
-            await watcher.agrees_with(store)
-            store.cut_watches()
-            store.write("c")
-            store.delete("a")
-            await watcher.agrees_with(store)
-            assert (store.lists, store.watches) == (1, ["101", "102"])
-            assert len(watcher.notified) == 4
-
-    play(story())
+@played
+async def test_a_broken_watch_is_resumed() -> None:
+    store = _store("a")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        store.write("b")
+        await watcher.agrees_with(store)
+        store.cut_watches()
+        store.write("c")
+        store.delete("a")
+        await watcher.agrees_with(store)
+        assert (store.lists, store.watches) == (1, ["101", "102"])
+        assert len(watcher.notified) == 4
 
 
-def test_a_bookmark_advances_the_version() -> None:
-    async def story() -> None:
-        store = _store("a")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            store.version = 500  # Other kinds of objects were written.
-            store.bookmark()
-            await watcher.until(lambda: watcher.informer._version == "500")
-            store.forget()
-            store.cut_watches()
-            await watcher.until(lambda: len(store.watches) == 2)
-            assert (store.lists, store.watches) == (1, ["101", "500"])
-            assert len(watcher.notified) == 1
-
-    play(story())
+@played
+async def test_a_bookmark_advances_the_version() -> None:
+    store = _store("a")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        store.version = 500  # Other kinds of objects were written.
+        store.bookmark()
+        await watcher.until(lambda: watcher.informer._version == "500")
+        store.forget()
+        store.cut_watches()
+        await watcher.until(lambda: len(store.watches) == 2)
+        assert (store.lists, store.watches) == (1, ["101", "500"])
+        assert len(watcher.notified) == 1
 
 
 @pytest.mark.parametrize("within", [False, True], ids=["response", "event"])
-def test_after_410_only_differences_are_notified(within: bool) -> None:
-    async def story() -> None:
-        store = _store("same", "gone", "changed")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            watcher.notified.clear()
-            if within:
-                error = {"kind": "Status", "code": 410, "reason": "Expired"}
-                store.failures.append(on_watch(streaming([event("ERROR", error)])))
-            store.failures.append(on_watch(cut))
-            store.cut_watches()
-            store.delete("gone")
-            store.write("changed")
-            store.write("new")
-            store.forget()
-            await watcher.agrees_with(store)
-            await watcher.until(lambda: store.watches[-1] == "106")
-            assert len(watcher.notified) == 3
-            assert set(watcher.notified) == {
-                (None, "new-106@106"),
-                ("changed-103@103", "changed-103@105"),
-                ("gone-102@102", None),
-            }
-            assert store.lists == 2
-
-    play(story())
+@played
+async def test_after_410_only_differences_are_notified(within: bool) -> None:
+    store = _store("same", "gone", "changed")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        watcher.notified.clear()
+        if within:
+            error = {"kind": "Status", "code": 410, "reason": "Expired"}
+            store.failures.append(on_watch(streaming([event("ERROR", error)])))
+        store.failures.append(on_watch(cut))
+        store.cut_watches()
+        store.delete("gone")
+        store.write("changed")
+        store.write("new")
+        store.forget()
+        await watcher.agrees_with(store)
+        await watcher.until(lambda: store.watches[-1] == "106")
+        assert len(watcher.notified) == 3
+        assert set(watcher.notified) == {
+            (None, "new-106@106"),
+            ("changed-103@103", "changed-103@105"),
+            ("gone-102@102", None),
+        }
+        assert store.lists == 2
 
 
-def test_a_name_that_was_reused_during_a_gap() -> None:
-    async def story() -> None:
-        store = _store("a")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            store.cut_watches()
-            store.delete("a")
-            store.write("a")
-            store.forget()
-            await watcher.agrees_with(store)
-            assert watcher.notified == [(None, "a-101@101"), ("a-101@101", None), (None, "a-103@103")]
-
-    play(story())
+@played
+async def test_a_name_that_was_reused_during_a_gap() -> None:
+    store = _store("a")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        store.cut_watches()
+        store.delete("a")
+        store.write("a")
+        store.forget()
+        await watcher.agrees_with(store)
+        assert watcher.notified == [(None, "a-101@101"), ("a-101@101", None), (None, "a-103@103")]
 
 
-def test_own_writes_are_visible_at_once_and_notified_once() -> None:
-    async def story() -> None:
-        store = _store("a")
-        async with watching(store) as watcher:
-            await watcher.informer.synced.wait()
-            created = store.write("b")
-            watcher.informer.put(msgspec.convert(created, Seen))
-            assert watcher.held() == {"a": "101", "b": "102"}
-            watcher.informer.remove("a-101")
-            store.delete("a")
-            store.write("c")
-            await watcher.agrees_with(store)
-            assert watcher.notified == [
-                (None, "a-101@101"),
-                (None, "b-102@102"),
-                ("a-101@101", None),
-                (None, "c-104@104"),
-            ]
-
-    play(story())
+@played
+async def test_own_writes_are_visible_at_once_and_notified_once() -> None:
+    store = _store("a")
+    async with watching(store) as watcher:
+        await watcher.informer.synced.wait()
+        created = store.write("b")
+        watcher.informer.put(msgspec.convert(created, Seen))
+        assert watcher.held() == {"a": "101", "b": "102"}
+        watcher.informer.remove("a-101")
+        store.delete("a")
+        store.write("c")
+        await watcher.agrees_with(store)
+        assert watcher.notified == [
+            (None, "a-101@101"),
+            (None, "b-102@102"),
+            ("a-101@101", None),
+            (None, "c-104@104"),
+        ]
 
 
-def test_an_own_write_during_a_list_is_not_lost() -> None:
-    async def story() -> None:
-        store = _store("a")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            answered, blocked = asyncio.Event(), asyncio.Event()
-            outdated = await store._list(_request("/api/v1/pods?limit=500"))
+@played
+async def test_an_own_write_during_a_list_is_not_lost() -> None:
+    store = _store("a")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        answered, blocked = asyncio.Event(), asyncio.Event()
+        outdated = await store._list(_request("/api/v1/pods?limit=500"))
 
-            async def late(request: web.BaseRequest) -> web.StreamResponse:
-                answered.set()
-                await blocked.wait()
-                return outdated
+        async def late(request: web.BaseRequest) -> web.StreamResponse:
+            answered.set()
+            await blocked.wait()
+            return outdated
 
-            store.failures += [on_watch(refusing(410, "Expired")), on_list(late)]
-            store.cut_watches()
-            await answered.wait()
-            watcher.informer.put(msgspec.convert(store.write("b"), Seen))
-            blocked.set()
-            await watcher.until(lambda: len(store.watches) == 2)
-            await watcher.agrees_with(store)
-            assert watcher.notified == [(None, "a-101@101"), (None, "b-102@102")]
-
-    play(story())
+        store.failures += [on_watch(refusing(410, "Expired")), on_list(late)]
+        store.cut_watches()
+        await answered.wait()
+        watcher.informer.put(msgspec.convert(store.write("b"), Seen))
+        blocked.set()
+        await watcher.until(lambda: len(store.watches) == 2)
+        await watcher.agrees_with(store)
+        assert watcher.notified == [(None, "a-101@101"), (None, "b-102@102")]
 
 
 def _request(path: str) -> web.BaseRequest:
@@ -314,26 +295,25 @@ def _request(path: str) -> web.BaseRequest:
     return make_mocked_request("GET", path)
 
 
-def test_objects_that_decode_to_none_are_not_kept() -> None:
-    async def story() -> None:
-        store = _store("a")
-        store.write("b", phase="boring")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            assert watcher.held() == {"a": "101"}
-            store.write("a", phase="boring")
-            store.write("b", phase="good")
-            await watcher.until(lambda: watcher.held() == {"b": "104"})
-            store.delete("a")
-            store.write("a")
-            await watcher.agrees_with(store)
-            assert watcher.informer._version == "106"
-
-    play(story())
+@played
+async def test_objects_that_decode_to_none_are_not_kept() -> None:
+    store = _store("a")
+    store.write("b", phase="boring")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        assert watcher.held() == {"a": "101"}
+        store.write("a", phase="boring")
+        store.write("b", phase="good")
+        await watcher.until(lambda: watcher.held() == {"b": "104"})
+        store.delete("a")
+        store.write("a")
+        await watcher.agrees_with(store)
+        assert watcher.informer._version == "106"
 
 
-def test_an_undecodable_object_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_an_undecodable_object_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
         store = _store("a", "b")
         store.write("bad", phase=5)
         async with watching(store) as watcher:
@@ -351,37 +331,30 @@ def test_an_undecodable_object_does_not_affect_others(caplog: pytest.LogCaptureF
             store.write("bad")
             store.delete("a")
             await watcher.agrees_with(store)
-
-    with caplog.at_level(logging.WARNING):
-        play(story())
     messages = [record.getMessage() for record in caplog.records if record.name == informer_module.__name__]
     assert any(message.startswith("cannot decode pods n/bad: ") for message in messages)
     assert any(message.startswith("cannot decode pods n/a: ") for message in messages)
 
 
-def test_an_exception_in_a_listener_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        store = _store("a")
-        async with watching(store) as watcher:
-            await watcher.informer.synced.wait()
-            store.write("b", phase="poison")
-            store.write("c")
-            await watcher.agrees_with(store)
-
-    play(story())
+@played
+async def test_an_exception_in_a_listener_does_not_end_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    store = _store("a")
+    async with watching(store) as watcher:
+        await watcher.informer.synced.wait()
+        store.write("b", phase="poison")
+        store.write("c")
+        await watcher.agrees_with(store)
     assert "handling a change of pods failed" in caplog.text
 
 
 @pytest.mark.parametrize("code", [403, 404, 401])
-def test_a_refused_watch_is_retried_and_logged_once(code: int, caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_a_refused_watch_is_retried_and_logged_once(code: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
         store = _store("a")
         store.failures += [on_list(refusing(code, "No")) for _ in range(6)]
         async with watching(store) as watcher:
             await watcher.informer.synced.wait()
-
-    with caplog.at_level(logging.INFO):
-        play(story())
     messages = [record.getMessage() for record in caplog.records if record.name == informer_module.__name__]
     problem = "the cluster has no such resource" if code == 404 else "said No"
     assert messages == [f"cannot watch pods: {problem}; retrying", "watching pods again"]
@@ -414,8 +387,9 @@ def test_a_refused_optional_watch_counts_as_synced(code: int, optional: bool, sy
     assert play(story()) == (synced, refused)
 
 
-def test_a_single_broken_connection_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_a_single_broken_connection_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
         store = _store("a")
         async with watching(store) as watcher:
             for _ in range(4):
@@ -423,14 +397,12 @@ def test_a_single_broken_connection_is_not_logged(caplog: pytest.LogCaptureFixtu
                 store.cut_watches()
                 store.write("a")
                 await watcher.agrees_with(store)
-
-    with caplog.at_level(logging.INFO):
-        play(story())
     assert [record for record in caplog.records if record.name == informer_module.__name__] == []
 
 
-def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
         store = _store("a")
         async with watching(store) as watcher:
             await watcher.until(lambda: len(store.watches) == 1)
@@ -439,27 +411,21 @@ def test_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             store.write("b")
             await watcher.agrees_with(store)
             assert (store.lists, store.watches) == (1, ["101", "101"])
-
-    with caplog.at_level(logging.INFO):
-        play(story())
     messages = [record.getMessage() for record in caplog.records if record.name == informer_module.__name__]
     assert messages[0].startswith("cannot watch pods: ")
     assert messages[1:] == ["watching pods again"]
 
 
-def test_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+@played
+async def test_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_MAX_SILENCE", 0.2)
-
-    async def story() -> None:
-        store = _store("a")
-        store.failures.append(on_watch(streaming([], hold=True)))
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            store.write("b")
-            await watcher.agrees_with(store)
-            assert store.lists == 1
-
-    play(story())
+    store = _store("a")
+    store.failures.append(on_watch(streaming([], hold=True)))
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        store.write("b")
+        await watcher.agrees_with(store)
+        assert store.lists == 1
 
 
 def test_short_watches_back_off() -> None:
@@ -481,31 +447,29 @@ def test_short_watches_back_off() -> None:
     assert play(story()) <= 40
 
 
-def test_a_restored_server() -> None:
-    async def story() -> None:
-        store = _store("kept", "changed", "gone")
-        async with watching(store) as watcher:
-            await watcher.until(lambda: len(store.watches) == 1)
-            store.write("changed")
-            store.delete("gone")
-            store.write("lost")
-            await watcher.agrees_with(store)
-            gone = {
-                "kind": "Pod",
-                "metadata": {"name": "gone", "namespace": "n", "uid": "gone-103", "resourceVersion": "95"},
-            }
-            store.objects["gone"] = gone
-            store.objects["changed"]["metadata"]["resourceVersion"] = "94"
-            del store.objects["lost"]
-            store.restore(version=96)
-            await watcher.until(lambda: len(store.watches) == 2)
-            # The version to resume from is in the future. Only the next event shows that the server was restored.
-            store.bookmark()
-            await watcher.agrees_with(store)
-            store.write("new")
-            await watcher.agrees_with(store)
-
-    play(story())
+@played
+async def test_a_restored_server() -> None:
+    store = _store("kept", "changed", "gone")
+    async with watching(store) as watcher:
+        await watcher.until(lambda: len(store.watches) == 1)
+        store.write("changed")
+        store.delete("gone")
+        store.write("lost")
+        await watcher.agrees_with(store)
+        gone = {
+            "kind": "Pod",
+            "metadata": {"name": "gone", "namespace": "n", "uid": "gone-103", "resourceVersion": "95"},
+        }
+        store.objects["gone"] = gone
+        store.objects["changed"]["metadata"]["resourceVersion"] = "94"
+        del store.objects["lost"]
+        store.restore(version=96)
+        await watcher.until(lambda: len(store.watches) == 2)
+        # The version to resume from is in the future. Only the next event shows that the server was restored.
+        store.bookmark()
+        await watcher.agrees_with(store)
+        store.write("new")
+        await watcher.agrees_with(store)
 
 
 def test_random_failures_end_with_the_state_of_the_server() -> None:

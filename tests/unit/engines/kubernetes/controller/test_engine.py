@@ -31,7 +31,7 @@ from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCom
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import a_job, a_slot
-from tests.unit.engines.kubernetes.played_api import client_of, play, refusing
+from tests.unit.engines.kubernetes.played_api import client_of, play, played, refusing
 
 OLD = a_job(metadata={"uid": "old", "resource_version": "1"})
 NEW = a_job(metadata={"uid": "new", "resource_version": "2"})
@@ -70,16 +70,14 @@ def test_commands_for_a_job_are_not_applied_to_its_successor(command: EngineComm
     assert engine.cache.jobs.get(KEY.namespace, KEY.name) == CachedJob(NEW)
 
 
-def test_a_failed_status_write_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_a_failed_status_write_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
         async with client_of(refusing(403, "Forbidden")) as client:
             engine = an_engine(client, NEW)
             for _ in range(5):
                 with pytest.raises(EngineError):
                     await engine.write_status(Snapshot(NEW), JobStatus(version=1))
-
-    with caplog.at_level(logging.WARNING):
-        play(story())
     logged = [record.getMessage() for record in caplog.records]
     assert logged == ["job lab/train: could not write the status: said Forbidden; retrying"]
 

@@ -13,7 +13,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
 from pumice.engines.memory.clock import EPOCH
-from tests.unit.engines.kubernetes.played_api import play
+from tests.unit.engines.kubernetes.played_api import play, played
 
 QUICK = Durations(lease=15.0, renew=10.0, retry=0.001)
 
@@ -90,35 +90,32 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_take_over() -> None
     assert play(story()) < QUICK.lease
 
 
-def test_a_deleted_lease_is_recreated_at_once() -> None:
-    async def story() -> None:
-        server = Server()
-        lock = a_candidate(server)
-        await lock.acquire()
-        server.lease = None
-        assert await lock._try()
-        assert server.lease is not None
-
-    play(story())
+@played
+async def test_a_deleted_lease_is_recreated_at_once() -> None:
+    server = Server()
+    lock = a_candidate(server)
+    await lock.acquire()
+    server.lease = None
+    assert await lock._try()
+    assert server.lease is not None
 
 
-def test_a_lease_recreated_by_another_is_lost_at_once() -> None:
-    async def story() -> None:
-        server = Server()
-        lock, other = a_candidate(server), a_candidate(server, "other")
-        await lock.acquire()
-        server.lease = None
-        await other.acquire()
-        server.refusal = ApiError(409, "Conflict")
-        await lock.hold()
-        assert not lock.is_leader
-        assert server.now - server.written_at < 1.0
-
-    play(story())
+@played
+async def test_a_lease_recreated_by_another_is_lost_at_once() -> None:
+    server = Server()
+    lock, other = a_candidate(server), a_candidate(server, "other")
+    await lock.acquire()
+    server.lease = None
+    await other.acquire()
+    server.refusal = ApiError(409, "Conflict")
+    await lock.hold()
+    assert not lock.is_leader
+    assert server.now - server.written_at < 1.0
 
 
-def test_a_forbidden_lease_is_logged_with_a_hint(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_a_forbidden_lease_is_logged_with_a_hint(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
         server = Server()
         lock = a_candidate(server)
         tries = iter([ApiError(403, "Forbidden", "you may not"), ApiError(403, "Forbidden", "you may not")])
@@ -130,9 +127,6 @@ def test_a_forbidden_lease_is_logged_with_a_hint(caplog: pytest.LogCaptureFixtur
 
         server.get = refused  # type: ignore[method-assign]  # scripted
         await lock.acquire()
-
-    with caplog.at_level(logging.WARNING):
-        play(story())
     logged = [record.getMessage() for record in caplog.records]
     assert logged == ["could not acquire Lease lab/l: you may not; --lease-namespace chooses another namespace for it"]
 
@@ -147,43 +141,37 @@ def namespaced(server: Server) -> LeaseLock:
     return lock
 
 
-def test_a_namespaced_lock_waits_while_the_cluster_lease_is_held() -> None:
-    async def story() -> None:
-        server = Server(superseding=held(1))
-        lock = namespaced(server)
-        assert not await lock._try()
-        assert lock._holder == ("them", "all")
-        server.now += 14
-        server.superseding = held(2)
-        assert not await lock._try()
-        server.now += 14
-        assert not await lock._try()
-        server.now += 1
-        assert await lock._try()
-        server.superseding = held(3, holder="")
-        assert await lock._try()
-
-    play(story())
+@played
+async def test_a_namespaced_lock_waits_while_the_cluster_lease_is_held() -> None:
+    server = Server(superseding=held(1))
+    lock = namespaced(server)
+    assert not await lock._try()
+    assert lock._holder == ("them", "all")
+    server.now += 14
+    server.superseding = held(2)
+    assert not await lock._try()
+    server.now += 14
+    assert not await lock._try()
+    server.now += 1
+    assert await lock._try()
+    server.superseding = held(3, holder="")
+    assert await lock._try()
 
 
-def test_a_namespaced_lock_is_lost_when_the_cluster_lease_is_taken() -> None:
-    async def story() -> None:
-        server = Server()
-        lock = namespaced(server)
-        await lock.acquire()
-        server.superseding = held(1)
-        await lock.hold()
-        assert not lock.is_leader
-
-    play(story())
+@played
+async def test_a_namespaced_lock_is_lost_when_the_cluster_lease_is_taken() -> None:
+    server = Server()
+    lock = namespaced(server)
+    await lock.acquire()
+    server.superseding = held(1)
+    await lock.hold()
+    assert not lock.is_leader
 
 
-def test_a_forbidden_cluster_lease_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+@played
+async def test_a_forbidden_cluster_lease_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
         lock = namespaced(Server(superseding=ApiError(403, "Forbidden", "you may not")))
         await lock.acquire()
         assert await lock._try()
-
-    with caplog.at_level(logging.WARNING):
-        play(story())
     assert [record.getMessage() for record in caplog.records] == ["could not read Lease lab/all: you may not"]

@@ -18,7 +18,7 @@ from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job
-from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play, refusing
+from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play, played, refusing
 
 JOB: Job = a_job(plugins={"ssh": []})
 KEY = JobKey(JOB.namespace, JOB.name)
@@ -42,16 +42,14 @@ def responding(owner: str, uid: str = "s1") -> Handler:
     return handler
 
 
-def test_a_forbidden_secret_is_an_engine_error() -> None:
-    async def story() -> None:
-        async with client_of(refusing(403, "Forbidden")) as client:
-            manager = a_manager(client)
-            with pytest.raises(EngineError, match="could not look at Secret train-ssh: said Forbidden"):
-                await manager.observe(JOB)
-            with pytest.raises(EngineError, match="train-ssh"):
-                await manager.ensure(JOB, the_secret())
-
-    play(story())
+@played
+async def test_a_forbidden_secret_is_an_engine_error() -> None:
+    async with client_of(refusing(403, "Forbidden")) as client:
+        manager = a_manager(client)
+        with pytest.raises(EngineError, match="could not look at Secret train-ssh: said Forbidden"):
+            await manager.observe(JOB)
+        with pytest.raises(EngineError, match="train-ssh"):
+            await manager.ensure(JOB, the_secret())
 
 
 def test_a_foreign_secret_is_not_modified() -> None:
@@ -92,21 +90,19 @@ def test_the_content_of_a_secret_is_not_shown(code: int, reason: str) -> None:
     assert play(story()) == f"could not create Secret train-ssh: the API server refused it as {reason}"
 
 
-def test_contents_are_forgotten_with_the_job_and_with_leadership() -> None:
-    async def story() -> None:
-        async with client_of(responding(UID)) as client:
-            manager = a_manager(client)
-            for is_gone in (True, False):
-                await manager.observe(JOB)
-                assert manager.secrets._checked
-                assert manager.secrets._watched
-                if is_gone:
-                    manager.forget(KEY)
-                else:
-                    manager.clear()
-                assert (manager.secrets._checked, manager.secrets._watched, manager._contents) == ({}, {}, {})
-
-    play(story())
+@played
+async def test_contents_are_forgotten_with_the_job_and_with_leadership() -> None:
+    async with client_of(responding(UID)) as client:
+        manager = a_manager(client)
+        for is_gone in (True, False):
+            await manager.observe(JOB)
+            assert manager.secrets._checked
+            assert manager.secrets._watched
+            if is_gone:
+                manager.forget(KEY)
+            else:
+                manager.clear()
+            assert (manager.secrets._checked, manager.secrets._watched, manager._contents) == ({}, {}, {})
 
 
 def test_forgetting_an_unknown_job() -> None:

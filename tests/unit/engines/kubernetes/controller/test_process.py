@@ -13,7 +13,7 @@ from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.memory.clock import EPOCH
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
-from tests.unit.engines.kubernetes.played_api import Handler, client_of, cut, play, refusing
+from tests.unit.engines.kubernetes.played_api import Handler, client_of, cut, played, refusing
 
 
 def a_controller(client: Client) -> Controller:
@@ -32,18 +32,16 @@ def asked(port: int, path: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "answer", [pytest.param(cut, id="unreachable"), pytest.param(refusing(503, "Starting"), id="starting")]
 )
-def test_an_unreachable_server_is_reported_until_the_controller_stops(answer: Handler) -> None:
-    async def story() -> None:
-        async with client_of(answer) as client:
-            controller, stop = a_controller(client), asyncio.Event()
-            running = asyncio.create_task(controller.run(stop))
-            while not controller.port:  # noqa: ASYNC110 - there is no event
-                await asyncio.sleep(0.01)
-            assert await asyncio.to_thread(asked, controller.port, "/healthz") == (200, "ok\n")
-            code, why = await asyncio.to_thread(asked, controller.port, "/readyz")
-            assert code == 503
-            assert "the API server" in why
-            stop.set()
-            await running
-
-    play(story())
+@played
+async def test_an_unreachable_server_is_reported_until_the_controller_stops(answer: Handler) -> None:
+    async with client_of(answer) as client:
+        controller, stop = a_controller(client), asyncio.Event()
+        running = asyncio.create_task(controller.run(stop))
+        while not controller.port:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(asked, controller.port, "/healthz") == (200, "ok\n")
+        code, why = await asyncio.to_thread(asked, controller.port, "/readyz")
+        assert code == 503
+        assert "the API server" in why
+        stop.set()
+        await running

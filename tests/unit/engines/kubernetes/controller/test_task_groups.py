@@ -5,10 +5,11 @@ import asyncio
 import pytest
 
 from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
-from tests.unit.engines.kubernetes.played_api import play
+from tests.unit.engines.kubernetes.played_api import play, played
 
 
-def test_the_first_to_end_cancels_the_others() -> None:
+@played
+async def test_the_first_to_end_cancels_the_others() -> None:
     ended: list[str] = []
 
     async def endless(name: str) -> None:
@@ -23,25 +24,21 @@ def test_the_first_to_end_cancels_the_others() -> None:
         await asyncio.sleep(0)
         return "done"
 
-    async def story() -> None:
-        await run_until_first_ends(endless("a"), short(), endless("b"))
-        assert sorted(ended) == ["a", "b"]
-
-    play(story())
+    await run_until_first_ends(endless("a"), short(), endless("b"))
+    assert sorted(ended) == ["a", "b"]
 
 
-def test_an_exception_is_raised() -> None:
+@played
+async def test_an_exception_is_raised() -> None:
     async def broken() -> None:
         raise ValueError("broken")
 
-    async def story() -> None:
-        with pytest.raises(ValueError, match="broken"):
-            await run_until_first_ends(asyncio.sleep(600), broken())
-
-    play(story())
+    with pytest.raises(ValueError, match="broken"):
+        await run_until_first_ends(asyncio.sleep(600), broken())
 
 
-def test_cancelling_cancels_all() -> None:
+@played
+async def test_cancelling_cancels_all() -> None:
     ended: list[str] = []
 
     async def endless() -> None:
@@ -50,15 +47,12 @@ def test_cancelling_cancels_all() -> None:
         finally:
             ended.append("ended")
 
-    async def story() -> None:
-        running = asyncio.create_task(run_until_first_ends(endless(), endless()))
-        await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert ended == ["ended", "ended"]
-
-    play(story())
+    running = asyncio.create_task(run_until_first_ends(endless(), endless()))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended == ["ended", "ended"]
 
 
 def test_a_timeout_at_shutdown_does_not_stop_the_cleanup() -> None:
