@@ -1,12 +1,12 @@
-"""What the local engine costs, beside what the same processes cost without it, in the same run.
+"""The cost of the local engine, compared with the same processes without it, in the same run.
 
-Start: from the first call until the last of 1, 64 and 256 pods has spoken. The peer is the same shell command by bare
-`subprocess`, one after the other, and podman, where it is installed. `sandbox` is the engine's lower half alone, with
-the namespaces that a job has once made already; `pumice run` is all of it, from the start of the interpreter.
+Start: from the first call until the last of 1, 64 and 256 pods has printed a line. The baseline is the same shell
+command by bare `subprocess`, one after the other, and podman if it is installed. `sandbox` is the engine's lower half
+alone, without the time to make a job's namespaces; `pumice run` is everything, from the start of the interpreter.
 
-Throughput: one connection from pod to pod, beside the same two programs over loopback, in Gbit/s.
+Throughput: one connection from pod to pod, compared with the same two programs over loopback, in Gbit/s.
 
-PyTorch: the job of the examples, init containers included, beside the same script under torchrun with as many ranks.
+PyTorch: the example job, including init containers, compared with the same script under torchrun with as many ranks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pumice.engines.local.network.addresses import address
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 from scripts.frameworks import TORCH, environment, find
@@ -32,39 +33,39 @@ ROOT = Path(__file__).resolve().parents[1]
 SIZES = (1, 64, 256)
 ROUNDS = {1: 5, 64: 3, 256: 2}
 PODMAN_ROUNDS = {1: 2, 64: 1}
-SPEAK = ("sh", "-c", "echo up; exec sleep 1000")
+COMMAND = ("sh", "-c", "echo up; exec sleep 1000")
 SECONDS = 3
 PORT = 5001
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 LONGEST = 120
 
-# Large pieces, so that Python's own share is small; the receiver tells bits per second.
+# Large chunks, so that Python's own cost is small; the receiver prints bits per second.
 RECEIVE = """
 import socket, sys, time
 server = socket.create_server(("", int(sys.argv[1])))
 print("up", flush=True)
 connection, _ = server.accept()
-piece, total, began = bytearray(1 << 20), 0, time.perf_counter()
-while got := connection.recv_into(piece):
+chunk, total, began = bytearray(1 << 20), 0, time.perf_counter()
+while got := connection.recv_into(chunk):
     total += got
 print(8 * total / (time.perf_counter() - began), flush=True)
 """
 SEND = """
 import socket, sys, time
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-piece, end = bytes(1 << 20), time.perf_counter() + float(sys.argv[3])
+chunk, end = bytes(1 << 20), time.perf_counter() + float(sys.argv[3])
 while time.perf_counter() < end:
-    connection.sendall(piece)
+    connection.sendall(chunk)
 """
 
 
 def lines(descriptor: int, wanted: int) -> None:
-    """Wait until so many lines have come."""
+    """Wait until `wanted` lines have been printed."""
     seen = 0
     while seen < wanted:
         data = os.read(descriptor, 65536)
         if not data:
-            raise RuntimeError(f"only {seen} of {wanted} have spoken")
+            raise RuntimeError(f"only {seen} of {wanted} have printed a line")
         seen += data.count(b"\n")
 
 
@@ -85,7 +86,7 @@ def by_subprocess(pods: int) -> float:
     try:
         with timed(times):
             for _ in range(pods):
-                child = subprocess.Popen(SPEAK, stdin=subprocess.DEVNULL, stdout=writer)
+                child = subprocess.Popen(COMMAND, stdin=subprocess.DEVNULL, stdout=writer)
                 children.append(child)
             lines(reader, pods)
     finally:
@@ -104,10 +105,6 @@ def container(pod: str, *argv: str) -> ContainerSpec:
     )
 
 
-def address(index: int) -> str:
-    return f"10.77.{(index + 10) // 256}.{(index + 10) % 256}"
-
-
 def by_sandbox(pods: int) -> float:
     return asyncio.run(_by_sandbox(pods))
 
@@ -115,13 +112,13 @@ def by_sandbox(pods: int) -> float:
 async def _by_sandbox(pods: int) -> float:
     times: list[float] = []
     reader, writer = os.pipe()
-    with tempfile.TemporaryDirectory() as stage:
-        sandbox = await Sandbox.start("bench", Path(stage))
+    with tempfile.TemporaryDirectory() as scratch:
+        sandbox = await Sandbox.start("bench", Path(scratch))
 
         async def one(index: int) -> None:
             pod = f"pod-{index}"
             await sandbox.create_pod(pod, address(index), pod)
-            await sandbox.start_container(container(pod, *SPEAK), writer, writer)
+            await sandbox.start_container(container(pod, *COMMAND), writer, writer)
 
         try:
             with timed(times):
@@ -135,7 +132,7 @@ async def _by_sandbox(pods: int) -> float:
 
 
 def job_of(pods: int) -> str:
-    main = {"name": "main", "image": "host", "command": list(SPEAK)}
+    main = {"name": "main", "image": "host", "command": list(COMMAND)}
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [main]}
     task = {"name": "pod", "replicas": pods, "template": {"spec": spec}}
     job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "bench"}}
@@ -143,25 +140,25 @@ def job_of(pods: int) -> str:
 
 
 def pumice(state: Path, *arguments: str) -> list[str]:
-    """The command, through `env`: its state is nobody else's, and all that it keeps goes with it."""
+    """Return the command with a state directory of its own."""
     return ["env", f"XDG_STATE_HOME={state}", str(Path(sys.executable).with_name("pumice")), "run", *arguments]
 
 
 def by_run(pods: int) -> float:
     times: list[float] = []
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        (place / "job.yaml").write_text(job_of(pods))
+        directory = Path(name)
+        (directory / "job.yaml").write_text(job_of(pods))
         with timed(times):
             process = subprocess.Popen(
-                pumice(place / "state", "job.yaml", "--no-prefix"),
-                cwd=place,
+                pumice(directory / "state", "job.yaml", "--no-prefix"),
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
             if process.stdout is None:
-                raise AssertionError("a pipe was asked for")
+                raise AssertionError("stdout is a pipe")
             lines(process.stdout.fileno(), pods)
         process.terminate()
         process.communicate(timeout=LONGEST)
@@ -169,13 +166,13 @@ def by_run(pods: int) -> float:
 
 
 def by_podman(pods: int) -> float:
-    """The machine's own file system as the image, as for Pumice; detached, or each would need a terminal of its own."""
+    """Use the host's file system as image, as Pumice does; detached, because otherwise each needs a terminal."""
     times: list[float] = []
     names = [f"pumice-bench-{os.getpid()}-{index}" for index in range(pods)]
     try:
         with timed(times):
             for name in names:
-                command = ["podman", "run", "--detach", "--name", name, "--rootfs", "/:O", *SPEAK]
+                command = ["podman", "run", "--detach", "--name", name, "--rootfs", "/:O", *COMMAND]
                 subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONGEST)
     finally:
         subprocess.run(["podman", "rm", "--force", "--time=0", *names], check=False, capture_output=True)
@@ -184,13 +181,17 @@ def by_podman(pods: int) -> float:
 
 def measure_start() -> None:
     print("start           pods   seconds    ms/pod   times subprocess")
-    ways: dict[str, Callable[[int], float]] = {"subprocess": by_subprocess, "sandbox": by_sandbox, "pumice run": by_run}
+    methods: dict[str, Callable[[int], float]] = {
+        "subprocess": by_subprocess,
+        "sandbox": by_sandbox,
+        "pumice run": by_run,
+    }
     for pods in SIZES:
-        best = dict.fromkeys(ways, float("inf"))
-        # In turns, so that a busy moment of the machine does not hit one of them only.
+        best = dict.fromkeys(methods, float("inf"))
+        # In turns, so that a busy moment of the machine affects all of them.
         for _ in range(ROUNDS[pods]):
-            for name, way in ways.items():
-                best[name] = min(best[name], way(pods))
+            for name, method in methods.items():
+                best[name] = min(best[name], method(pods))
         if shutil.which("podman") and pods in PODMAN_ROUNDS:
             try:
                 best["podman"] = min(by_podman(pods) for _ in range(PODMAN_ROUNDS[pods]))
@@ -211,7 +212,7 @@ def over_loopback() -> float:
     python = ["python3", "-c"]
     receiver = subprocess.Popen([*python, RECEIVE, port], stdout=subprocess.PIPE, text=True)
     if receiver.stdout is None:
-        raise AssertionError("a pipe was asked for")
+        raise AssertionError("stdout is a pipe")
     receiver.stdout.readline()
     subprocess.run([*python, SEND, "127.0.0.1", port, str(SECONDS)], check=True)
     output, _ = receiver.communicate(timeout=LONGEST)
@@ -220,8 +221,8 @@ def over_loopback() -> float:
 
 async def between_pods() -> float:
     reader, writer = os.pipe()
-    with tempfile.TemporaryDirectory() as stage, os.fdopen(reader) as output:
-        sandbox = await Sandbox.start("bench", Path(stage))
+    with tempfile.TemporaryDirectory() as scratch, os.fdopen(reader) as output:
+        sandbox = await Sandbox.start("bench", Path(scratch))
         try:
             for index, pod in enumerate(("receiver", "sender")):
                 await sandbox.create_pod(pod, address(index), pod)
@@ -260,11 +261,11 @@ def seconds(command: list[str], environ: dict[str, str]) -> float:
 def measure_torch() -> None:
     found = find(TORCH, os.environ, ROOT)
     if found is None:
-        print("PyTorch: no torch found; `make run` fetches it")
+        print("PyTorch: torch is not installed; `make run` installs it")
         return
     environ = environment(found, os.environ)
     script = str(ROOT / "examples" / "stand-ins" / "sendrecv.py")
-    # By the module: the command torchrun may be missing where the module is there.
+    # By module: the torchrun command may be missing.
     torchrun = [found.python, "-m", "torch.distributed.run", "--nproc-per-node=3", "--master-port=29517", script]
     best = {"torchrun": float("inf"), "pumice run": float("inf")}
     with tempfile.TemporaryDirectory() as state:

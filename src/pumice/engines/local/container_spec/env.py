@@ -1,22 +1,24 @@
 """The environment variables of a container.
 
 `container_env` returns what a kubelet would set, and what `$(VAR)` in commands may refer to. `complete_env` adds the
-image's variables and the defaults that any program expects.
+image's variables and the defaults that any program expects. `expand` replaces `$(VAR)` as Kubernetes does: `$$` is a
+literal `$`, references to unknown variables stay unchanged, and inserted values are not expanded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
-from pumice.engines.local.container_spec.expansion import expand
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.syntax import env_name_error
 
+_REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -47,6 +49,23 @@ def complete_env(
     lowest = {"PATH": DEFAULT_PATH, "HOME": "/root", **defaults}
     # As in a container runtime, HOSTNAME overrides the image, which was built elsewhere.
     return {**lowest, **image, "HOSTNAME": hostname, **given, **declared}
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    def value(match: re.Match[str]) -> str:
+        return match[1] or variables.get(match[2], match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(expand(text, variables) for text in texts)
+
+
+def unknown_references(text: str, variables: Mapping[str, str]) -> list[str]:
+    """Return the names in `$(...)` that are no variables."""
+    names = (match[2] for match in _REFERENCE.finditer(text) if match[1] is None)
+    return [name for name in names if name not in variables]
 
 
 @dataclass

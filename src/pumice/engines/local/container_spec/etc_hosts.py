@@ -43,7 +43,7 @@ def pod_hostname(manifest: Manifest) -> str:
     short = _short_hostname(manifest)
     if spec.get("hostnameOverride") or not (spec.get("setHostnameAsFQDN") and spec.get("subdomain")):
         return short
-    long = f"{short}.{spec['subdomain']}.{_namespace(manifest)}.{DOMAIN}"
+    long = f"{short}.{spec['subdomain']}.{manifest['metadata'].get('namespace') or 'default'}.{DOMAIN}"
     return long if len(long) <= _LONGEST_HOSTNAME else short
 
 
@@ -120,10 +120,6 @@ def _short_hostname(manifest: Manifest) -> str:
     spec = manifest.get("spec") or {}
     name = str(spec.get("hostnameOverride") or spec.get("hostname") or manifest["metadata"]["name"])
     return name if spec.get("hostnameOverride") else truncated(name)
-
-
-def _namespace(manifest: Manifest) -> str:
-    return str(manifest["metadata"].get("namespace") or "default")
 
 
 def _option(option: Mapping[str, Any]) -> str:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
 from pumice.engines.local.container_spec.downward_api import PodFacts
-from pumice.engines.local.container_spec.env import container_env
+from pumice.engines.local.container_spec.env import container_env, expand_all
 from pumice.engines.local.container_spec.etc_hosts import NamedPod, hosts_text, pod_hostname, truncated
-from pumice.engines.local.container_spec.expansion import expand_all
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.state.settings import Settings

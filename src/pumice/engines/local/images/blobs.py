@@ -19,8 +19,8 @@ from pumice.engines.local.images.streams import (
     Skipping,
     Window,
     decompressed,
+    members,
 )
-from pumice.engines.local.images.tar_members import members
 
 # Manifests and configurations have a few kilobytes.
 _LARGEST_DOCUMENT: Final = 1 << 24

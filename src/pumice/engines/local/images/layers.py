@@ -26,8 +26,7 @@ from pumice.engines.local.images.config import read_config
 from pumice.engines.local.images.confined_directory import ConfinedDirectory, Parts, parts
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.sources import ImageSource, Layer, this_machine
-from pumice.engines.local.images.streams import CHUNK, COMPRESSION_ERRORS, Forward, decompressed
-from pumice.engines.local.images.tar_members import members
+from pumice.engines.local.images.streams import CHUNK, COMPRESSION_ERRORS, Forward, decompressed, members
 from pumice.engines.local.state.remove_tree import remove_tree
 
 Report = Callable[[str], None]

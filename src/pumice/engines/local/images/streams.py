@@ -1,6 +1,7 @@
 """Streams of a layer's bytes, read once in bounded memory: counted, hashed and decompressed.
 
 The tarfile module trusts the sizes in headers and would read that much at once; these streams refuse absurd sizes.
+`members` reads a tar file member by member and does not mistake a broken header for the end.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import hashlib
 import importlib
 import io
 import lzma
+import tarfile
 import zlib
-from collections.abc import Callable
-from typing import IO, Final, Protocol, cast
+from collections.abc import Callable, Iterator
+from typing import IO, Final, Protocol, Self, cast
 
 from pumice.engines.local.images.errors import ImageError
 
@@ -22,6 +24,8 @@ CHUNK: Final = 1 << 18
 _MOST_AT_ONCE: Final = 1 << 24
 # What decompressors raise for invalid data.
 COMPRESSION_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError)
+# These classes of tarfile are not public.
+_BROKEN: Final = ("InvalidHeaderError", "TruncatedHeaderError")
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 
@@ -158,3 +162,32 @@ class _Joined(io.RawIOBase):
             part, self._head = self._head[:size], self._head[size:]
             return part
         return self._rest.read(size)
+
+
+def members(stream: Forward) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Yield each member with its archive. Read a member's data before advancing."""
+    try:
+        with tarfile.TarFile(fileobj=stream, mode="r", tarinfo=_Member) as archive:
+            while (member := archive.next()) is not None:
+                if member.size < 0:
+                    raise ImageError(f"{member.name}: claims an impossible size")
+                yield archive, member
+                # tarfile keeps all members, which would take unbounded memory.
+                archive.members = []  # type: ignore[attr-defined] # a public attribute that the stubs do not know
+    except tarfile.TarError as error:
+        raise ImageError(f"is damaged or cut short: {error}") from None
+    except (ValueError, OverflowError) as error:
+        raise ImageError(f"is damaged: {error}") from None
+
+
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """Return the next header. Garbage is an error, while tarfile takes it for the end."""
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.HeaderError as error:
+            # Other errors mean the end of the file, with or without an end marker.
+            if type(error).__name__ in _BROKEN:
+                raise ImageError(f"is damaged or cut short: {error}") from None
+            raise

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage, pod_usage, resource_list
 
@@ -109,16 +110,12 @@ def container_gpus(container: Manifest) -> int:
 def gpu_shares(spec: Manifest, gpus: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the GPUs of each container. Init containers end before the others start, so they may use the same ones."""
     shares: dict[str, tuple[str, ...]] = {}
-    used = 0  # by sidecars, which keep running, and containers
-    for container in spec.get("initContainers") or []:
+    used = 0  # by sidecars and containers, which keep running
+    for container in all_containers(spec):
         count = container_gpus(container)
         shares[str(container["name"])] = tuple(gpus[used : used + count])
-        if container.get("restartPolicy") == "Always":
+        if container.get("restartPolicy") == "Always" or container in spec["containers"]:
             used += count
-    for container in spec.get("containers") or []:
-        count = container_gpus(container)
-        shares[str(container["name"])] = tuple(gpus[used : used + count])
-        used += count
     return shares
 
 

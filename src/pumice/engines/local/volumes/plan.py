@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.downward_api import PodFacts
-from pumice.engines.local.container_spec.env import container_env
-from pumice.engines.local.container_spec.expansion import expand, unknown_references
+from pumice.engines.local.container_spec.env import container_env, expand, unknown_references
 from pumice.engines.local.container_spec.users import fs_group
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared

@@ -178,13 +178,7 @@ def test_users(bench: Bench, container: Manifest, pod: Manifest, ids: tuple[int 
 
 @pytest.mark.parametrize(
     ("user", "ids"),
-    [
-        ("app", (1000, 1001)),
-        ("12", (12, 0)),
-        ("12:34", (12, 34)),
-        ("app:staff", (1000, 50)),
-        ("app:0", (1000, 0)),
-    ],
+    [("app", (1000, 1001)), ("12", (12, 0)), ("12:34", (12, 34)), ("app:staff", (1000, 50)), ("app:0", (1000, 0))],
 )
 def test_users_of_an_image(bench: Bench, tmp_path: Path, user: str, ids: tuple[int | None, int | None]) -> None:
     (tmp_path / "etc").mkdir()

@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources
-from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
+from pumice.engines.local.container_spec.env import (
+    DEFAULT_PATH,
+    complete_env,
+    container_env,
+    expand,
+    expand_all,
+    unknown_references,
+)
 from tests.builders import literal
 from tests.unit.engines.local.pod_values import FACTS, a_pod
 
@@ -161,3 +168,44 @@ def test_complete_env() -> None:
         "N": "image",
         "D": "default",
     }
+
+
+VARIABLES = {"A": "1", "B": "$(A)", "EMPTY": "", "with space": "s", "$(A": "odd"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("plain", "plain"),
+        ("$(A)", "1"),
+        ("x$(A)y$(A)z", "x1y1z"),
+        ("$(B)", "$(A)"),
+        ("$(EMPTY)", ""),
+        ("$(UNKNOWN)", "$(UNKNOWN)"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$$$$(A)", "$$(A)"),
+        ("$$", "$"),
+        ("$", "$"),
+        ("a$", "a$"),
+        ("$A ${A}", "$A ${A}"),
+        ("$(A", "$(A"),
+        ("$(A $$", "$(A $"),
+        ("$()", "$()"),
+        ("$(with space)", "s"),
+        ("$($(A))", "odd)"),
+        ("$(\n)", "$(\n)"),
+        ("price: $5", "price: $5"),
+    ],
+)
+def test_expand(text: str, expected: str) -> None:
+    assert expand(text, VARIABLES) == expected
+
+
+def test_expand_all() -> None:
+    assert expand_all(["$(A)", "b"], VARIABLES) == ("1", "b")
+
+
+def test_unknown_references() -> None:
+    assert unknown_references("$(A) $(X) $$(Y) $(Z)", VARIABLES) == ["X", "Z"]
