@@ -60,8 +60,8 @@ def _without_keys(finding: Finding) -> Finding:
     return replace(finding, value=ABSENT, hint="each argument is a string in a list" if finding.hint else "")
 
 
-def _job_types() -> dict[str, ObjectType]:
-    """Derive the types of a Job from the model."""
+def struct_types(*roots: type[msgspec.Struct], integer: str = "int32") -> dict[str, ObjectType]:
+    """Derive the types of structs, and of all structs in their fields, by name."""
     types: dict[str, ObjectType] = {}
 
     def expression(kind: inspect.Type) -> str:
@@ -75,17 +75,19 @@ def _job_types() -> dict[str, ObjectType]:
             return "object" if isinstance(kind.value_type, inspect.AnyType) else "{}" + expression(kind.value_type)
         if isinstance(kind, inspect.StructType):
             fields = {field.encode_name: expression(field.type) for field in kind.fields}
-            types[kind.cls.__name__] = ObjectType(fields)
+            required = tuple(field.encode_name for field in kind.fields if field.required)
+            types[kind.cls.__name__] = ObjectType(fields, required)
             return kind.cls.__name__
-        scalars = {inspect.StrType: "string", inspect.IntType: "int32", inspect.BoolType: "bool"}
-        return scalars[type(kind)]
+        scalars = {inspect.StrType: "string", inspect.IntType: integer, inspect.BoolType: "bool"}
+        return scalars.get(type(kind), "any")
 
-    expression(inspect.type_info(Job))
-    types["Job"].fields.update(metadata="ObjectMeta", status="object")
+    for root in roots:
+        expression(inspect.type_info(root))
     return types
 
 
-JOB_TYPES: Final[Schema] = _job_types()
+JOB_TYPES: Final[Schema] = struct_types(Job)
+JOB_TYPES["Job"].fields.update(metadata="ObjectMeta", status="object")
 
 
 def _with_empty_plugins(document: dict[str, Any]) -> dict[str, Any]:

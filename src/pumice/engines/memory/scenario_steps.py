@@ -1,10 +1,10 @@
-"""Carries out the steps of a scenario on the world, and says so; also when a step finds nobody to act on."""
+"""Carries out the steps of a scenario on the cluster state, and reports them, also those that find no pod."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,12 +17,8 @@ from pumice.model.command import Command
 from pumice.model.job import JobSpec, Metadata, TaskSpec
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
 
-Fields = Mapping[str, Any]
-
-# What a scheduler makes of a PodGroup that is new.
+# The phases that a new PodGroup may start in.
 _FIRST_PHASES: Final = ("Inqueue", "Pending")
-# At the very beginning these come before the controller has made anything, so that they hold for the first pods, too.
-SETTINGS: Final = frozenset(("pods", "pending", "group", "controller"))
 
 
 @dataclass(slots=True)
@@ -32,12 +28,12 @@ class Director:
     engine: MemoryEngine
     kubelet: Kubelet
     story: Story
-    controller: Callable[[Fields], None]  # stops and starts it
+    controller: Callable[[Step], None]  # stops and starts it
     _commands: int = 0
 
     def play(self, step: Step) -> None:
-        plays: dict[str, Callable[[Fields], None]] = {
-            "pods": self._behave,
+        actions: dict[str, Callable[[Step], None]] = {
+            "pods": lambda step: self.kubelet.behave(step.pods, step.behaviour),
             "exit": self._end,
             "evict": self._evict,
             "pending": self._hang,
@@ -49,50 +45,45 @@ class Director:
             "suspend": self._suspend,
             "group": self._change_group,
         }
-        plays[step.kind](step.fields)
+        actions[step.kind](step)
 
-    def _behave(self, fields: Fields) -> None:
-        self.kubelet.behave(fields["pods"], {name: value for name, value in fields.items() if name != "pods"})
-
-    def _end(self, fields: Fields) -> None:
-        stored = self._pod(fields, "end", alive=True)
+    def _end(self, step: Step) -> None:
+        stored = self._pod(step, "end", alive=True)
         if stored is not None:
-            container = fields.get("container", stored.seen.task)
-            self.kubelet.end(stored, ContainerEnd(container, fields["exit"], fields["reason"], fields["signal"]))
+            container = step.container or stored.seen.task
+            self.kubelet.end(stored, ContainerEnd(container, step.code, step.reason, step.signal))
 
-    def _evict(self, fields: Fields) -> None:
-        stored = self._pod(fields, "evict", alive=False)
+    def _evict(self, step: Step) -> None:
+        stored = self._pod(step, "evict", alive=False)
         if stored is not None:
-            self.kubelet.evict(stored, fields.get("exit"))
+            self.kubelet.evict(stored, step.exit)
 
-    def _hang(self, fields: Fields) -> None:
-        name = fields["pod"]
-        if fields["pending"]:
-            self.kubelet.hang(name)
-        elif not self.kubelet.let_start(name):
-            self.story.tell("StepSkipped", f"{name} does not hang: nothing to let go")
+    def _hang(self, step: Step) -> None:
+        if step.pending:
+            self.kubelet.hang(step.pod)
+        elif not self.kubelet.let_start(step.pod):
+            self.story.tell("StepSkipped", f"{step.pod} does not hang: nothing to let go")
 
-    def _restart_containers(self, fields: Fields) -> None:
-        stored = self._pod(fields, "restart", alive=True)
+    def _restart_containers(self, step: Step) -> None:
+        stored = self._pod(step, "restart", alive=True)
         if stored is not None:
-            times = fields["restarts"]
-            self.world.change_pod(self.key, stored.seen.name, restarts=stored.seen.restarts + times)
-            told = "restarted a container" + (f" {times} times" if times > 1 else "")
-            self.story.tell("PodContainersRestarted", told, fields["pod"])
+            self.world.change_pod(self.key, stored.seen.name, restarts=stored.seen.restarts + step.restarts)
+            times = f" {step.restarts} times" if step.restarts > 1 else ""
+            self.story.tell("PodContainersRestarted", f"restarted a container{times}", step.pod)
 
-    def _change_readiness(self, fields: Fields) -> None:
-        stored = self._pod(fields, "change", alive=True)
+    def _change_readiness(self, step: Step) -> None:
+        stored = self._pod(step, "change", alive=True)
         if stored is None:
             return
         if stored.seen.phase is not PodPhase.RUNNING:
-            self.story.tell("StepSkipped", f"{fields['pod']} does not run yet: nothing to change")
+            self.story.tell("StepSkipped", f"{step.pod} does not run yet: nothing to change")
             return
-        self.world.change_pod(self.key, stored.seen.name, ready=fields["ready"])
-        self.story.tell("PodReadinessChanged", "is ready" if fields["ready"] else "is not ready", fields["pod"])
+        self.world.change_pod(self.key, stored.seen.name, ready=step.ready)
+        self.story.tell("PodReadinessChanged", "is ready" if step.ready else "is not ready", step.pod)
 
-    def _pod(self, fields: Fields, verb: str, *, alive: bool) -> StoredPod | None:
-        """The pod that a step means; where it finds none, the story says so."""
-        stored = self.kubelet.find(fields["pod"])
+    def _pod(self, step: Step, verb: str, *, alive: bool) -> StoredPod | None:
+        """The pod of a step; if the step cannot act on it, that is reported."""
+        stored = self.kubelet.find(step.pod)
         if stored is None:
             why = "is not there"
         elif stored.seen.is_deleting:
@@ -101,19 +92,19 @@ class Director:
             why = f"has {str(stored.seen.phase).lower()} already"
         else:
             return stored
-        self.story.tell("StepSkipped", f"{fields['pod']} {why}: nothing to {verb}")
+        self.story.tell("StepSkipped", f"{step.pod} {why}: nothing to {verb}")
         return None
 
-    def _send(self, fields: Fields) -> None:
-        action = fields["command"]
+    def _send(self, step: Step) -> None:
+        action = step.command
         if self._job_is_there():
             self._commands += 1
             name = Metadata(name=f"command-{self._commands}")
             self.world.send(self.key, Command(action=action, metadata=name))
             self.story.tell("CommandSent", f"Command {action}", action=action)
 
-    def _scale(self, fields: Fields) -> None:
-        wanted: Mapping[str, int] = fields["scale"]
+    def _scale(self, step: Step) -> None:
+        wanted = step.scale
 
         def scaled(spec: JobSpec) -> JobSpec:
             tasks = [_scaled(task, wanted.get(task.name, task.replicas)) for task in spec.tasks]
@@ -122,20 +113,19 @@ class Director:
 
         self._change_spec(scaled, "scaled: " + ", ".join(f"{task} {count}" for task, count in wanted.items()))
 
-    def _suspend(self, fields: Fields) -> None:
-        suspend = fields["suspend"]
-        told = f"spec.suspend: {str(suspend).lower()}"
-        self._change_spec(lambda spec: msgspec.structs.replace(spec, suspend=suspend), told)
+    def _suspend(self, step: Step) -> None:
+        message = f"spec.suspend: {str(step.suspend).lower()}"
+        self._change_spec(lambda spec: msgspec.structs.replace(spec, suspend=step.suspend), message)
 
-    def _change_spec(self, change: Callable[[JobSpec], JobSpec], told: str) -> None:
+    def _change_spec(self, change: Callable[[JobSpec], JobSpec], message: str) -> None:
         if self._job_is_there():
             job = self.world.jobs[self.key]
             self.world.put_job(msgspec.structs.replace(job, spec=change(job.spec)))
-            self.story.tell("SpecChanged", told)
+            self.story.tell("SpecChanged", message)
 
-    def _change_group(self, fields: Fields) -> None:
-        """Of the PodGroup that there is; where there is none, the next one may be made to wait."""
-        phase, group = fields["group"], self.world.groups.get(self.key)
+    def _change_group(self, step: Step) -> None:
+        """Change the phase of the PodGroup; if there is none, of the next one."""
+        phase, group = step.group, self.world.groups.get(self.key)
         if not self._job_is_there():
             return
         if group is None and phase in _FIRST_PHASES:
@@ -158,6 +148,6 @@ class Director:
 
 
 def _scaled(task: TaskSpec, replicas: int) -> TaskSpec:
-    """As `kubectl edit` by somebody who knows: minAvailable may not be above the replicas."""
+    """Lower minAvailable with the replicas, which it may not exceed."""
     least = task.min_available if task.min_available is None else min(task.min_available, replicas)
     return msgspec.structs.replace(task, replicas=replicas, min_available=least)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pumice.admission.admit import Admitted
 from pumice.admission.context import Context
@@ -17,8 +16,8 @@ from pumice.engines.memory.event_log import Story
 from pumice.engines.memory.expectations import Expectations, Outcome
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.pod_behavior import Behaviours
-from pumice.engines.memory.scenario import HORIZON, Scenario
-from pumice.engines.memory.scenario_steps import SETTINGS, Director
+from pumice.engines.memory.scenario import HORIZON, SETTINGS, Scenario, Step
+from pumice.engines.memory.scenario_steps import Director
 from pumice.engines.memory.stuck_job import what_is_missing
 from pumice.engines.memory.timeline import Agenda
 from pumice.model.snapshot import JobKey
@@ -156,9 +155,9 @@ class Simulation:
         loop.queue.add(self.key)
         return loop
 
-    def _change_controller(self, fields: Mapping[str, Any]) -> None:
-        now, away = self.world.clock.now, fields.get("for")
-        if fields["controller"] == "up":
+    def _change_controller(self, step: Step) -> None:
+        now, away = self.world.clock.now, step.duration
+        if step.controller == "up":
             self._back_at = now
             self._controller_returns()
             return
