@@ -53,7 +53,7 @@ happenings = st.one_of(
 steps = st.tuples(moments, happenings).map(lambda pair: {"at": pair[0], **pair[1]})
 scenarios = st.fixed_dictionaries(
     {"steps": st.lists(steps, max_size=12)},
-    optional={"capacity": st.fixed_dictionaries({"pods": st.integers(0, 5)}), "seed": st.integers()},
+    optional={"capacity": st.fixed_dictionaries({"pods": st.integers(0, 5)}), "seed": st.integers(-(2**63), 2**63 - 1)},
 )
 
 

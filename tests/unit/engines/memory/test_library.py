@@ -55,7 +55,7 @@ def test_the_guide_names_every_scenario_and_shows_good_ones(page: Path) -> None:
         if block.language == "yaml":
             reader = ScenarioReader(entry.admitted.job)
             reader.read(yaml.safe_load(block.text))
-            assert bool(reader.findings) is (block.file == "wrong.yaml"), block.place
+            assert bool(reader.findings) is (block.file == "wrong.yaml"), block.position
 
 
 def test_the_guide_says_of_each_scenario_what_it_says_itself() -> None:
