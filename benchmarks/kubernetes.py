@@ -1,10 +1,9 @@
-"""The controller against the limit of the API server that it works with, in the same run on the same machine.
+"""The controller compared with the limit of its API server, in the same run on the same machine.
 
-The limit is what a bare client reaches that sends bodies made beforehand, as many at once as the controller does, and
-watches the pods as the controller must. Printed for one job of many pods and for many jobs of ten: pods made a second
-and pods removed a second, each as a ratio to that limit, the controller's processor time for a thousand pods from its
-start until it is idle, and the most memory that it ever held: the best of three rounds each, in turns. Last, what idle
-jobs cost.
+The limit is the rate of a bare client that sends prepared bodies, as many at once as the controller does, and watches
+the pods. Printed for one job of many pods and for many jobs of ten: pods created and deleted per second, each as a
+ratio to that limit, the controller's processor time per thousand pods from its start until it is idle, and its peak
+memory: the best of three rounds in turns. Last, the cost of idle jobs.
 
 Clients, API server and etcd share the machine, as they do in the tests.
 """
@@ -44,8 +43,8 @@ PARALLEL = 64
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROUNDS = 3
 POLL = 0.2
-QUIET = 3.0  # so many seconds without work: idle
-TICKS = 0.03  # what the election takes now and then
+QUIET = 3.0  # seconds without work after which it counts as idle
+TICKS = 0.03  # the processor time of leader election
 PATIENCE = 900.0
 
 
@@ -81,10 +80,10 @@ class Controller:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
-        raise AssertionError("the kernel does not tell")
+        raise AssertionError("no VmHWM in /proc")
 
     async def idle(self) -> None:
-        """Returns when it has done nothing for a while."""
+        """Return when it has been idle for a while."""
         last, since = self.cpu, time.monotonic()
         while time.monotonic() - since < QUIET:
             await asyncio.sleep(0.5)
@@ -127,7 +126,7 @@ def job(name: str, pods: int) -> dict[str, object]:
 
 
 def bodies(jobs: Sequence[tuple[str, int]], namespace: str) -> list[bytes]:
-    """The very pods that the controller makes."""
+    """Return the pods that the controller creates."""
     text = "\n---\n".join(json.dumps(job(*one)) for one in jobs)
     render = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
     render += ["render", "-", "-o", "json", "--namespace", namespace]
@@ -140,7 +139,7 @@ def bodies(jobs: Sequence[tuple[str, int]], namespace: str) -> list[bytes]:
 
 
 async def count(client: Client, resource: Resource, namespace: str) -> int:
-    # With a selector the server would not say how many remain.
+    # With a selector the server does not return the remaining count.
     page = msgspec.json.decode(
         await client.request("GET", resource.path(namespace), params={"limit": "1"}), type=_Count
     )
@@ -148,7 +147,7 @@ async def count(client: Client, resource: Resource, namespace: str) -> int:
 
 
 async def until(client: Client, namespace: str, wanted: int) -> tuple[float, float]:
-    """The moments when the number of pods first moved, and when it was the one wanted."""
+    """Return when the number of pods first changed, and when it reached the wanted one."""
     first, began = 0.0, await count(client, resources.PODS, namespace)
     limit = time.monotonic() + PATIENCE
     while time.monotonic() < limit:
@@ -163,7 +162,7 @@ async def until(client: Client, namespace: str, wanted: int) -> tuple[float, flo
 
 @contextlib.asynccontextmanager
 async def watching(client: Client, namespace: str) -> AsyncIterator[ClusterCache]:
-    """What the controller must do besides: follow the pods."""
+    """Watch the pods, as the controller must."""
     cache = ClusterCache(client, kubernetes_types().types, [namespace], lambda _key: None)
     task = asyncio.create_task(cache.run())
     await cache.synced()
@@ -187,12 +186,12 @@ async def at_once(client: Client, calls: Iterator[tuple[str, str, bytes | None]]
 
 def rate(pods: int, moments: tuple[float, float]) -> float:
     first, last = moments
-    # What is over between two looks took less than the time between them.
+    # Work that ends between two polls took less than the poll interval.
     return pods / max(last - first, POLL)
 
 
 async def limit(client: Client, namespace: str, pods: Sequence[bytes]) -> tuple[float, float]:
-    """Pods made and removed a second by a bare client, seen by the observer who looks at the controller, too."""
+    """Return the pods created and deleted per second by a bare client, measured as for the controller."""
     path = resources.PODS.path(namespace)
     names = [json.loads(body)["metadata"]["name"] for body in pods]
     options = b'{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{}}'
@@ -209,13 +208,13 @@ async def limit(client: Client, namespace: str, pods: Sequence[bytes]) -> tuple[
 class Outcome:
     made: float
     removed: float
-    cpu_made: float  # seconds for a thousand pods
+    cpu_made: float  # seconds per thousand pods
     cpu_removed: float
     peak: float
 
 
 async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Sequence[tuple[str, int]]) -> Outcome:
-    """The same by the controller, which finds the jobs when it starts, and is then told to suspend them."""
+    """Measure the controller, which finds the jobs at its start; later they are suspended."""
     total = sum(pods for _, pods in jobs)
     path = resources.JOBS.path(namespace)
     await at_once(client, iter([("POST", path, json.dumps(job(*one)).encode()) for one in jobs]))
@@ -242,7 +241,7 @@ async def _suspended(client: Client, namespace: str, names: Sequence[str]) -> No
 
 
 async def idle_cost(client: Client, kubeconfig: Path, namespace: str, jobs: int) -> tuple[float, float]:
-    """Percent of a core, and megabytes, for jobs to which nothing happens."""
+    """Return percent of a core and megabytes for idle jobs."""
     path = resources.JOBS.path(namespace)
     made = [job(f"idle-{number}", 0) for number in range(jobs)]
     await at_once(client, iter([("POST", path, json.dumps(one).encode()) for one in made]))
@@ -262,7 +261,7 @@ async def fresh(client: Client, name: str) -> str:
 
 
 def line(what: str, limits: Sequence[float], ours: Sequence[Outcome]) -> str:
-    """The best of all rounds, of the bare client and of the controller."""
+    """Print the best of all rounds, of the bare client and of the controller."""
     made, removed = max(got.made for got in ours), max(got.removed for got in ours)
     cpu_made, cpu_removed = min(got.cpu_made for got in ours), min(got.cpu_removed for got in ours)
     return (
@@ -281,7 +280,7 @@ async def compare(cluster: Cluster, sizes: Sizes) -> None:
         print(f"{'':24}{'made/s':>8}{'ratio':>7}{'removed/s':>11}{'ratio':>7}{'CPU s/1000':>12}{'+gone':>7}{'MiB':>6}")
         for number, (what, jobs) in enumerate(work.items()):
             limits, ours = [], []
-            # In turns: a machine that is slower for a while is so for both.
+            # In turns, so that a slow phase of the machine affects both.
             for turn in range(ROUNDS):
                 bare = await fresh(client, f"bare-{number}-{turn}")
                 limits.append(await limit(client, bare, bodies(jobs, bare)))

@@ -1,4 +1,4 @@
-"""`pumice controller`: serve the Jobs of a Kubernetes cluster, in the foreground until it is told to end."""
+"""`pumice controller`: serves the Jobs of a Kubernetes cluster, in the foreground until a signal."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from pumice.runtime.kubernetes_types import kubernetes_types
 
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
-HIGHEST_PORT: Final = 65535
-_SWITCH: Final = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
+MAX_PORT: Final = 65535
+_BOOLEANS: Final = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "each flag can also be given by the environment: --lease-namespace as PUMICE_LEASE_NAMESPACE"
+    parser.epilog = "each flag can also be set in the environment: --lease-namespace as PUMICE_LEASE_NAMESPACE"
     add_access_arguments(parser)
     parser.add_argument(
         "--gang",
         choices=CHOICES,
         type=one_of(CHOICES),
         default=env("gang", "auto"),
-        help="who starts pods together; default: what is there",
+        help="gang provider, which starts pods together; default: the one that the cluster has",
     )
     parser.add_argument(
         "--namespace", metavar="NS", action="append", default=None, help="serve this namespace only; may be repeated"
@@ -44,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-leader-elect",
         action="store_true",
-        help="work without a Lease: there must be no other controller",
+        help="no leader election: there must be no other controller",
     )
     parser.add_argument(
-        "--lease-namespace", metavar="NS", default=env("lease-namespace", ""), help="where the Lease is kept"
+        "--lease-namespace", metavar="NS", default=env("lease-namespace", ""), help="namespace of the Lease"
     )
     parser.add_argument(
         "--listen",
@@ -56,19 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"address of /metrics, /healthz and /readyz; default {DEFAULT_LISTEN}",
     )
     parser.add_argument(
-        "--workers", metavar="N", default=env("workers", "32"), help="jobs that are served at once; default 32"
+        "--workers", metavar="N", default=env("workers", "32"), help="jobs reconciled at once; default 32"
     )
     parser.add_argument(
         "--parallel-writes",
         metavar="N",
         default=env("parallel-writes", "64"),
-        help="writes to the API server that are under way at once; default 64",
+        help="concurrent writes to the API server; default 64",
     )
     parser.add_argument(
         "--scheduler-name",
         metavar="NAME",
         default=env("scheduler-name", COSCHEDULING.scheduler),
-        help=f"the scheduler that serves coscheduling; default {COSCHEDULING.scheduler}",
+        help=f"scheduler of the gang provider coscheduling; default {COSCHEDULING.scheduler}",
     )
     add_log_arguments(parser)
 
@@ -78,9 +78,11 @@ def add_access_arguments(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         metavar="FILE",
         default=env("kubeconfig", "") or None,
-        help="how to reach the cluster; default: as kubectl does, or from within a pod",
+        help="kubeconfig of the cluster; default: as kubectl, or the service account of the pod",
     )
-    parser.add_argument("--context", metavar="NAME", default=env("context", "") or None, help="which of its contexts")
+    parser.add_argument(
+        "--context", metavar="NAME", default=env("context", "") or None, help="context of the kubeconfig"
+    )
 
 
 def add_log_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,39 +100,39 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def env(flag: str, default: str) -> str:
-    """A flag given by the environment."""
+    """Return the value of a flag in the environment."""
     return os.environ.get("PUMICE_" + flag.upper().replace("-", "_")) or default
 
 
 def one_of(choices: Sequence[str]) -> Callable[[str], str]:
-    """For flags that the environment may give, too: argparse itself looks only at those on the command line."""
+    """Check a choice, also from the environment: argparse checks only the command line."""
 
-    def known(word: str) -> str:
-        if word not in choices:
-            raise argparse.ArgumentTypeError(f"{word}: must be one of {', '.join(choices)}")
-        return word
+    def check(value: str) -> str:
+        if value not in choices:
+            raise argparse.ArgumentTypeError(f"{value}: must be one of {', '.join(choices)}")
+        return value
 
-    return known
+    return check
 
 
 def switched_on(flag: str) -> bool:
-    """A flag without a value, given by the environment."""
-    word = env(flag, "").lower()
-    if word not in _SWITCH:
-        raise ValueError(f"--{flag}: {word}: in the environment it must be true or false")
-    return _SWITCH[word]
+    """Return whether the environment sets a flag without a value."""
+    value = env(flag, "").lower()
+    if value not in _BOOLEANS:
+        raise ValueError(f"--{flag}: {value}: in the environment it must be true or false")
+    return _BOOLEANS[value]
 
 
 def namespaces(given: Sequence[str]) -> tuple[str, ...]:
-    names = [name.strip() for words in given for name in words.split(",") if name.strip()]
+    names = [name.strip() for value in given for name in value.split(",") if name.strip()]
     for name in names:
-        if fault := dns_label_error(name):
-            raise ValueError(f"--namespace: {name}: {fault}")
+        if error := dns_label_error(name):
+            raise ValueError(f"--namespace: {name}: {error}")
     return tuple(dict.fromkeys(names))
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 after a signal to end, 1 if the cluster refuses, 2 for bad input."""
+    """Return 0 after a signal, 1 if the cluster refuses, 2 for bad input."""
     try:
         settings = Settings(
             gang=args.gang,
@@ -171,7 +173,7 @@ async def _control(access: Access, settings: Settings, stop: asyncio.Event) -> N
 
 
 def in_foreground(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run until a signal to end; what `work` is given is set when it comes."""
+    """Run until a signal, which sets the event that `work` receives."""
     import uvloop
 
     async def until_signal() -> None:
@@ -186,7 +188,7 @@ def in_foreground(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) ->
 
 def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > HIGHEST_PORT:
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
         raise ValueError(f"--listen: {text}: must be HOST:PORT, such as {DEFAULT_LISTEN}")
     return host.strip("[]"), int(port)
 

@@ -23,10 +23,10 @@ def complaint(terminal: Terminal, *words: str) -> str:
     ("words", "message"),
     [
         pytest.param(["--listen=8081"], "--listen: 8081: must be HOST:PORT", id="no host"),
-        pytest.param(["--workers=0"], "--workers: 0: must be a number, 1 or more", id="nobody to work"),
+        pytest.param(["--workers=0"], "--workers: 0: must be a number, 1 or more", id="no worker"),
         pytest.param(["--parallel-writes=many"], "--parallel-writes: many: must be", id="no number"),
         pytest.param(["--gang=all"], "argument --gang: all: must be one of auto, volcano,", id="no such provider"),
-        pytest.param(["--namespace=Team A"], "--namespace: Team A: ", id="no name of a namespace"),
+        pytest.param(["--namespace=Team A"], "--namespace: Team A: ", id="invalid namespace"),
         pytest.param(["--kubeconfig=nosuch"], "nosuch", id="no kubeconfig"),
         pytest.param(["--context=nosuch"], "nosuch", id="no context"),
     ],
