@@ -1,17 +1,14 @@
-"""Surroundings in which namespaces are refused for real: by settings that hold in a user namespace, or by a filter."""
+"""Refuses namespaces for real: by settings that apply in a user namespace, or by a seccomp filter."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from pumice.engines.local.sandbox.diagnosis import kernel_support
+from tests.meta.tree import ROOT
 
-_SOURCES = Path(kernel_support.__file__).parents[5]
-
-# Answers EPERM to unshare(): to those with NEWUSER among their flags, or to those without.
+# Answers EPERM to unshare(), either with the flag NEWUSER or without it.
 _FILTER = """
 import ctypes, os, struct, sys
 numbers = {"x86_64": (0xC000003E, 272), "aarch64": (0xC00000B7, 97)}
@@ -34,7 +31,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True)
 class Refusal:
-    """A script that is run in a user namespace first, and what is put before the command."""
+    """A script that runs in a user namespace first, and a prefix of the command."""
 
     setup: str = "true"
     before: tuple[str, ...] = ()
@@ -52,24 +49,11 @@ IN_A_CONTAINER = Refusal(before=FILTERED.before, environ={"container": "docker"}
 def run_refused(
     refusal: Refusal, *command: str, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
+    shell = ("unshare", "-Urmpf", "--mount-proc", "sh", "-ec", f'{refusal.setup}; exec "$@"', "sh")
+    variables = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
-        [
-            "unshare",
-            "-Urmpf",
-            "--mount-proc",
-            "sh",
-            "-ec",
-            f'{refusal.setup}; exec "$@"',
-            "sh",
-            *refusal.before,
-            *command,
-        ],
-        env={
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-            "PYTHONPATH": str(_SOURCES),
-            **refusal.environ,
-            **(environ or {}),
-        },
+        [*shell, *refusal.before, *command],
+        env={**variables, **refusal.environ, **(environ or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

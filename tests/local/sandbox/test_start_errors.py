@@ -45,50 +45,33 @@ async def test_a_script_that_cannot_run(box: Box, tmp_path: Path, case: str) -> 
     assert (found[0], message in found[1]) == (kind, True), found
 
 
-@pytest.mark.parametrize(
-    ("argv", "changes", "kind", "message"),
-    [
-        pytest.param(
-            ["nosuchcommand"], {}, "command-not-found", "nosuchcommand: command not found in PATH=", id="name"
-        ),
-        pytest.param(["/no/such"], {}, "command-not-found", "/no/such: no such file", id="path"),
-        pytest.param(["/etc"], {}, "not-executable", "/etc: a directory, not a program", id="directory"),
-        pytest.param([], {}, "command-not-found", "the command is empty", id="empty"),
-        pytest.param(
-            ["true"],
-            {"mounts": (Mount("/no/such/source", "/data"),)},
-            "mount",
-            "/no/such/source: the source of the mount at /data does not exist",
-            id="source of a mount",
-        ),
-        pytest.param(
-            ["true"],
-            {"mounts": (Mount("/etc", "/proc/nowhere"),)},
-            "mount",
-            "/proc/nowhere: the mount point cannot be created",
-            id="target of a mount",
-        ),
-        pytest.param(
-            ["true"],
-            {"mounts": (Mount("/etc", "/etc/passwd"),)},
-            "mount",
-            "/etc/passwd: is a file, a directory cannot be mounted over it",
-            id="directory over file",
-        ),
-        pytest.param(
-            ["true"], {"devices": ("/dev/nosuch",)}, "device", "/dev/nosuch: the device does not", id="device"
-        ),
-        pytest.param(["true"], {"root": RootFs(image="/no/image")}, "image", "/no/image: not a directory", id="image"),
-        pytest.param(["true"], {"cwd": "/etc/passwd"}, "working-directory", "/etc/passwd: the working", id="cwd"),
-        pytest.param(["true"], {"cpus": (4000,)}, "cpu", "cannot run on CPU 4000", id="cpu"),
-        pytest.param(["true"], {"pod": "z"}, "gone", "z: no such pod", id="pod"),
-        pytest.param(["true", "a\0b"], {}, "internal", "null byte", id="null byte"),
-    ],
-)
+ETC_OVER_FILE = (Mount("/etc", "/etc/passwd"),)
+CONTAINERS: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
+    "name": (["nosuchcommand"], {}, "command-not-found", "nosuchcommand: command not found in PATH="),
+    "path": (["/no/such"], {}, "command-not-found", "/no/such: no such file"),
+    "directory": (["/etc"], {}, "not-executable", "/etc: a directory, not a program"),
+    "empty": ([], {}, "command-not-found", "the command is empty"),
+    "null byte": (["true", "a\0b"], {}, "internal", "null byte"),
+    "mount source": (
+        ["true"],
+        {"mounts": (Mount("/no/source", "/data"),)},
+        "mount",
+        "/no/source: the source of the mount at /data does not exist",
+    ),
+    "mount target": (["true"], {"mounts": (Mount("/etc", "/proc/no"),)}, "mount", "/proc/no: the mount point cannot"),
+    "directory over file": (["true"], {"mounts": ETC_OVER_FILE}, "mount", "/etc/passwd: is a file, a directory cannot"),
+    "device": (["true"], {"devices": ("/dev/nosuch",)}, "device", "/dev/nosuch: the device does not exist"),
+    "image": (["true"], {"root": RootFs(image="/no/image")}, "image", "/no/image: not a directory"),
+    "working directory": (["true"], {"cwd": "/etc/passwd"}, "working-directory", "/etc/passwd: the working directory"),
+    "cpu": (["true"], {"cpus": (4000,)}, "cpu", "cannot run on CPU 4000"),
+    "pod": (["true"], {"pod": "z"}, "gone", "z: no such pod"),
+}
+
+
+@pytest.mark.parametrize("case", CONTAINERS)
 @in_box
-async def test_a_container_that_cannot_start(
-    box: Box, argv: list[str], changes: dict[str, object], kind: str, message: str
-) -> None:
+async def test_a_container_that_cannot_start(box: Box, case: str) -> None:
+    argv, changes, kind, message = CONTAINERS[case]
     found = await _refused(box, *argv, **changes)
     assert (found[0], message in found[1]) == (kind, True), found
 

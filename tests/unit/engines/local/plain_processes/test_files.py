@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,30 +15,31 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootF
 WORK = str(Path("/home") / "project")
 
 
+def _populated(root: Path, translate: Callable[[str], str] = str, **spec: Any) -> ContainerFiles:
+    values = {"id": "a/c", "pod": "a", "argv": ("true",), "env": {}, "cwd": "/", "root": RootFs(), **spec}
+    files = ContainerFiles(root, translate)
+    files.populate(ContainerSpec(**values))
+    return files
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> ContainerFiles:
     config = tmp_path / "config"
     config.mkdir()
     (config / "worker.host").write_text("worker-0\n")
-    spec = ContainerSpec(
-        id="a",
-        pod="a",
-        argv=("true",),
-        env={},
-        cwd="/",
-        root=RootFs(),
+    mounts = (
+        Mount(str(config), "/etc/volcano", read_only=True),
+        Mount(WORK, WORK),
+        Mount(str(config), f"{WORK}/data"),
+        Tmpfs("/cache", "v"),
+    )
+    return _populated(
+        tmp_path / "root",
+        lambda text: text.replace("worker-0", "127.0.0.1"),
         hidden=("/home", "/root"),
-        mounts=(
-            Mount(str(config), "/etc/volcano", read_only=True),
-            Mount(WORK, WORK),
-            Mount(str(config), f"{WORK}/data"),
-            Tmpfs("/cache", "v"),
-        ),
+        mounts=mounts,
         files=(File("/usr/local/bin/hello", b"#!/bin/sh\n", 0o755), File("/etc/hosts", b"")),
     )
-    files = ContainerFiles(tmp_path / "root", lambda text: text.replace("worker-0", "127.0.0.1"))
-    files.populate(spec)
-    return files
 
 
 @pytest.mark.parametrize(
@@ -76,24 +79,16 @@ def test_a_mount_covers_a_private_directory(tmp_path: Path) -> None:
     data.mkdir()
     (data / "file").write_text("here")
     mounts = (Mount(str(data), "/home"), Mount(str(data / "file"), "/dev/termination-log"))
-    spec = ContainerSpec(
-        id="a", pod="a", argv=("true",), env={}, cwd="/", root=RootFs(), hidden=("/home",), mounts=mounts
-    )
-    files = ContainerFiles(tmp_path / "root", str)
-    files.populate(spec)
+    files = _populated(tmp_path / "root", hidden=("/home",), mounts=mounts)
     assert (files.root / "home/file").read_text() == "here"
     assert (files.root / "dev/termination-log").is_symlink()
 
 
 def test_memory_is_shared_by_the_containers_of_a_pod(tmp_path: Path) -> None:
-    paths = []
-    for name, pod in (("x", "a"), ("y", "a"), ("z", "b")):
-        spec = ContainerSpec(
-            id=f"{pod}/{name}", pod=pod, argv=("true",), env={}, cwd="/", root=RootFs(), mounts=(Tmpfs("/m", "v"),)
-        )
-        files = ContainerFiles(tmp_path / f"{pod}.{name}", str)
-        files.populate(spec)
-        paths.append(Path(files.host_path("/m")).resolve())
+    paths = [
+        Path(_populated(tmp_path / f"{pod}.{name}", pod=pod, mounts=(Tmpfs("/m", "v"),)).host_path("/m")).resolve()
+        for name, pod in (("x", "a"), ("y", "a"), ("z", "b"))
+    ]
     assert paths[0] == paths[1] != paths[2]
 
 
@@ -101,9 +96,7 @@ def test_an_empty_volume_and_a_missing_working_directory_are_created(tmp_path: P
     (tmp_path / "empty").mkdir()
     mounts = (Mount(str(tmp_path / "empty"), "/etc/empty", read_only=True),)
     missing = str(tmp_path / "missing" / "one")
-    spec = ContainerSpec(id="a/c", pod="a", argv=("true",), env={}, cwd=missing, root=RootFs(), mounts=mounts)
-    files = ContainerFiles(tmp_path / "root", str)
-    files.populate(spec)
+    files = _populated(tmp_path / "root", cwd=missing, mounts=mounts)
     assert (tmp_path / "root/etc/empty").is_dir()
     assert files.host_path(missing) == f"{tmp_path}/root{missing}"
     assert Path(files.host_path(missing)).is_dir()

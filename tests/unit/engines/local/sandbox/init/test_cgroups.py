@@ -15,7 +15,10 @@ V1 = """\
 32 20 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 """
 V2 = "30 20 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
-IN_CONTAINER = "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+
+
+def _v2(parent: str) -> dict[str, Hierarchy]:
+    return dict.fromkeys(cgroups.CONTROLLERS, Hierarchy(f"/sys/fs/cgroup{parent}", 2))
 
 
 @pytest.mark.parametrize(
@@ -31,30 +34,17 @@ IN_CONTAINER = "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup 
             },
             id="version 1 beside an empty version 2",
         ),
+        pytest.param(V2, "0::/user.slice/run-1.scope\n", _v2("/user.slice/run-1.scope"), id="version 2"),
+        pytest.param(V2, "0::/run-1.scope/pumice-engine\n", _v2("/run-1.scope"), id="engine in its own group"),
         pytest.param(
-            V2,
-            "0::/user.slice/run-1.scope\n",
-            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup/user.slice/run-1.scope", 2)),
-            id="version 2",
-        ),
-        pytest.param(
-            V2,
-            "0::/run-1.scope/pumice-engine\n",
-            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup/run-1.scope", 2)),
-            id="engine in its own group",
-        ),
-        pytest.param(
-            IN_CONTAINER,
+            "30 20 0:27 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
             "4:memory:/docker/abc/inner\n",
             {"memory": Hierarchy("/sys/fs/cgroup/memory/inner", 1)},
             id="container",
         ),
         pytest.param("20 1 0:3 / /proc rw - proc proc rw\n", "0::/\n", {}, id="none"),
         pytest.param(
-            f"20 1 0:3 / /a\udcff\x85b rw - tmpfs  rw,size=1k\n{V2}",
-            "0::/\n",
-            dict.fromkeys(cgroups.CONTROLLERS, Hierarchy("/sys/fs/cgroup", 2)),
-            id="unusual mount point",
+            f"20 1 0:3 / /a\udcff\x85b rw - tmpfs  rw,size=1k\n{V2}", "0::/\n", _v2(""), id="unusual mount point"
         ),
     ],
 )
