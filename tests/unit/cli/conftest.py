@@ -11,14 +11,14 @@ from tests.unit.cli.running import Terminal
 
 @pytest.fixture
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
-    """A terminal in an empty folder, so that files have short names."""
+    """A terminal in an empty directory, so that files have short names."""
     monkeypatch.chdir(tmp_path)
     return Terminal(tmp_path, capsys)
 
 
 @pytest.fixture
 def logs_as_before() -> Iterator[None]:
-    """For commands that set up logging for their process, which is ours here."""
+    """Restore logging after commands that configure it for the process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

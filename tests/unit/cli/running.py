@@ -1,4 +1,4 @@
-"""Commands as a user runs them: in this process where that is enough, else in one of their own."""
+"""Runs commands, in the process of the tests or in a child process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 PYTORCH = str(EXAMPLES / "pytorch-job.yaml")
 COMMAND = (sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())")
 
-# A cluster where nobody answers.
+# A cluster that does not answer.
 UNREACHABLE = """\
 apiVersion: v1
 kind: Config
@@ -50,7 +50,7 @@ class Result(NamedTuple):
 
 
 class Terminal:
-    """Runs commands in this process, with files that a test writes in a folder of its own."""
+    """Runs commands in this process, in a directory with the files of the test."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder

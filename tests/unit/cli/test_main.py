@@ -16,14 +16,14 @@ from pumice.cli.main import COMMANDS
 from tests.unit.cli.running import COMMAND, JOB, PYTORCH, Terminal, child
 
 
-def test_without_arguments_help_is_talk(terminal: Terminal) -> None:
+def test_without_arguments_help_goes_to_stderr(terminal: Terminal) -> None:
     code, out, err = terminal.run()
     assert (code, out) == (2, "")
     assert err.startswith("usage: pumice ")
     assert [command for command in COMMANDS if not re.search(rf"^    {command}\s", err, re.MULTILINE)] == []
 
 
-def test_help_that_was_asked_for_is_data(terminal: Terminal) -> None:
+def test_help_goes_to_stdout(terminal: Terminal) -> None:
     code, out, err = terminal.run("--help")
     assert (code, err) == (0, "")
     assert out.startswith("usage: pumice ")
@@ -42,14 +42,14 @@ def test_version(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "asked"),
+    ("word", "suggestion"),
     [
         pytest.param("rendr", "did you mean render? ", id="mistyped"),
         pytest.param("frobnicate", "", id="unknown"),
     ],
 )
-def test_unknown_command(word: str, asked: str, terminal: Terminal) -> None:
-    hint = f"  hint: {asked}there are {', '.join(COMMANDS)}\n"
+def test_unknown_command(word: str, suggestion: str, terminal: Terminal) -> None:
+    hint = f"  hint: {suggestion}there are {', '.join(COMMANDS)}\n"
     assert terminal.run(word, "job.yaml") == (2, "", f"pumice: {word}: no such command\n{hint}")
 
 
@@ -78,8 +78,8 @@ def test_the_installed_program() -> None:
     assert done.stderr == f"{PYTORCH}: pytorch-job: good (3 pods)\n"
 
 
-def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
-    """What we write is far more than a pipe holds, so that we are still writing when the reader goes."""
+def test_a_closed_pipe(tmp_path: Path) -> None:
+    """The output is larger than the buffer of a pipe, so the command is still writing when the reader closes it."""
     (tmp_path / "big.yaml").write_text(JOB.replace("replicas: 2", "replicas: 3000"), encoding="utf-8")
     with subprocess.Popen(
         [*COMMAND, "render", "big.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
@@ -103,8 +103,8 @@ def test_a_full_disk() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [["validate", PYTORCH], ["schema"], ["run", PYTORCH]], ids=lambda words: words[0])
-def test_nowhere_to_complain(words: list[str]) -> None:
-    """Python would end with a code of its own if it could not write what is left at its end."""
+def test_full_disk_for_both_streams(words: list[str]) -> None:
+    """Python itself would exit with another code if it cannot flush its streams."""
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run([*COMMAND, *words], stdout=full, stderr=full, check=False, timeout=60)
     assert done.returncode == 1
@@ -112,7 +112,7 @@ def test_nowhere_to_complain(words: list[str]) -> None:
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_closed_stream(closed: str) -> None:
-    """As a shell does by `>&-`: what nobody wants is not written, and nothing else changes."""
+    """As by `>&-` in a shell: nothing else changes."""
     number = {"stdout": 1, "stderr": 2}[closed]
     script = f"import os; os.close({number}); os.execv({COMMAND[0]!r}, {[*COMMAND, 'validate', 'missing.yaml']!r})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
@@ -124,11 +124,11 @@ def test_a_closed_stream(closed: str) -> None:
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        pytest.param("validate", rb"metadata.name: \u5c71x: must be lower-case", id="what is told is escaped"),
-        pytest.param("render", "value: 山".encode(), id="data is UTF-8"),
+        pytest.param("validate", rb"metadata.name: \u5c71x: must be lower-case", id="messages are escaped"),
+        pytest.param("render", "value: 山".encode(), id="manifests are UTF-8"),
     ],
 )
-def test_a_terminal_that_knows_few_characters(command: str, shown: bytes, tmp_path: Path) -> None:
+def test_a_terminal_with_few_characters(command: str, shown: bytes, tmp_path: Path) -> None:
     job = JOB.replace("image: busybox", "image: busybox\n          env: [{name: A, value: 山}]")
     named = job if command == "render" else job.replace("name: small", "name: 山x")
     (tmp_path / "job.yaml").write_text(named, encoding="utf-8")
@@ -145,9 +145,9 @@ def test_a_terminal_that_knows_few_characters(command: str, shown: bytes, tmp_pa
 
 
 def test_interrupted(tmp_path: Path) -> None:
-    """It has opened a pipe that nobody writes to, and waits there.
+    """The command waits for input from a pipe.
 
-    An interrupt that comes right before the wait is not heard by Python until another one comes.
+    Python does not notice an interrupt right before it starts to wait until another one arrives.
     """
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -165,7 +165,7 @@ def test_interrupted(tmp_path: Path) -> None:
 
 
 def _open_once_read(pipe: Path, process: subprocess.Popen[bytes]) -> int:
-    """Opening for writing succeeds only when somebody has opened for reading."""
+    """Opening for writing succeeds only after the process has opened the pipe for reading."""
     while process.poll() is None:
         try:
             return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -175,7 +175,7 @@ def _open_once_read(pipe: Path, process: subprocess.Popen[bytes]) -> int:
 
 
 def on_terminal(*words: str, **env: str) -> str:
-    """What a command shows on a terminal, stdout and stderr together."""
+    """The output of a command on a terminal, stdout and stderr together."""
     main, other = pty.openpty()
     settings = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
     with subprocess.Popen([*COMMAND, *words], stdout=other, stderr=other, env={**settings, **env}) as process:
@@ -203,7 +203,7 @@ def test_colour_on_a_terminal() -> None:
 @pytest.mark.parametrize(
     "env", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "dumb"}], ids=["NO_COLOR", "a terminal without colour"]
 )
-def test_no_colour_where_it_is_not_wanted(env: dict[str, str]) -> None:
+def test_colour_can_be_switched_off(env: dict[str, str]) -> None:
     assert "\x1b" not in on_terminal("validate", "missing.yaml", **env)
 
 

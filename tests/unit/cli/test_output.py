@@ -33,7 +33,7 @@ def test_no_colours() -> None:
         pytest.param(Screen(), {"TERM": "dumb"}, False, id="dumb terminal"),
     ],
 )
-def test_where_colours_are_shown(
+def test_when_colours_are_used(
     stream: io.StringIO, env: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -1,4 +1,4 @@
-"""Ctrl-C while the program is being loaded, or is about to end: it ends, and shows nothing of itself."""
+"""Ctrl-C while the program loads or exits: it ends without a traceback."""
 
 from __future__ import annotations
 
@@ -44,15 +44,14 @@ sys.exit({FUNCTION}())
         pytest.param("at the end", id="end"),
     ],
 )
-def test_interrupt_shows_nothing(moment: str) -> None:
+def test_an_interrupt_prints_nothing(moment: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, moment, "schema"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_other_mistakes_are_shown() -> None:
-    """What nobody has thought of must not be hidden with it."""
+def test_other_errors_are_printed() -> None:
     program = f"from {MODULE} import {FUNCTION}; {FUNCTION}(); undefined"
     done = subprocess.run(
         [sys.executable, "-c", program, "schema"], capture_output=True, text=True, timeout=60, check=False
@@ -61,8 +60,7 @@ def test_other_mistakes_are_shown() -> None:
     assert done.stderr.endswith("NameError: name 'undefined' is not defined\n")
 
 
-def test_nothing_is_loaded_before_it() -> None:
-    """Whatever is loaded before, Python itself needs."""
+def test_program_imports_only_what_python_has_loaded() -> None:
     script = f"import sys; had = set(sys.modules); import {MODULE}; print(*sorted(set(sys.modules) - had))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == sorted(["__future__", "pumice", "pumice.cli", MODULE])

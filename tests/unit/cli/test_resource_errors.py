@@ -21,7 +21,7 @@ THREADS = RuntimeError("can't start new thread")
         pytest.param(ExceptionGroup("tasks", [ValueError()]), "", id="another group"),
     ],
 )
-def test_what_is_missing(error: Exception, named: str) -> None:
+def test_messages(error: Exception, named: str) -> None:
     found = shortage(error)
     assert named in found
     assert bool(found) == bool(named)
@@ -34,7 +34,7 @@ def _failing(error: Exception) -> object:
     return run
 
 
-def test_told_instead_of_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_instead_of_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(schema, "run", _failing(THREADS))
     assert main(["schema"]) == 2
     assert capsys.readouterr().err.startswith("pumice: no further process is allowed: see ulimit -u")

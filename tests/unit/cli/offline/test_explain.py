@@ -148,7 +148,7 @@ def test_everything_in_a_pod(terminal: Terminal) -> None:
     ]
 
 
-def test_the_rank_and_the_name_that_resolves_come_first(terminal: Terminal) -> None:
+def test_the_title_has_rank_and_host_name(terminal: Terminal) -> None:
     result = terminal.run("explain", PYTORCH, "worker-1")
     title = "pod pytorch-job-worker-1   rank 2 of 3   pytorch-job-worker-1.pytorch-job"
     assert result.out.splitlines()[0] == title
@@ -159,7 +159,7 @@ def test_one_pod_of_each_task_by_default(terminal: Terminal) -> None:
     assert [title.split()[1] for title in titles] == ["pytorch-job-master-0", "pytorch-job-worker-0"]
 
 
-def test_pods_are_set_apart(terminal: Terminal) -> None:
+def test_an_empty_line_separates_pods(terminal: Terminal) -> None:
     assert "\n\npod pytorch-job-worker-0 " in terminal.run("explain", PYTORCH).out
 
 
@@ -168,7 +168,7 @@ def test_short_and_full_names(name: str, terminal: Terminal) -> None:
     assert {trace["pod"] for trace in traces(terminal, PYTORCH, name)} == {"pytorch-job-worker-1"}
 
 
-def test_a_pod_of_each_job_that_has_one(terminal: Terminal) -> None:
+def test_a_pod_name_selects_from_all_jobs(terminal: Terminal) -> None:
     file = terminal.write(joined([JOB, JOB.replace("name: small", "name: other")]))
     assert {trace["pod"] for trace in traces(terminal, file, "worker-1")} == {"small-worker-1", "other-worker-1"}
 
@@ -188,7 +188,7 @@ def test_no_such_pod(name: str, hint: str, terminal: Terminal) -> None:
     assert result == (2, "", f"{PYTORCH}: {name}: no such pod\n  hint: {hint}\n")
 
 
-def test_many_tasks_do_not_bury_the_hint(terminal: Terminal) -> None:
+def test_the_hint_is_short_for_many_tasks(terminal: Terminal) -> None:
     head, _, one = JOB.partition("  - name: ")
     tasks = "".join(f"  - name: t{n}\n{one.partition(chr(10))[2]}" for n in range(50))
     result = terminal.run("explain", terminal.write(head + tasks), "nobody-0")
@@ -225,19 +225,19 @@ def test_json(terminal: Terminal) -> None:
     assert by_name["command", "main", ""]["value"] == "sh -c echo a\necho b"
 
 
-def test_plugins_that_others_need_are_defaults(terminal: Terminal) -> None:
+def test_required_plugins_are_defaults(terminal: Terminal) -> None:
     added = [trace for trace in traces(terminal, PYTORCH, "master-0") if trace["name"] == "plugins.svc"]
     assert [(trace["by"], trace["why"]) for trace in added] == [("default", "needed by pytorch")]
 
 
-def test_a_gang_of_partitions(terminal: Terminal) -> None:
+def test_min_available_of_partitions(terminal: Terminal) -> None:
     policy = "partitionPolicy: {totalPartitions: 2, partitionSize: 1, minPartitions: 1}"
     file = terminal.write(JOB.replace("replicas: 2", f"replicas: 2\n    {policy}"))
     (trace,) = [trace for trace in traces(terminal, file) if trace["name"] == "tasks[0].minAvailable"]
     assert (trace["value"], trace["why"]) == ("1", "minPartitions times partitionSize")
 
 
-def test_long_values_are_shortened_for_people_only(terminal: Terminal) -> None:
+def test_long_values_are_shortened_in_text_only(terminal: Terminal) -> None:
     env = "image: busybox\n          env: [{name: LONG, value: " + "x" * 100 + "}]"
     file = terminal.write(JOB.replace("image: busybox", env))
     assert "x" * 57 + "...  you (line 15)" in terminal.run("explain", file).out

@@ -65,8 +65,8 @@ def test_json(archive: Path, state: Path, capsys: pytest.CaptureFixture[str]) ->
     ("words", "message"),
     [
         pytest.param(["list", "x"], "pumice image list: takes no operand", id="list"),
-        pytest.param(["add"], "pumice image add: needs NAME=PATH", id="add nothing"),
-        pytest.param(["rm"], "pumice image rm: needs NAME", id="rm nothing"),
+        pytest.param(["add"], "pumice image add: needs NAME=PATH", id="add without operand"),
+        pytest.param(["rm"], "pumice image rm: needs NAME", id="rm without operand"),
         pytest.param(["add", "x"], "x: must be NAME=PATH", id="no path"),
         pytest.param(["add", "=x"], "=x: must be NAME=PATH", id="no name"),
         pytest.param(["add", "x="], "x=: must be NAME=PATH", id="empty path"),
@@ -82,12 +82,12 @@ def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture
     assert message in err
 
 
-def test_one_failure_does_not_stop_the_others(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_operands_are_processed_after_a_failure(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "add", "a=/nowhere", f"b={archive}"]) == 2
     assert capsys.readouterr().out.startswith("b: sha256:")
 
 
-def test_nowhere_to_keep_images(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_state_directory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
@@ -95,6 +95,6 @@ def test_nowhere_to_keep_images(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "hint: set XDG_STATE_HOME" in capsys.readouterr().err
 
 
-def test_home_of_a_user_whom_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_home_of_an_unknown_user(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["image", "add", "box=~nobody-knows/box.tar"]) == 2
     assert "~nobody-knows/box.tar: no such file" in capsys.readouterr().err

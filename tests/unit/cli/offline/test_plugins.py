@@ -45,14 +45,14 @@ def test_list(terminal: Terminal) -> None:
 
 
 @pytest.mark.usefixtures("with_others")
-def test_others_come_last_and_broken_ones_are_talk(terminal: Terminal) -> None:
+def test_third_party_plugins_come_last_and_broken_ones_go_to_stderr(terminal: Terminal) -> None:
     code, out, err = terminal.run("plugins")
     assert (code, err) == (0, TORN)
     assert out.splitlines()[9].split("  ") == ["greeting", "", "svc, env", "greets"]
 
 
 @pytest.mark.usefixtures("with_others")
-def test_the_page_of_one(terminal: Terminal) -> None:
+def test_the_arguments_of_a_plugin(terminal: Terminal) -> None:
     code, out, _ = terminal.run("plugins", "greeting")
     assert code == 0
     assert out == (
@@ -68,7 +68,7 @@ def test_the_page_of_one(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("name", [plugin.name for plugin in BUILTINS])
-def test_pages_and_objects_of_the_built_in_ones(name: str, terminal: Terminal) -> None:
+def test_every_built_in_plugin(name: str, terminal: Terminal) -> None:
     code, out, err = terminal.run("plugins", name)
     assert (code, err) == (0, "")
     assert out.startswith(f"{name}: ")
@@ -107,5 +107,5 @@ def test_no_such_plugin(name: str, asked: str, terminal: Terminal) -> None:
 
 
 @pytest.mark.usefixtures("with_others")
-def test_a_broken_one(terminal: Terminal) -> None:
+def test_a_broken_plugin(terminal: Terminal) -> None:
     assert terminal.run("plugins", "torn") == (2, "", TORN)

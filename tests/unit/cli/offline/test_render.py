@@ -65,7 +65,7 @@ def test_order(terminal: Terminal) -> None:
     ]
 
 
-def test_json_is_one_list_of_the_same(terminal: Terminal) -> None:
+def test_json_is_a_list_of_the_same_objects(terminal: Terminal) -> None:
     result = terminal.run("render", terminal.write(FULL), "-o", "json")
     assert json.loads(result.out) == {"apiVersion": "v1", "kind": "List", "items": rendered(terminal, FULL)}
     assert result.out.endswith("}\n")
@@ -113,7 +113,7 @@ def test_uid(terminal: Terminal) -> None:
     ],
 )
 def test_gang(gang: str, version: str, scheduler: str, terminal: Terminal) -> None:
-    """That it is exactly what a controller creates is shown by tests/cluster/test_gangs.py."""
+    """tests/cluster/test_gangs.py compares the objects with those that a controller creates."""
     objects = rendered(terminal, FULL, "--gang", gang)
     assert [each["apiVersion"] for each in objects if each["kind"] == "PodGroup"] == ([version] if version else [])
     assert {each["spec"]["schedulerName"] for each in objects if each["kind"] == "Pod"} == {scheduler}
@@ -121,7 +121,7 @@ def test_gang(gang: str, version: str, scheduler: str, terminal: Terminal) -> No
         assert objects == rendered(terminal, FULL)
 
 
-def test_names_of_claims_come_from_the_uid(terminal: Terminal) -> None:
+def test_names_of_claims_are_derived_from_the_uid(terminal: Terminal) -> None:
     def claims(*words: str) -> list[str]:
         return [
             each["metadata"]["name"]
@@ -142,7 +142,7 @@ def test_names_of_claims_come_from_the_uid(terminal: Terminal) -> None:
         pytest.param(["-o", "xml"], "argument -o/--output: invalid choice: 'xml'", id="output"),
     ],
 )
-def test_wrong_flags(words: list[str], problem: str, terminal: Terminal) -> None:
+def test_invalid_flags(words: list[str], problem: str, terminal: Terminal) -> None:
     result = terminal.run("render", terminal.write(JOB), *words)
     assert (result.code, result.out) == (2, "")
     assert f"pumice render: error: {problem}" in result.err
@@ -166,19 +166,19 @@ GIVEN = '["--ssh-private-key=PRIVATE", "--ssh-public-key=PUBLIC"]'
     ("args", "words", "expected"),
     [
         pytest.param(
-            "[]", [], dict.fromkeys(("id_rsa", "id_rsa.pub", "authorized_keys"), "<made at run time>"), id="made"
+            "[]", [], dict.fromkeys(("id_rsa", "id_rsa.pub", "authorized_keys"), "<made at run time>"), id="generated"
         ),
         pytest.param(
             "[]",
             ["--show-secrets"],
             dict.fromkeys(("id_rsa", "id_rsa.pub", "authorized_keys"), "<made at run time>"),
-            id="made ones are never shown",
+            id="generated keys are never shown",
         ),
         pytest.param(
             "[--ssh-key-type=ed25519]",
             [],
             dict.fromkeys(("id_ed25519", "id_ed25519.pub", "authorized_keys"), "<made at run time>"),
-            id="another kind",
+            id="another key type",
         ),
         pytest.param(
             GIVEN, [], dict.fromkeys(("id_rsa", "id_rsa.pub", "authorized_keys"), "<given in the file>"), id="given"
@@ -187,7 +187,7 @@ GIVEN = '["--ssh-private-key=PRIVATE", "--ssh-public-key=PUBLIC"]'
             GIVEN,
             ["--show-secrets"],
             {"id_rsa": "PRIVATE", "id_rsa.pub": "PUBLIC", "authorized_keys": "PUBLIC"},
-            id="given and asked for",
+            id="given, --show-secrets",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_given_keys_are_printed_nowhere_else(command: str, terminal: Terminal) -
     assert "PUBLIC" not in result.out + result.err
 
 
-def test_warnings_are_talk(terminal: Terminal) -> None:
+def test_warnings_go_to_stderr(terminal: Terminal) -> None:
     text = JOB.replace("spec:\n  tasks", "spec:\n  policies: [{event: PodPending, action: AbortJob}]\n  tasks", 1)
     result = terminal.run("render", terminal.write(text))
     assert result.code == 0
@@ -216,7 +216,7 @@ def test_warnings_are_talk(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("command", ["render", "explain"])
-def test_findings_are_talk_and_nothing_is_printed(command: str, terminal: Terminal) -> None:
+def test_after_an_error_nothing_is_rendered(command: str, terminal: Terminal) -> None:
     assert terminal.run(command, terminal.write(JOB.replace("replicas: 2", "replicas: -2"))) == (
         2,
         "",
@@ -225,7 +225,7 @@ def test_findings_are_talk_and_nothing_is_printed(command: str, terminal: Termin
 
 
 @pytest.mark.parametrize("command", ["render", "explain"])
-def test_no_job_in_the_file(command: str, terminal: Terminal) -> None:
+def test_a_file_without_a_job(command: str, terminal: Terminal) -> None:
     file = terminal.write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
     assert terminal.run(command, file) == (2, "", "job.yaml: the file contains no Job\n")
 
@@ -237,13 +237,13 @@ def test_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
-def test_every_example_is_rendered_alike_again(file: Path, terminal: Terminal) -> None:
+def test_rendering_is_repeatable(file: Path, terminal: Terminal) -> None:
     first = terminal.run("render", str(file))
     assert first.code == 0
     assert terminal.run("render", str(file)) == first
 
 
-def test_same_bytes_from_every_process(terminal: Terminal) -> None:
+def test_rendering_does_not_depend_on_the_hash_seed(terminal: Terminal) -> None:
     terminal.write(FULL)
     results = [
         child("render", "job.yaml", env={**os.environ, "PYTHONHASHSEED": seed}, cwd=terminal.folder)
@@ -253,7 +253,7 @@ def test_same_bytes_from_every_process(terminal: Terminal) -> None:
     assert results[0].code == 0
 
 
-def test_status_and_server_side_metadata_play_no_part(terminal: Terminal) -> None:
+def test_status_and_server_side_metadata_are_ignored(terminal: Terminal) -> None:
     stored = FULL.replace("{name: full}", "{name: full, uid: x, resourceVersion: '5', generation: 3}")
     stored += "status: {version: 7, state: {phase: Running}}\n"
     assert rendered(terminal, stored) == rendered(terminal, FULL)
@@ -261,7 +261,7 @@ def test_status_and_server_side_metadata_play_no_part(terminal: Terminal) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Fickle(Base):
-    """A third party's plugin that fails for all pods but the last of a task, which is the one that is tried."""
+    """A third-party plugin that fails for all pods but the last of a task, which is the one that admission tries."""
 
     name: ClassVar[str] = "fickle"
 
@@ -272,7 +272,9 @@ class Fickle(Base):
 
 
 @pytest.mark.parametrize("words", [["render"], ["render", "-o", "json"], ["explain"]], ids=" ".join)
-def test_a_plugin_that_fails_late(words: list[str], terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_fails_after_admission(
+    words: list[str], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def context(**_: Any) -> Context:
         return Context(Registry({"fickle": Fickle}), offline_context().kubernetes)
 

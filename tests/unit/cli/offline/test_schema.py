@@ -23,7 +23,7 @@ def checker() -> jsonschema.Draft7Validator:
     return jsonschema.Draft7Validator(schema)
 
 
-def test_the_command_prints_it(terminal: Terminal, checker: jsonschema.Draft7Validator) -> None:
+def test_the_output_is_a_schema(terminal: Terminal, checker: jsonschema.Draft7Validator) -> None:
     code, out, err = terminal.run("schema")
     assert (code, err) == (0, "")
     assert json.loads(out) == checker.schema
@@ -37,7 +37,7 @@ def jobs(file: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
-def test_every_example_fits(file: Path, checker: jsonschema.Draft7Validator) -> None:
+def test_examples_are_valid(file: Path, checker: jsonschema.Draft7Validator) -> None:
     assert jobs(file)
     for job in jobs(file):
         checker.validate(job)
@@ -48,7 +48,7 @@ def task(**fields: Any) -> Manifest:
 
 
 @pytest.mark.parametrize(
-    ("document", "place"),
+    ("document", "path"),
     [
         pytest.param({**a_document(), "kind": "Jb"}, "kind", id="kind"),
         pytest.param({**a_document(), "apiVersion": "batch/v1"}, "apiVersion", id="apiVersion"),
@@ -102,18 +102,18 @@ def task(**fields: Any) -> Manifest:
         ),
     ],
 )
-def test_typical_mistakes_do_not(document: Manifest, place: str, checker: jsonschema.Draft7Validator) -> None:
+def test_mistakes_are_invalid(document: Manifest, path: str, checker: jsonschema.Draft7Validator) -> None:
     places = [".".join(map(str, error.absolute_path)) for error in checker.iter_errors(document)]
-    assert places == [place]
+    assert places == [path]
 
 
-def test_a_plugin_with_nothing_behind_it_fits(checker: jsonschema.Draft7Validator) -> None:
-    """`svc:` without a value is how many people write it."""
+def test_a_plugin_without_a_value_is_valid(checker: jsonschema.Draft7Validator) -> None:
+    """Many people write `svc:`."""
     checker.validate(a_document(plugins={"svc": None, "env": []}))
 
 
-def test_every_field_of_ours_is_described(checker: jsonschema.Draft7Validator) -> None:
-    """An editor shows the description when the mouse rests on a field."""
+def test_every_field_has_a_description(checker: jsonschema.Draft7Validator) -> None:
+    """Editors show it."""
     own = ("JobSpec", "TaskSpec", "LifecyclePolicy", "VolumeSpec", "DependsOn", "PartitionPolicy", "NetworkTopology")
     assert isinstance(checker.schema, dict)
     for name in own:

@@ -1,4 +1,4 @@
-"""`pumice simulate` as a user meets it: the story, the verdicts, the findings, the exit codes."""
+"""`pumice simulate`: events, expectations, findings and exit codes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def simulate(*words: str) -> int:
     return main(["simulate", *words])
 
 
-def test_the_story_of_the_contract(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_documented_scenario(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(CONTRACT)
     assert simulate(JOB, "-s", str(file)) == 0
     assert capsys.readouterr() == (
@@ -65,7 +65,7 @@ expect worker-1 Succeeded by 120s  ok (96.0s)
     )
 
 
-def test_every_step_of_the_contract_is_understood(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_documented_step(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = CONTRACT.replace(
         "- {expect",
         """\
@@ -84,7 +84,7 @@ def test_every_step_of_the_contract_is_understood(file: Path, capsys: pytest.Cap
     assert "expect running 0 by 120s           ok" in out.splitlines()
 
 
-def test_without_a_scenario_all_goes_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_scenario_every_pod_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(str(ROOT / "examples" / "pytorch-job.yaml")) == 0
     assert capsys.readouterr().out == (
         """\
@@ -98,7 +98,7 @@ t+10.0s  Completed   3 succeeded
     )
 
 
-def test_every_example_has_a_good_story(capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
     for example in sorted((ROOT / "examples").glob("*.yaml")):
         assert simulate(str(example)) == 0
         out, err = capsys.readouterr()
@@ -157,7 +157,7 @@ def test_json_has_the_same_keys_in_every_object(file: Path, capsys: pytest.Captu
         ),
     ],
 )
-def test_a_missed_expectation_says_what_was(
+def test_a_missed_expectation_names_the_actual_value(
     expect: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text(f"steps: [{expect}]")
@@ -165,7 +165,7 @@ def test_a_missed_expectation_says_what_was(
     assert capsys.readouterr().out.splitlines()[-1].startswith(told)
 
 
-def test_all_that_is_wrong_is_told_with_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_findings_are_printed_with_their_lines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("steps:\n- {at: 3, pod: wroker-1, exit: 1}\n- {at: 3s,\n   comand: AbortJob}\ncapacty: 3\n")
     assert simulate(JOB, "-s", str(file)) == 2
     out, err = capsys.readouterr()
@@ -194,19 +194,19 @@ def test_all_that_is_wrong_is_told_with_its_line(file: Path, capsys: pytest.Capt
         ),
     ],
 )
-def test_a_file_that_is_not_one_scenario(text: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_must_contain_one_scenario(text: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(text)
     assert simulate(JOB, "-s", str(file)) == 2
     assert capsys.readouterr().err.replace(str(file), "F") == told
 
 
-def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(JOB, "-s", "no-such-file.yaml") == 2
     assert capsys.readouterr().err == "no-such-file.yaml: no such file\n  hint: check the spelling\n1 error\n"
     assert simulate("no-such-file.yaml") == 2
 
 
-def test_a_job_may_come_by_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     class Stdin:
         buffer = io.BytesIO(Path(JOB).read_bytes())
 
@@ -215,7 +215,7 @@ def test_a_job_may_come_by_standard_input(monkeypatch: pytest.MonkeyPatch, capsy
     assert "3/3 running" in capsys.readouterr().out
 
 
-def test_one_job_at_a_time_and_not_too_large(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_limits_of_the_job_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, two, large = Path(JOB).read_text(), tmp_path / "two.yaml", tmp_path / "large.yaml"
     two.write_text(text + "\n---\n" + text.replace("name: training", "name: other"))
     assert simulate(str(two)) == 2
@@ -225,7 +225,7 @@ def test_one_job_at_a_time_and_not_too_large(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == f"{large}: 10001 pods: simulate accepts at most 10000\n  hint: lower replicas\n"
 
 
-def test_a_plugin_that_breaks_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plugin_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def broken(*_: object) -> None:
         raise PluginError("broken", "no")
 

@@ -20,21 +20,21 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 BAD = JOB.replace("replicas: 2", "replicas: -2")
 
 
-def test_a_good_file_is_praised_on_stderr(terminal: Terminal) -> None:
+def test_a_valid_file(terminal: Terminal) -> None:
     assert terminal.run("validate", terminal.write(JOB)) == (0, "", "job.yaml: small: good (2 pods)\n")
 
 
-def test_one_pod_is_not_two(terminal: Terminal) -> None:
+def test_singular(terminal: Terminal) -> None:
     file = terminal.write(JOB.replace("replicas: 2", "replicas: 1"))
     assert terminal.run("validate", file).err == "job.yaml: small: good (1 pod)\n"
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
-def test_every_example_is_good(file: Path, terminal: Terminal) -> None:
+def test_examples_are_valid(file: Path, terminal: Terminal) -> None:
     assert terminal.run("validate", str(file)).code == 0
 
 
-def test_findings_are_data_and_their_number_is_talk(terminal: Terminal) -> None:
+def test_findings_go_to_stdout_and_their_number_to_stderr(terminal: Terminal) -> None:
     assert terminal.run("validate", terminal.write(BAD)) == (
         2,
         "job.yaml:8: spec.tasks[0].replicas: -2: must be 0 or more\n",
@@ -42,7 +42,7 @@ def test_findings_are_data_and_their_number_is_talk(terminal: Terminal) -> None:
     )
 
 
-def test_a_hint_stands_on_the_next_line(terminal: Terminal) -> None:
+def test_a_hint_is_on_the_next_line(terminal: Terminal) -> None:
     file = terminal.write(JOB.replace("image:", "imag:").replace("replicas", "replica"))
     result = terminal.run("validate", file)
     assert result.out == (
@@ -54,7 +54,7 @@ def test_a_hint_stands_on_the_next_line(terminal: Terminal) -> None:
     assert result.err == "2 errors\n"
 
 
-def test_warnings_alone_are_good(terminal: Terminal) -> None:
+def test_warnings_alone_exit_with_0(terminal: Terminal) -> None:
     text = JOB.replace("spec:\n  tasks", "spec:\n  policies: [{event: PodPending, action: AbortJob}]\n  tasks", 1)
     assert terminal.run("validate", terminal.write(text)) == (
         0,
@@ -63,7 +63,7 @@ def test_warnings_alone_are_good(terminal: Terminal) -> None:
     )
 
 
-def test_json_is_one_object_a_line(terminal: Terminal) -> None:
+def test_json(terminal: Terminal) -> None:
     text = BAD.replace("kind: Job", "kind: Job\nx: 1").replace("spec:\n  tasks", "spec:\n  queue: Q\n  tasks", 1)
     result = terminal.run("validate", "--json", terminal.write(text))
     assert [json.loads(line) for line in result.out.splitlines()] == [
@@ -121,11 +121,11 @@ def test_several_files(terminal: Terminal) -> None:
     )
 
 
-def test_the_same_job_in_two_files_is_no_mistake(terminal: Terminal) -> None:
+def test_the_same_job_in_two_files_is_valid(terminal: Terminal) -> None:
     assert terminal.run("validate", terminal.write(JOB, "a.yaml"), terminal.write(JOB, "b.yaml")).code == 0
 
 
-def test_several_documents_and_empty_ones(terminal: Terminal) -> None:
+def test_empty_documents_are_skipped(terminal: Terminal) -> None:
     other = JOB.replace("name: small", "name: other")
     file = terminal.write(joined(["", JOB, "# nothing\n", other, "\n"]))
     assert terminal.run("validate", file) == (
@@ -135,12 +135,12 @@ def test_several_documents_and_empty_ones(terminal: Terminal) -> None:
     )
 
 
-def test_companions_are_accepted(terminal: Terminal) -> None:
+def test_extra_objects_are_accepted(terminal: Terminal) -> None:
     file = terminal.write(joined([CONFIG, JOB, SECRET, CLAIM]))
     assert terminal.run("validate", file) == (0, "", "job.yaml: small: good (2 pods)\n")
 
 
-def test_companions_are_checked(terminal: Terminal) -> None:
+def test_extra_objects_are_checked(terminal: Terminal) -> None:
     file = terminal.write(joined([JOB, CONFIG.replace("a: b", "a: 1"), CLAIM.replace("1Gi", "much")]))
     assert terminal.run("validate", file) == (
         2,
@@ -199,11 +199,11 @@ def test_other_kinds_get_a_warning(terminal: Terminal) -> None:
         ),
     ],
 )
-def test_what_is_hardly_a_job(head: str, line: str, terminal: Terminal) -> None:
+def test_documents_that_are_not_jobs(head: str, line: str, terminal: Terminal) -> None:
     assert terminal.run("validate", terminal.write(head)) == (2, line, "1 error\n")
 
 
-def test_a_job_of_kubernetes_itself(terminal: Terminal) -> None:
+def test_a_job_of_kubernetes_gets_a_hint(terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write("apiVersion: batch/v1\nkind: Job\n"))
     assert result == (
         0,
@@ -216,24 +216,24 @@ def test_a_job_of_kubernetes_itself(terminal: Terminal) -> None:
     )
 
 
-def test_a_list_of_kubernetes(terminal: Terminal) -> None:
+def test_a_list_gets_a_hint(terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write("apiVersion: v1\nkind: List\nitems: []\n"))
     hint = "  hint: write each item as a document of its own, with a line --- between them"
     assert result.out.splitlines()[1] == hint
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "---\n---\n", "# a comment\n"], ids=repr)
-def test_a_file_with_nothing_in_it_is_an_error(text: str, terminal: Terminal) -> None:
+def test_an_empty_file_is_an_error(text: str, terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write(text))
     hint = "  hint: a Job starts with apiVersion: batch.volcano.sh/v1alpha1\n"
     assert result == (2, f"job.yaml:1:1: the file is empty\n{hint}", "1 error\n")
 
 
-def test_companions_without_a_job_are_good_but_worth_a_word(terminal: Terminal) -> None:
+def test_a_file_without_a_job_gets_a_message(terminal: Terminal) -> None:
     assert terminal.run("validate", terminal.write(CONFIG)) == (0, "", "job.yaml: the file contains no Job\n")
 
 
-def test_two_jobs_of_one_name(terminal: Terminal) -> None:
+def test_duplicate_names(terminal: Terminal) -> None:
     elsewhere = JOB.replace("name: small", "name: small\n  namespace: lab")
     here = JOB.replace("name: small", "name: small\n  namespace: default")
     result = terminal.run("validate", terminal.write(joined([JOB, elsewhere, here])))
@@ -245,13 +245,13 @@ def test_two_jobs_of_one_name(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("metadata", ["generateName: small-", "labels: {}"])
-def test_jobs_without_a_name_are_no_twins(metadata: str, terminal: Terminal) -> None:
+def test_jobs_without_a_name_are_no_duplicates(metadata: str, terminal: Terminal) -> None:
     text = JOB.replace("name: small", metadata)
     result = terminal.run("validate", terminal.write(joined([text, text])))
     assert "another job" not in result.out
 
 
-def test_what_only_pumice_knows(terminal: Terminal) -> None:
+def test_fields_that_only_pumice_knows(terminal: Terminal) -> None:
     file = terminal.write(JOB.replace("spec:\n  tasks", "spec:\n  suspend: true\n  tasks", 1))
     assert terminal.run("validate", file).out == ""
     assert terminal.run("validate", "--volcano", file) == (
@@ -319,7 +319,7 @@ spec:
 """
 
 
-def test_all_mistakes_at_once_each_once_in_the_order_of_the_file(terminal: Terminal) -> None:
+def test_many_mistakes_are_reported_once_each_in_file_order(terminal: Terminal) -> None:
     result = terminal.run("validate", "--json", terminal.write(MANY))
     at = "spec.tasks[0].template.spec"
     container = f"{at}.containers[0]"

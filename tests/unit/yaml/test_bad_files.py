@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it ends soon, with a message and a place: the reader's half of that promise."""
+"""Files that are broken, hostile or huge: reading ends soon, with a message and a position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEGABYTE = 1_000_000
 
 
 def problems_of(tmp_path: Path, content: bytes | str) -> list[str]:
-    """What is said about a file with this content: `line:column: message`, hints below, as a user would see them."""
+    """The problems of a file with this content, as `line:column: message`."""
     file = tmp_path / "job.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     _, problems = read(str(file))
@@ -139,7 +139,12 @@ LIST_HINT = "keys of one mapping, and items of one list, must start in the same 
             "close every [ and { that is open",
             id="CRLF",
         ),
-        pytest.param("%YAML 1.1\n%YAML 1.1\n---\na: 1\n", "2:1: found duplicate %YAML directive", "", id="other words"),
+        pytest.param(
+            "%YAML 1.1\n%YAML 1.1\n---\na: 1\n",
+            "2:1: found duplicate %YAML directive",
+            "",
+            id="another message of the parser",
+        ),
     ],
 )
 def test_broken_syntax(tmp_path: Path, text: str, expected: str, hint: str) -> None:
@@ -163,7 +168,7 @@ def test_broken_syntax(tmp_path: Path, text: str, expected: str, hint: str) -> N
         pytest.param("a: \x00\n", "f:1:4: a character that is not allowed in YAML", id="characters"),
     ],
 )
-def test_the_parser_in_python_says_the_same(text: str, expected: str) -> None:
+def test_the_python_parser_reports_the_same(text: str, expected: str) -> None:
     _, [problem] = parse(text, "f", yaml.Loader)
     assert str(problem).startswith(expected)
 
@@ -245,11 +250,11 @@ TAGS = "remove it; accepted are !!str, !!int, !!float, !!bool, !!null, !!map and
         pytest.param(b"\xef\xbb\xbfa: \xff", ["1:4: byte 0xff at offset 6 is not UTF-8"], id="broken after a mark"),
     ],
 )
-def test_what_is_collected(tmp_path: Path, text: str | bytes, expected: list[str]) -> None:
+def test_problems_are_collected(tmp_path: Path, text: str | bytes, expected: list[str]) -> None:
     assert problems_of(tmp_path, text) == expected
 
 
-def test_hints_say_what_to_do(tmp_path: Path) -> None:
+def test_hints(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("on: 1\na: !x 1\n")
     assert [problem.hint for problem in read(str(file))[1]] == ['quote it: "on":', TAGS]
@@ -282,11 +287,11 @@ def test_a_directory(tmp_path: Path) -> None:
         pytest.param("x" * 5000, "cannot be read: file name too long", id="long name"),
     ],
 )
-def test_names_that_are_none(name: str, message: str) -> None:
+def test_invalid_file_names(name: str, message: str) -> None:
     assert [problem.message for problem in read(name)[1]] == [message]
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Root may read everything, so the refusal itself is what is put in place here.
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -296,12 +301,12 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert problem.message == "may not be read by you"
 
 
-def test_an_endless_device_is_not_read_to_its_end() -> None:
+def test_reading_of_an_endless_device_stops() -> None:
     [problem] = read(os.devnull.replace("null", "zero"))[1]
     assert str(problem) == f"/dev/zero:1:{MAX_BYTES + 1}: larger than 4 MiB: reading stops here"
 
 
-def test_the_limits_themselves_are_fine(tmp_path: Path) -> None:
+def test_files_at_the_limits_are_accepted(tmp_path: Path) -> None:
     assert problems_of(tmp_path, "[" * 100 + "]" * 100) == []
     assert problems_of(tmp_path, "- 1\n" * 499_999) == []
     assert problems_of(tmp_path, "a: '" + "x" * (MAX_BYTES - 5) + "'") == []
@@ -330,7 +335,7 @@ DEEP = "nested more than 100 levels deep"
 MANY = "more than 500,000 values, counted with every alias written out"
 LARGE = "larger than 4 MiB: reading stops here"
 
-# Each content with what is said first about it; None where it is a fine file.
+# Each content with the first problem; None for a valid file.
 HEAVY: dict[str, tuple[Callable[[], bytes], str | None]] = {
     "1 MB of [": (lambda: b"[" * MEGABYTE, f"1:101: {DEEP}"),
     "1 MB of {a: ": (lambda: b"{a: " * (MEGABYTE // 4), f"1:401: {DEEP}"),
@@ -381,8 +386,10 @@ print(problems[0] if problems else "fine")
 
 
 @pytest.mark.parametrize(("content", "expected"), HEAVY.values(), ids=HEAVY.keys())
-def test_heavy_files_cost_little(tmp_path: Path, content: Callable[[], bytes], expected: str | None) -> None:
-    """The bounds are wide, for a machine that is busy with other things: what they catch is growth without bound."""
+def test_huge_files_need_little_time_and_memory(
+    tmp_path: Path, content: Callable[[], bytes], expected: str | None
+) -> None:
+    """The limits are wide, because the machine may be busy: they detect growth without bound."""
     file = tmp_path / "job.yaml"
     file.write_bytes(content())
     command = [sys.executable, "-c", _CHILD, str(file)]
