@@ -15,8 +15,9 @@ import pytest
 
 from scripts import kubernetes_programs
 from tests.cluster.api import Api
-from tests.cluster.cluster import Cluster, make_cluster
+from tests.cluster.cluster import Cluster, free_port, make_cluster
 from tests.cluster.controllers import Controllers, install
+from tests.cluster.webhooks import Webhooks, install_webhook, uninstall_webhook
 from tests.meta.tree import ROOT
 
 IN_CI = os.environ.get("CI") == "true"
@@ -110,6 +111,23 @@ def controllers(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Controllers
     starter = Controllers(pumice_cluster, tmp_path)
     yield starter
     starter.stop()
+
+
+@pytest.fixture
+def webhooks(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Webhooks]:
+    """Starts webhooks for a test."""
+    starter = Webhooks(pumice_cluster, tmp_path)
+    yield starter
+    starter.stop()
+
+
+@pytest.fixture
+def webhook_port(pumice_cluster: Cluster) -> Iterator[int]:
+    """The port of a webhook that is installed but not started yet."""
+    port = free_port()
+    install_webhook(pumice_cluster, port)
+    yield port
+    uninstall_webhook(pumice_cluster)
 
 
 def _skip(reason: str) -> NoReturn:

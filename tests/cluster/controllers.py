@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +84,14 @@ def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str) -> Daem
     cluster.daemons[daemon.name] = daemon
     daemon.start()
     return daemon
+
+
+def page(controller: Daemon, path: str) -> str:
+    """Return /metrics or another page of a controller, once its log has the address."""
+    urls = eventually("it listens", lambda: re.findall(r"127\.0\.0\.1:\d+", controller.log.read_text()))
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{urls[0]}{path}") as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 def apply(cluster: Cluster, namespace: str, file: Path) -> Object:

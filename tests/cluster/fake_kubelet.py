@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,6 @@ from tests.cluster.api import Object
 from tests.cluster.cluster import Cluster
 from tests.cluster.kubelet import Kubelet
 
-TASK = "volcano.sh/task-spec"
 KILLED = 137
 
 
@@ -38,10 +37,6 @@ class PodScript:
 
 RUN_UNTIL_STOPPED = PodScript()
 Behaviour = Callable[[Object], PodScript]
-
-
-def by_task(scripts: Mapping[str, PodScript], otherwise: PodScript = RUN_UNTIL_STOPPED) -> Behaviour:
-    return lambda pod: scripts.get(pod["metadata"].get("annotations", {}).get(TASK, ""), otherwise)
 
 
 class FakeKubelet(Kubelet):

@@ -36,6 +36,14 @@ def until_phase(api: Api, namespace: str, phase: str, name: str = "train") -> Ob
     return eventually(f"{name} is {phase}", reached)
 
 
+def send_command(api: Api, namespace: str, action: str, *, uid: str = "", **metadata: object) -> None:
+    """Create a Command for the job `train`, or for another uid."""
+    uid = uid or api.get("Job", namespace, "train")["metadata"]["uid"]
+    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": uid}
+    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "action": action, "target": target}
+    api.create("Command", namespace, {**command, "metadata": metadata or {"generateName": "train-"}})
+
+
 def reasons(api: Api, namespace: str, name: str = "train") -> list[str]:
     """Return the reasons of the events of a job."""
     return [event["reason"] for event in api.list("Event", namespace) if event["involvedObject"]["name"] == name]

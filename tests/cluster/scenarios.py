@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.cluster.api import Api, Object, eventually, path_of
 from tests.cluster.fake_kubelet import PodScript
-from tests.cluster.jobs import a_job
+from tests.cluster.jobs import a_job, send_command
 
 NAME = "train"
 RETRY = "volcano.sh/job-retry-count"
@@ -39,12 +39,6 @@ class JobHandle:
 
     def until_phase(self, phase: str) -> None:
         self.until(f"the phase is {phase}", lambda found: found.get("state", {}).get("phase") == phase)
-
-    def command(self, action: str) -> None:
-        job = self.api.get("Job", self.namespace, NAME)
-        target = {"apiVersion": job["apiVersion"], "kind": "Job", "name": NAME, "uid": job["metadata"]["uid"]}
-        made = {"metadata": {"name": action.lower()}, "action": action, "target": target}
-        self.api.create("Command", self.namespace, {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", **made})
 
     def patch(self, spec: Object) -> None:
         self.api.patch("Job", self.namespace, NAME, {"spec": spec})
@@ -122,16 +116,16 @@ def _two_tasks(policy: Object) -> Object:
 
 def _abort_and_resume(handle: JobHandle) -> None:
     handle.until_phase("Running")
-    handle.command("AbortJob")
+    send_command(handle.api, handle.namespace, "AbortJob")
     handle.until_phase("Aborted")
-    handle.command("ResumeJob")
+    send_command(handle.api, handle.namespace, "ResumeJob")
     handle.until_phase("Running")
-    handle.command("CompleteJob")
+    send_command(handle.api, handle.namespace, "CompleteJob")
 
 
 def _terminate(handle: JobHandle) -> None:
     handle.until_phase("Running")
-    handle.command("TerminateJob")
+    send_command(handle.api, handle.namespace, "TerminateJob")
 
 
 def _suspend_and_resume(handle: JobHandle) -> None:
@@ -140,7 +134,7 @@ def _suspend_and_resume(handle: JobHandle) -> None:
     handle.until_phase("Aborted")
     handle.patch({"suspend": False})
     handle.until_phase("Running")
-    handle.command("CompleteJob")
+    send_command(handle.api, handle.namespace, "CompleteJob")
 
 
 def _scale(handle: JobHandle) -> None:
@@ -149,7 +143,7 @@ def _scale(handle: JobHandle) -> None:
     handle.until("four run", lambda found: found.get("running") == 4)
     handle.patch({"tasks": _tasks(worker=1)})
     handle.until("one runs", lambda found: found.get("running") == 1 and not found.get("terminating"))
-    handle.command("CompleteJob")
+    send_command(handle.api, handle.namespace, "CompleteJob")
 
 
 def _evict(handle: JobHandle) -> None:

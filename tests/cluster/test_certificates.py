@@ -7,7 +7,6 @@ import base64
 import datetime as dt
 import ssl
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,9 +18,9 @@ from pumice.engines.kubernetes.webhook import webhook_process
 from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from tests.cluster.api import PATIENCE, Object, eventually
 from tests.cluster.background_thread import BackgroundThread
-from tests.cluster.cluster import Cluster, free_port
+from tests.cluster.cluster import Cluster
 from tests.cluster.jobs import a_job
-from tests.cluster.webhooks import GROUP, KINDS, ca_bundles, dry_run, install_webhook, wait_until_called
+from tests.cluster.webhooks import ca_bundles, dry_run, wait_until_called
 
 INVALID = a_job(plugins={"nosuch": []})
 DAY = dt.timedelta(days=1)
@@ -64,18 +63,6 @@ class Webhook(BackgroundThread):
             await asyncio.sleep(1)
 
 
-@pytest.fixture
-def port(pumice_cluster: Cluster) -> Iterator[int]:
-    port = free_port()
-    install_webhook(pumice_cluster, port)
-    yield port
-    api = pumice_cluster.api()
-    for kind in KINDS:
-        api.ask("DELETE", f"{GROUP}/{kind}/{names.CONFIGURATION}")
-    api.delete("Secret", names.NAMESPACE, names.certificates(names.WEBHOOK))
-    api.delete("Service", names.NAMESPACE, names.WEBHOOK)
-
-
 def secret(cluster: Cluster) -> Object:
     found: Object = cluster.api().get("Secret", names.NAMESPACE, names.certificates(names.WEBHOOK)).get("data") or {}
     return found
@@ -90,34 +77,34 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_the_certificate_is_renewed(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
+def test_the_certificate_is_renewed(pumice_cluster: Cluster, namespace: str, webhook_port: int, clock: Clock) -> None:
     clock.behind = CERTIFICATE_LIFE * 2 / 3 + DAY
-    with Webhook(pumice_cluster, port, clock):
+    with Webhook(pumice_cluster, webhook_port, clock):
         wait_until_called(pumice_cluster, namespace, INVALID)
         before = secret(pumice_cluster)
         clock.behind = dt.timedelta()
-        review_until_certificate_changes(pumice_cluster, namespace, port)
+        review_until_certificate_changes(pumice_cluster, namespace, webhook_port)
         after = secret(pumice_cluster)
         assert after["ca.crt"] == before["ca.crt"]
-        assert served(port) == base64.b64decode(after["tls.crt"]).decode()
+        assert served(webhook_port) == base64.b64decode(after["tls.crt"]).decode()
 
 
-def test_the_authority_is_replaced(pumice_cluster: Cluster, namespace: str, port: int, clock: Clock) -> None:
+def test_the_authority_is_replaced(pumice_cluster: Cluster, namespace: str, webhook_port: int, clock: Clock) -> None:
     clock.behind = AUTHORITY_LIFE * 2 / 3 + DAY
-    with Webhook(pumice_cluster, port, clock):
+    with Webhook(pumice_cluster, webhook_port, clock):
         eventually("the first certificate, which has expired by now", lambda: secret(pumice_cluster))
         clock.behind = 10 * DAY
         # A second certificate by the same authority, which was not due for renewal ten days ago.
         wait_until_called(pumice_cluster, namespace, INVALID)
         before = secret(pumice_cluster)
         clock.behind = dt.timedelta()
-        review_until_certificate_changes(pumice_cluster, namespace, port)
+        review_until_certificate_changes(pumice_cluster, namespace, webhook_port)
         after = secret(pumice_cluster)
         new, old = x509.load_pem_x509_certificates(base64.b64decode(after["ca.crt"]))
         assert [old] == x509.load_pem_x509_certificates(base64.b64decode(before["ca.crt"]))
         assert new != old
         assert ca_bundles(pumice_cluster, names.CONFIGURATION) == {after["ca.crt"]}
-        assert served(port) == base64.b64decode(after["tls.crt"]).decode()
+        assert served(webhook_port) == base64.b64decode(after["tls.crt"]).decode()
 
 
 def review_until_certificate_changes(cluster: Cluster, namespace: str, port: int) -> None:

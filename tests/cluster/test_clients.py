@@ -5,18 +5,7 @@ from __future__ import annotations
 from tests.cluster.api import Api, Object, eventually, path_of
 from tests.cluster.controllers import Controllers
 from tests.cluster.fake_kubelet import FakeKubelet
-from tests.cluster.jobs import a_job, reasons, status, until_phase
-
-
-def a_command(job: Object, action: str, uid: str = "") -> Object:
-    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job["metadata"]["name"]}
-    return {
-        "apiVersion": "bus.volcano.sh/v1alpha1",
-        "kind": "Command",
-        "metadata": {"generateName": f"{job['metadata']['name']}-{action.lower()}-"},
-        "action": action,
-        "target": {**target, "uid": uid or job["metadata"]["uid"]},
-    }
+from tests.cluster.jobs import a_job, reasons, send_command, status, until_phase
 
 
 def live_pods(api: Api, namespace: str) -> list[Object]:
@@ -26,13 +15,13 @@ def live_pods(api: Api, namespace: str) -> list[Object]:
 def test_commands_are_executed_once(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
         controllers.start(namespace)
-        job = api.create("Job", namespace, a_job())
+        api.create("Job", namespace, a_job())
         first = until_phase(api, namespace, "Running")
-        api.create("Command", namespace, a_command(job, "AbortJob"))
+        send_command(api, namespace, "AbortJob")
         until_phase(api, namespace, "Aborted")
         eventually("the Command is removed", lambda: api.list("Command", namespace) == [])
         assert live_pods(api, namespace) == []
-        api.create("Command", namespace, a_command(job, "ResumeJob"))
+        send_command(api, namespace, "ResumeJob")
         resumed = until_phase(api, namespace, "Running")
         eventually("the Command is removed", lambda: api.list("Command", namespace) == [])
         assert resumed["version"] == first.get("version", 0) + 2
@@ -45,9 +34,9 @@ def test_a_command_for_an_earlier_job_is_removed_and_ignored(
 ) -> None:
     with FakeKubelet(controllers.cluster, namespace):
         controllers.start(namespace)
-        job = api.create("Job", namespace, a_job())
+        api.create("Job", namespace, a_job())
         until_phase(api, namespace, "Running")
-        api.create("Command", namespace, a_command(job, "TerminateJob", uid="4b6a8a1e-0000-4000-8000-000000000000"))
+        send_command(api, namespace, "TerminateJob", uid="4b6a8a1e-0000-4000-8000-000000000000")
         eventually("the Command is removed", lambda: api.list("Command", namespace) == [])
         eventually("there is an event", lambda: "CommandIgnored" in reasons(api, namespace))
         assert status(api, namespace)["state"]["phase"] == "Running"

@@ -10,7 +10,7 @@ import datetime as dt
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers
-from tests.cluster.fake_kubelet import FakeKubelet, PodScript
+from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.fork_server import ForkServer
 from tests.cluster.jobs import a_job, until_phase
@@ -40,44 +40,32 @@ WORKERS = 6
 OUTAGE = 20.0
 
 
-def run_through(handle: JobHandle, controllers: Controllers, disturb: threading.Event) -> None:
-    """Run a job that restarts once, and check that it completes without extra pods."""
-    scenario = SCENARIOS["restarts"]
-    with FakeKubelet(controllers.cluster, handle.namespace, scenario.behaviour) as kubelet:
-        handle.api.create("Job", handle.namespace, scenario.job)
-        handle.until_phase("Running")
-        disturb.set()
+def run_restarting_job(cluster: Cluster, namespace: str, disturb: Callable[[], None] = lambda: None) -> None:
+    """Run a job that restarts once, call `disturb` when it has pods, and check that it completes without extra pods."""
+    scenario, handle = SCENARIOS["restarts"], JobHandle(cluster.api(), namespace)
+    with FakeKubelet(cluster, namespace, scenario.behaviour) as kubelet:
+        handle.api.create("Job", namespace, scenario.job)
+        eventually("its pods exist", lambda: handle.api.list("Pod", namespace))
+        disturb()
         wait_until_over(handle, scenario)
         found = final_state(handle, kubelet.created)
     assert found["created"] == 4
-    assert found["status"]["retryCount"] == 1
+    assert (found["status"]["state"]["phase"], found["status"]["retryCount"]) == ("Completed", 1)
     assert found["pods"] == {f"{NAME}-worker-{index}": "Succeeded" for index in range(2)}
 
 
 @pytest.mark.parametrize("crash", [pytest.param(False, id="stopped"), pytest.param(True, id="killed")])
 def test_a_restart_of_the_api_server(controllers: Controllers, api: Api, namespace: str, crash: bool) -> None:
-    cluster, disturb = controllers.cluster, threading.Event()
+    cluster = controllers.cluster
     controllers.start(namespace)
-
-    def restart() -> None:
-        disturb.wait(60)
+    with FakeKubelet(cluster, namespace) as kubelet:
+        api.create("Job", namespace, a_job(replicas=WORKERS))
+        until_phase(api, namespace, "Running")
         cluster.restart_api_server(crash=crash)
-
-    thread = threading.Thread(target=restart)
-    thread.start()
-    try:
-        with FakeKubelet(cluster, namespace, lambda _pod: PodScript()) as kubelet:
-            api.create("Job", namespace, a_job(replicas=WORKERS))
-            until_phase(api, namespace, "Running")
-            disturb.set()
-            thread.join()
-            for index in range(WORKERS):
-                kubelet.finish(f"train-worker-{index}")
-            until_phase(api, namespace, "Completed")
-            assert kubelet.created == WORKERS
-    finally:
-        disturb.set()
-        thread.join()
+        for index in range(WORKERS):
+            kubelet.finish(f"train-worker-{index}")
+        until_phase(api, namespace, "Completed")
+        assert kubelet.created == WORKERS
 
 
 def test_a_pause_of_etcd(controllers: Controllers, api: Api, namespace: str) -> None:
@@ -95,7 +83,7 @@ def test_a_pause_of_etcd(controllers: Controllers, api: Api, namespace: str) -> 
         assert kubelet.created == WORKERS
 
 
-def test_watches_that_are_closed_repeatedly(controllers: Controllers, api: Api, namespace: str) -> None:
+def test_watches_that_are_closed_repeatedly(controllers: Controllers, namespace: str) -> None:
     over, cuts = threading.Event(), []
     with FaultProxy(controllers.cluster) as proxy:
         controller = controllers.start(namespace, server=proxy.server)
@@ -107,7 +95,7 @@ def test_watches_that_are_closed_repeatedly(controllers: Controllers, api: Api, 
         thread = threading.Thread(target=cut)
         thread.start()
         try:
-            run_through(JobHandle(api, namespace), controllers, threading.Event())
+            run_restarting_job(controllers.cluster, namespace)
         finally:
             over.set()
             thread.join()
@@ -115,14 +103,13 @@ def test_watches_that_are_closed_repeatedly(controllers: Controllers, api: Api, 
     assert sum(cuts) > 10
 
 
-def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, api: Api, namespace: str, tmp_path: Path) -> None:
+def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     """The leader is killed repeatedly; each time the standby takes over."""
-    scenario, handle = SCENARIOS["restarts"], JobHandle(api, namespace)
     token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
     config = pumice_cluster.kubeconfig(names.CONTROLLER, token=token)
     argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none", "--log-format=text"]
     over = threading.Event()
-    with ForkServer() as fork_server, FakeKubelet(pumice_cluster, namespace, scenario.behaviour) as kubelet:
+    with ForkServer() as fork_server:
 
         def start(number: int) -> tuple[int, Path]:
             log = tmp_path / f"{number}.log"
@@ -143,14 +130,10 @@ def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, api: Api, n
         thread = threading.Thread(target=kill_leaders)
         thread.start()
         try:
-            api.create("Job", namespace, scenario.job)
-            wait_until_over(handle, scenario)
-            found = final_state(handle, kubelet.created)
+            run_restarting_job(pumice_cluster, namespace)
         finally:
             over.set()
             thread.join()
-    assert found["created"] == 4
-    assert found["status"]["retryCount"] == 1
 
 
 class JumpingClock:
@@ -158,6 +141,9 @@ class JumpingClock:
 
     def __init__(self) -> None:
         self.offset = dt.timedelta()
+
+    def move(self, jump: dt.timedelta) -> None:
+        self.offset += jump
 
     def __call__(self) -> dt.datetime:
         return dt.datetime.now(dt.UTC) + self.offset  # noqa: TID251 - the offset is relative to the real time
@@ -193,15 +179,5 @@ def jumping(pumice_cluster: Cluster, namespace: str) -> Iterator[JumpingClock]:
 @pytest.mark.parametrize(
     "jump", [pytest.param(dt.timedelta(hours=3), id="forward"), pytest.param(-dt.timedelta(hours=3), id="back")]
 )
-def test_a_clock_that_jumps(
-    jumping: JumpingClock, pumice_cluster: Cluster, api: Api, namespace: str, jump: dt.timedelta
-) -> None:
-    scenario, handle = SCENARIOS["restarts"], JobHandle(api, namespace)
-    with FakeKubelet(pumice_cluster, namespace, scenario.behaviour) as kubelet:
-        api.create("Job", namespace, scenario.job)
-        eventually("its pods exist", lambda: api.list("Pod", namespace))
-        jumping.offset += jump
-        wait_until_over(handle, scenario)
-        found = final_state(handle, kubelet.created)
-    assert found["created"] == 4
-    assert (found["status"]["state"]["phase"], found["status"]["retryCount"]) == ("Completed", 1)
+def test_a_clock_that_jumps(jumping: JumpingClock, pumice_cluster: Cluster, namespace: str, jump: dt.timedelta) -> None:
+    run_restarting_job(pumice_cluster, namespace, lambda: jumping.move(jump))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.request
 
 import pytest
 
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers
+from tests.cluster.controllers import Controllers, page
 from tests.cluster.fake_kubelet import FakeKubelet
-from tests.cluster.jobs import a_job, reasons, state, status, until_phase
+from tests.cluster.jobs import a_job, reasons, send_command, state, status, until_phase
 from tests.cluster.processes import Daemon
 
 LEDGER = {
@@ -111,13 +110,6 @@ def test_a_pod_without_its_label_is_reported_and_counts_again_with_it(
         assert kubelet.created == 2
 
 
-def _command(api: Api, namespace: str, name: str, action: str, **metadata: object) -> None:
-    uid = api.get("Job", namespace, "train")["metadata"]["uid"]
-    target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": uid}
-    command = {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "action": action, "target": target}
-    api.create("Command", namespace, {**command, "metadata": {"name": name, **metadata}})
-
-
 def test_a_command_with_a_foreign_finalizer_is_executed_once(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
@@ -125,7 +117,7 @@ def test_a_command_with_a_foreign_finalizer_is_executed_once(
         first = controllers.start(namespace)
         api.create("Job", namespace, a_job())
         until_phase(api, namespace, "Running")
-        _command(api, namespace, "kept", "RestartJob", finalizers=["example.com/keep"])
+        send_command(api, namespace, "RestartJob", name="kept", finalizers=["example.com/keep"])
         eventually(
             "the Command is executed", lambda: "deletionTimestamp" in api.get("Command", namespace, "kept")["metadata"]
         )
@@ -144,8 +136,8 @@ def test_an_unknown_command_is_deleted_with_an_event(controllers: Controllers, a
         controllers.start(namespace)
         api.create("Job", namespace, a_job())
         until_phase(api, namespace, "Running")
-        for name, action in (("dance", "Dance"), ("long", "x" * 50_000), ("empty", "")):
-            _command(api, namespace, name, action)
+        for action in ("Dance", "x" * 50_000, ""):
+            send_command(api, namespace, action)
         eventually("they are gone", lambda: not api.list("Command", namespace))
         eventually("there are events", lambda: reasons(api, namespace).count("CommandIgnored") == 3)
         assert status(api, namespace).get("version", 0) == 0
@@ -188,8 +180,6 @@ def test_jobs_are_deleted_with_their_namespace(
 
 def passes(controller: Daemon) -> float:
     """Return the number of passes over jobs."""
-    urls = eventually("it listens", lambda: re.findall(r"http://127\.0\.0\.1:\d+", controller.log.read_text()))
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{urls[0]}/metrics") as answer:
-        found = re.search(r"^pumice_passes_total (\S+)$", answer.read().decode(), re.MULTILINE)
+    found = re.search(r"^pumice_passes_total (\S+)$", page(controller, "/metrics"), re.MULTILINE)
     assert found is not None
     return float(found[1])

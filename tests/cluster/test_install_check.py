@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +40,6 @@ def check(capsys: pytest.CaptureFixture[str], config: Path, *flags: str) -> Resu
     assert all(set(line) == {"check", "state", "found", "todo"} for line in lines)
     assert all(line["todo"] for line in lines if line["state"] != "ok")
     return Results(code, lines)
-
-
-@pytest.fixture
-def webhooks(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Webhooks]:
-    starter = Webhooks(pumice_cluster, tmp_path)
-    yield starter
-    starter.stop()
 
 
 def test_a_missing_webhook_is_reported(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers
+from tests.cluster.controllers import Controllers, page
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, until_phase
 from tests.cluster.processes import Daemon
@@ -118,27 +116,16 @@ def test_health_and_metrics_are_served_on_loopback(controllers: Controllers, api
     with FakeKubelet(controllers.cluster, namespace) as kubelet:
         controller = controllers.start(namespace, "--listen=127.0.0.1:0", "--log-format=json")
 
-        def address() -> str:
-            found = re.search(r"127\.0\.0\.1:\d+", controller.log.read_text())
-            return found[0] if found else ""
-
-        host = eventually("the address is in the log", address)
-
-        def page(path: str) -> str:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{host}{path}") as answer:
-                text: str = answer.read().decode()
-                return text
-
         api.create("Job", namespace, a_job(replicas=1))
         until_phase(api, namespace, "Running")
-        assert (page("/healthz"), page("/readyz")) == ("ok\n", "ok\n")
-        metrics = page("/metrics")
+        assert (page(controller, "/healthz"), page(controller, "/readyz")) == ("ok\n", "ok\n")
+        metrics = page(controller, "/metrics")
         assert 'pumice_jobs{phase="Running"} 1.0' in metrics
         assert "pumice_leader 1.0" in metrics
         assert "volcano_controller_job_to_pod_creation_latency_milliseconds_count 1.0" in metrics
         assert "train" not in metrics
         kubelet.finish("train-worker-0")
         until_phase(api, namespace, "Completed")
-        assert 'volcano_job_completed_phase_count{queue_name="default"} 1.0' in page("/metrics")
+        assert 'volcano_job_completed_phase_count{queue_name="default"} 1.0' in page(controller, "/metrics")
         lines = [json.loads(line) for line in controller.log.read_text().splitlines()]
         assert all({"time", "level", "message"} <= line.keys() for line in lines)

@@ -60,19 +60,6 @@ def test_a_deleted_pod_can_end_in_its_grace_period(harness: Harness) -> None:
     harness.wait_for_line("ending")
 
 
-def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace_period(harness: Harness) -> None:
-    harness.begin("trap '' TERM; echo up; while :; do sleep 0.1; done")
-    harness.wait_for_line("up")
-    uid = harness.pod()["metadata"]["uid"]
-    harness.api.delete("Pod", harness.namespace, "train-worker-0", {"gracePeriodSeconds": 1})
-
-    def gone() -> bool:
-        found = harness.api.find("Pod", harness.namespace, "train-worker-0")
-        return found is None or found["metadata"]["uid"] != uid
-
-    eventually("the pod is gone", gone)
-
-
 def test_a_failed_container_is_restarted_by_its_restart_policy(harness: Harness) -> None:
     # It counts in a directory of the host: its own file system is new after each restart.
     work = harness.kubelet._settings.workdir

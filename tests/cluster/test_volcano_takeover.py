@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.controllers import Controllers
 from tests.cluster.fake_kubelet import FakeKubelet
-from tests.cluster.jobs import a_job, status, until_phase
+from tests.cluster.jobs import a_job, send_command, status, until_phase
 
 VERSION, RETRIES = "3", "1"
 CLAIM = "train-pvc-0123456789ab"
@@ -107,11 +107,9 @@ def _is_ours(api: Api, namespace: str) -> bool:
 
 def test_a_suspended_job_is_resumed_by_a_command(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
-        job = api.create("Job", namespace, a_job(minAvailable=2))
+        api.create("Job", namespace, a_job(minAvailable=2))
         api.patch("Job", namespace, "train", {"status": {"state": {"phase": "Aborted"}, "version": 1}}, "status")
         controllers.start(namespace)
-        target = {"apiVersion": job["apiVersion"], "kind": "Job", "name": "train", "uid": job["metadata"]["uid"]}
-        command = {"metadata": {"generateName": "train-resumejob-"}, "action": "ResumeJob", "target": target}
-        api.create("Command", namespace, {"apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", **command})
+        send_command(api, namespace, "ResumeJob")
         until_phase(api, namespace, "Running")
         assert len(api.list("Pod", namespace)) == 2

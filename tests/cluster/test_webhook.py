@@ -8,7 +8,6 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -26,6 +25,7 @@ from tests.cluster.webhooks import (
     install_webhook,
     port_of,
     wait_until_called,
+    wait_until_serving,
 )
 
 OUTSIDE = names.OUTSIDE_CONFIGURATION
@@ -40,13 +40,6 @@ def invalid_job() -> Object:
 
 
 INVALID_FIELDS = {"spec.minAvailable", "spec.plugins.nosuch", "spec.plugins.svc[0]", "spec.tasks[0].policies[0].event"}
-
-
-@pytest.fixture
-def webhooks(pumice_cluster: Cluster, tmp_path: Path) -> Iterator[Webhooks]:
-    starter = Webhooks(pumice_cluster, tmp_path)
-    yield starter
-    starter.stop()
 
 
 @pytest.fixture(scope="class")
@@ -212,18 +205,12 @@ class TestRegistration:
 class TestInstalled:
     """Behind a Service, with only the permissions of the ServiceAccount; fails closed."""
 
-    @pytest.fixture
-    def port(self, webhooks: Webhooks) -> Iterator[int]:
-        port = free_port()
-        install_webhook(webhooks.cluster, port)
-        yield port
-        webhooks.cluster.api().delete("Secret", names.NAMESPACE, SECRET)
-        webhooks.cluster.api().delete("Service", names.NAMESPACE, names.WEBHOOK)
-
-    def test_jobs_are_rejected_while_the_webhook_is_down(self, webhooks: Webhooks, namespace: str, port: int) -> None:
+    def test_jobs_are_rejected_while_the_webhook_is_down(
+        self, webhooks: Webhooks, namespace: str, webhook_port: int
+    ) -> None:
         cluster = webhooks.cluster
         eventually("jobs are rejected", lambda: dry_run(cluster, namespace, a_job()).status == 500)
-        daemon = webhooks.start_installed(f"--listen=127.0.0.1:{port}")
+        daemon = webhooks.start_installed(f"--listen=127.0.0.1:{webhook_port}")
         wait_until_called(cluster, namespace, invalid_job())
         assert dry_run(cluster, namespace, a_job()).status == 201
         # It is not called for its own namespace.
@@ -234,34 +221,28 @@ class TestInstalled:
         assert daemon.process.returncode == 0
         assert dry_run(cluster, namespace, a_job()).status == 500
 
-    def test_replicas_share_one_certificate(self, webhooks: Webhooks, port: int) -> None:
-        ports = (port, free_port())
-        daemons = [webhooks.start(*self._flags(webhooks, each)) for each in ports]
+    def test_replicas_share_one_certificate(self, webhooks: Webhooks, webhook_port: int) -> None:
+        ports = (webhook_port, free_port())
+        daemons = [webhooks.start_installed(f"--listen=127.0.0.1:{each}", wait=False) for each in ports]
         for daemon in daemons:
-            daemon.wait_ready(lambda daemon=daemon: "serving a" in daemon.log.read_text())  # type: ignore[misc]  # the default binds the loop variable
+            wait_until_serving(daemon)
         secret = webhooks.cluster.api().get("Secret", names.NAMESPACE, SECRET)
         assert set(secret["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"}
         assert ca_bundles(webhooks.cluster, names.CONFIGURATION) == {secret["data"]["ca.crt"]}
         served = {ssl.get_server_certificate(("127.0.0.1", each)) for each in ports}
         assert served == {base64.b64decode(secret["data"]["tls.crt"]).decode()}
 
-    def _flags(self, webhooks: Webhooks, port: int) -> list[str]:
-        token = webhooks.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK)
-        config = webhooks.cluster.kubeconfig(names.WEBHOOK, token=token)
-        service = [f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}"]
-        return [f"--kubeconfig={config}", *service, f"--listen=127.0.0.1:{port}"]
-
     def test_applying_the_manifests_again_keeps_the_ca_bundle(
-        self, webhooks: Webhooks, namespace: str, port: int
+        self, webhooks: Webhooks, namespace: str, webhook_port: int
     ) -> None:
-        webhooks.start_installed(f"--listen=127.0.0.1:{port}")
+        webhooks.start_installed(f"--listen=127.0.0.1:{webhook_port}")
         wait_until_called(webhooks.cluster, namespace, invalid_job())
         before = ca_bundles(webhooks.cluster, names.CONFIGURATION)
-        install_webhook(webhooks.cluster, port)
+        install_webhook(webhooks.cluster, webhook_port)
         assert ca_bundles(webhooks.cluster, names.CONFIGURATION) == before
         assert dry_run(webhooks.cluster, namespace, invalid_job()).status == 422
 
-    @pytest.mark.usefixtures("port")
+    @pytest.mark.usefixtures("webhook_port")
     def test_forbidden_requests(self, webhooks: Webhooks, namespace: str) -> None:
         api = webhooks.cluster.api(webhooks.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK))
         for method, path in (

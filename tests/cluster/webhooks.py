@@ -33,13 +33,14 @@ class Webhooks:
         daemon.wait_ready(lambda: port_of(daemon) > 0)
         return daemon
 
-    def start_installed(self, *flags: str) -> Daemon:
+    def start_installed(self, *flags: str, wait: bool = True) -> Daemon:
         """Start one as its pod would, with the permissions of its ServiceAccount."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.WEBHOOK)
         config = self.cluster.kubeconfig(names.WEBHOOK, token=token)
         flags = (f"--service={names.WEBHOOK}", f"--namespace={names.NAMESPACE}", *flags)
         daemon = self.start(f"--kubeconfig={config}", *flags)
-        daemon.wait_ready(lambda: "serving a" in daemon.log.read_text())
+        if wait:
+            wait_until_serving(daemon)
         return daemon
 
     def start(self, *flags: str) -> Daemon:
@@ -55,12 +56,14 @@ class Webhooks:
             is_installed = any(word.startswith("--service") for word in daemon.argv)
             (daemon.kill if is_installed else daemon.stop)()
             del self.cluster.daemons[daemon.name]
-        api = self.cluster.api()
-        for kind in KINDS:
-            for name in (names.CONFIGURATION, names.OUTSIDE_CONFIGURATION):
-                api.ask("DELETE", f"{GROUP}/{kind}/{name}")
+        delete_configurations(self.cluster, names.CONFIGURATION)
+        delete_configurations(self.cluster, names.OUTSIDE_CONFIGURATION)
         broken = [daemon.tail() for daemon in self.started if "Traceback" in daemon.log.read_text()]
         assert not broken, "\n".join(broken)
+
+
+def wait_until_serving(daemon: Daemon) -> None:
+    daemon.wait_ready(lambda: "serving a" in daemon.log.read_text())
 
 
 def port_of(daemon: Daemon) -> int:
@@ -74,6 +77,11 @@ def configurations(cluster: Cluster, name: str) -> list[Object]:
     api = cluster.api()
     answers = [api.ask("GET", f"{GROUP}/{kind}/{name}") for kind in KINDS]
     return [answer.body for answer in answers if answer.status == 200]
+
+
+def delete_configurations(cluster: Cluster, name: str) -> None:
+    for kind in KINDS:
+        cluster.api().ask("DELETE", f"{GROUP}/{kind}/{name}")
 
 
 def ca_bundles(cluster: Cluster, name: str) -> set[str]:
@@ -102,3 +110,9 @@ def install_webhook(cluster: Cluster, port: int) -> None:
         each["webhooks"][0]["clientConfig"]["service"]["port"] = port
     documents = [msgspec.json.encode(each).decode() for each in (secret, service, *hooks)]
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin="\n---\n".join(documents))
+
+
+def uninstall_webhook(cluster: Cluster) -> None:
+    delete_configurations(cluster, names.CONFIGURATION)
+    cluster.api().delete("Secret", names.NAMESPACE, names.certificates(names.WEBHOOK))
+    cluster.api().delete("Service", names.NAMESPACE, names.WEBHOOK)

@@ -10,7 +10,7 @@ from tests.unit.cli.running import UNREACHABLE, Terminal
 pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
-def complaint(terminal: Terminal, *words: str) -> str:
+def error_of(terminal: Terminal, *words: str) -> str:
     config = terminal.folder / "config"
     config.write_text(UNREACHABLE)
     code, out, err = terminal.run("controller", f"--kubeconfig={config}", *words)
@@ -22,17 +22,17 @@ def complaint(terminal: Terminal, *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["--listen=8081"], "--listen: 8081: must be HOST:PORT", id="no host"),
-        pytest.param(["--workers=0"], "--workers: 0: must be a number, 1 or more", id="no worker"),
-        pytest.param(["--parallel-writes=many"], "--parallel-writes: many: must be", id="no number"),
-        pytest.param(["--gang=all"], "argument --gang: all: must be one of auto, volcano,", id="no such provider"),
+        pytest.param(["--listen=8081"], "--listen: 8081: must be HOST:PORT", id="listen without host"),
+        pytest.param(["--workers=0"], "--workers: 0: must be a number, 1 or more", id="no workers"),
+        pytest.param(["--parallel-writes=many"], "--parallel-writes: many: must be", id="not a number"),
+        pytest.param(["--gang=all"], "argument --gang: all: must be one of auto, volcano,", id="unknown provider"),
         pytest.param(["--namespace=Team A"], "--namespace: Team A: ", id="invalid namespace"),
-        pytest.param(["--kubeconfig=nosuch"], "nosuch", id="no kubeconfig"),
-        pytest.param(["--context=nosuch"], "nosuch", id="no context"),
+        pytest.param(["--kubeconfig=nosuch"], "nosuch", id="missing kubeconfig"),
+        pytest.param(["--context=nosuch"], "nosuch", id="missing context"),
     ],
 )
 def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
-    assert message in complaint(terminal, *words)
+    assert message in error_of(terminal, *words)
 
 
 @pytest.mark.parametrize(
@@ -43,37 +43,37 @@ def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
         pytest.param("LOG_FORMAT", "xml", "argument --log-format: xml: must be one of text, json", id="log format"),
         pytest.param("WORKERS", "-1", "--workers: -1: must be", id="workers"),
         pytest.param("NAMESPACE", "a, B", "--namespace: B: ", id="namespace"),
-        pytest.param("NO_LEADER_ELECT", "perhaps", "--no-leader-elect: perhaps: ", id="a switch"),
+        pytest.param("NO_LEADER_ELECT", "perhaps", "--no-leader-elect: perhaps: ", id="boolean flag"),
     ],
 )
 def test_bad_input_from_the_environment(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(f"PUMICE_{name}", value)
-    assert message in complaint(terminal)
+    assert message in error_of(terminal)
 
 
-def test_an_address_that_was_asked_for_and_is_taken(terminal: Terminal) -> None:
+def test_an_address_in_use(terminal: Terminal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        place = f"127.0.0.1:{server.getsockname()[1]}"
-        assert f"--listen: {place}: " in complaint(terminal, f"--listen={place}")
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert f"--listen: {address}: " in error_of(terminal, f"--listen={address}")
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         pytest.param([""], (), id="all"),
-        pytest.param(["a", "b", "a"], ("a", "b"), id="each once"),
-        pytest.param(["a, b,", "c"], ("a", "b", "c"), id="by comma"),
+        pytest.param(["a", "b", "a"], ("a", "b"), id="without duplicates"),
+        pytest.param(["a, b,", "c"], ("a", "b", "c"), id="separated by commas"),
     ],
 )
-def test_which_namespaces(given: list[str], expected: tuple[str, ...]) -> None:
+def test_namespaces(given: list[str], expected: tuple[str, ...]) -> None:
     assert namespaces(given) == expected
 
 
 @pytest.mark.parametrize(
     ("word", "expected"), [("", False), ("0", False), ("False", False), ("1", True), ("TRUE", True)]
 )
-def test_a_switch_of_the_environment(monkeypatch: pytest.MonkeyPatch, word: str, expected: bool) -> None:
+def test_boolean_flags_from_the_environment(monkeypatch: pytest.MonkeyPatch, word: str, expected: bool) -> None:
     monkeypatch.setenv("PUMICE_NO_LEADER_ELECT", word)
     assert switched_on("no-leader-elect") is expected

@@ -65,9 +65,17 @@ async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
             await server.stop()
 
 
+def ask_once(method: str, path: str, data: bytes | None) -> tuple[int, str]:
+    async def scenario() -> tuple[int, str]:
+        async with running() as (_, caller):
+            return await caller.ask(method, path, data)
+
+    return play(scenario())
+
+
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 def test_reviews_are_answered(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with running() as (_, caller):
             status, text = await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
             assert (status, json.loads(text)["response"]["allowed"]) == (200, False)
@@ -75,11 +83,11 @@ def test_reviews_are_answered(new_loop: Callable[[], asyncio.AbstractEventLoop])
             assert (status, json.loads(text)["response"]["patchType"]) == (200, "JSONPatch")
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(story())
+        runner.run(scenario())
 
 
 def test_outcomes_of_reviews_are_counted() -> None:
-    async def story() -> str:
+    async def scenario() -> str:
         async with running() as (_, caller):
             await caller.ask("POST", "/jobs/validate", body(a_document(maxRetry=-1)))
             await caller.ask("POST", "/jobs/validate", body(a_document()))
@@ -89,7 +97,7 @@ def test_outcomes_of_reviews_are_counted() -> None:
             assert status == 200
             return text
 
-    text = play(story())
+    text = play(scenario())
     for path, outcome in (
         ("validate", "denied"),
         ("validate", "allowed"),
@@ -116,16 +124,12 @@ def test_outcomes_of_reviews_are_counted() -> None:
     ],
 )
 def test_status_of_requests(method: str, path: str, data: bytes | None, expected: int) -> None:
-    async def story() -> None:
-        async with running() as (_, caller):
-            status, text = await caller.ask(method, path, data)
-            assert (status, "Traceback" in text) == (expected, False)
-
-    play(story())
+    status, text = ask_once(method, path, data)
+    assert (status, "Traceback" in text) == (expected, False)
 
 
 def test_a_new_certificate_is_served_without_a_restart() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with running() as (server, caller):
             second = fresh()
             server.use_certificate(second)
@@ -134,17 +138,17 @@ def test_a_new_certificate_is_served_without_a_restart() -> None:
             caller.credentials = second
             assert (await caller.ask("GET", "/healthz"))[0] == 200
 
-    play(story())
+    play(scenario())
 
 
 def test_not_ready_until_a_trusted_certificate_is_served() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with running() as (server, caller):
             server.use_certificate(caller.credentials, trusted=False)
             assert (await caller.ask("GET", "/readyz"))[0] == 503
             assert (await caller.ask("GET", "/healthz"))[0] == 200
 
-    play(story())
+    play(scenario())
 
 
 def test_a_slow_review_does_not_delay_health_checks_and_is_answered_before_shutdown(
@@ -160,7 +164,7 @@ def test_a_slow_review_does_not_delay_health_checks_and_is_answered_before_shutd
 
     monkeypatch.setattr(review, "validate", slow)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with running() as (server, caller):
             asked = asyncio.create_task(caller.ask("POST", "/jobs/validate", body(a_document())))
             await asyncio.to_thread(begun.wait, 30)
@@ -172,15 +176,9 @@ def test_a_slow_review_does_not_delay_health_checks_and_is_answered_before_shutd
             assert (status, json.loads(text)["response"]["allowed"]) == (200, True)
             await stopping
 
-    play(story())
+    play(scenario())
 
 
 def test_too_many_reviews_at_once_get_status_503(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_PENDING", 0)
-
-    async def story() -> None:
-        async with running() as (_, caller):
-            status, text = await caller.ask("POST", "/jobs/validate", body(a_document()))
-            assert (status, text) == (503, "too many reviews at once\n")
-
-    play(story())
+    assert ask_once("POST", "/jobs/validate", body(a_document())) == (503, "too many reviews at once\n")

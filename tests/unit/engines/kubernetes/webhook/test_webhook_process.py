@@ -23,7 +23,7 @@ def test_it_stops_while_the_api_server_does_not_answer(
     monkeypatch.setattr(webhook_process, "WITHDRAW_SECONDS", 0.1)
     requests = 0
 
-    async def story() -> None:
+    async def scenario() -> None:
         stop = asyncio.Event()
 
         async def silent(_request: web.BaseRequest) -> web.StreamResponse:
@@ -40,4 +40,4 @@ def test_it_stops_while_the_api_server_does_not_answer(
                 webhook_process.Settings(access_to(port), "127.0.0.1", 0, register=register), now, stop
             )
 
-    play(story())
+    play(scenario())
