@@ -102,8 +102,8 @@ def render(
 ) -> Iterator[Manifest]:
     """The objects that the controller creates for a Job, in a fixed order."""
     job = as_stored(admitted, namespace, uid)
-    for companion in owned_objects(job, admitted.plugins):
-        yield _readable(companion, show_secrets=show_secrets) if isinstance(companion, Once) else companion
+    for owned in owned_objects(job, admitted.plugins):
+        yield _readable(owned, show_secrets=show_secrets) if isinstance(owned, Once) else owned
     yield from claims(job)
     yield from pod_groups(job, gang)
     for pod in pods(job, (*admitted.plugins, GangMembership(gang))):

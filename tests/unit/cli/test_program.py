@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 MODULE, FUNCTION = SCRIPTS["pumice"].split(":")
 
-# As the script that an installer makes of it, with somebody who presses Ctrl-C at the worst moment.
+# The script of an installed program, with Ctrl-C pressed at the given moment.
 PROGRAM = f"""
 import atexit, os, signal, sys
 MOMENT = sys.argv.pop(1)

@@ -23,7 +23,12 @@ from pumice.plugins.provenance import JOB, YOU, Trace, trace_pod
 from pumice.reconcile.gangs import GangMembership
 from pumice.yaml.documents import Document
 
+# The kinds in the order of the output, each with its heading.
 _HEADINGS: Final = {
+    "env": "env",
+    "command": "command",
+    "port": "ports",
+    "mount": "mounts",
     "init": "init containers",
     "volume": "volumes",
     "hostname": "names",
@@ -33,7 +38,9 @@ _HEADINGS: Final = {
     "priorityClassName": "scheduling",
     "label": "labels",
     "annotation": "annotations",
+    "default": "defaults",
 }
+_ORDER: Final = list(_HEADINGS)
 _LONGEST_VALUE: Final = 60
 DEFAULT: Final = "default"
 
@@ -192,38 +199,14 @@ def _body(one: _Explained, style: Style) -> Iterator[str]:
     groups: dict[str, list[tuple[str, ...]]] = {}
     order = sorted(one.traces, key=lambda trace: _ORDER.index(trace.kind))
     for trace in order:
-        groups.setdefault(_heading(trace), []).append(_row(one, trace))
+        heading = _HEADINGS[trace.kind] + (f" of container {trace.container}" if trace.container else "")
+        groups.setdefault(heading, []).append(_row(one, trace))
     rows = [row for group in groups.values() for row in group]
     lines = iter(table(rows, "  "))
     for heading, group in groups.items():
         yield style.bold(heading)
         for _ in group:
             yield next(lines)
-
-
-_ORDER: Final = (
-    "env",
-    "command",
-    "port",
-    "mount",
-    "init",
-    "volume",
-    "hostname",
-    "subdomain",
-    "schedulerName",
-    "schedulingGroup",
-    "priorityClassName",
-    "label",
-    "annotation",
-    "default",
-)
-
-
-def _heading(trace: Trace) -> str:
-    if trace.container:
-        plural = {"port": "ports", "mount": "mounts"}.get(trace.kind, trace.kind)
-        return f"{plural} of container {trace.container}"
-    return _HEADINGS.get(trace.kind, "defaults")
 
 
 def _row(one: _Explained, trace: Trace) -> tuple[str, ...]:

@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.namespace and (fault := dns_label_error(args.namespace)):
-        args.parser.error(f"--namespace: {args.namespace}: {fault}")
-    if fault := dns_label_error(args.uid):
-        args.parser.error(f"--uid: {args.uid}: {fault}")
+    if args.namespace and (message := dns_label_error(args.namespace)):
+        args.parser.error(f"--namespace: {args.namespace}: {message}")
+    if message := dns_label_error(args.uid):
+        args.parser.error(f"--uid: {args.uid}: {message}")
     loaded = load_valid(args.file)
     if loaded is None:
         return 2

@@ -109,9 +109,9 @@ def test_examples_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_has_the_same_keys_in_every_object(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(CONTRACT.replace("retryCount: 1, running: 0", "retryCount: 2"))
     assert simulate(JOB, "-s", str(file), "--json") == 1
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert all(list(one)[: len(KEYS)] == KEYS for one in told)
-    assert told[2] == {
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(list(one)[: len(KEYS)] == KEYS for one in printed)
+    assert printed[2] == {
         "at": 30.0,
         "phase": "Running",
         "event": "PodFailed",
@@ -120,9 +120,9 @@ def test_json_has_the_same_keys_in_every_object(file: Path, capsys: pytest.Captu
         "action": "RestartJob",
         "message": "worker-1 failed (137, OOMKilled)",
     }
-    succeeded = [one["pod"] for one in told if one["message"].endswith(" succeeded") and one["pod"]]
+    succeeded = [one["pod"] for one in printed if one["message"].endswith(" succeeded") and one["pod"]]
     assert succeeded == ["master-0", "worker-0", "worker-1"]
-    missed = [one for one in told if one["event"] == "ExpectationMissed"]
+    missed = [one for one in printed if one["event"] == "ExpectationMissed"]
     assert missed == [
         {
             "at": 96.0,
@@ -137,11 +137,11 @@ def test_json_has_the_same_keys_in_every_object(file: Path, capsys: pytest.Captu
             "found": 1,
         }
     ]
-    assert [one["pod"] for one in told if one["event"] == "ExpectationMet"] == ["", "worker-1"]
+    assert [one["pod"] for one in printed if one["event"] == "ExpectationMet"] == ["", "worker-1"]
 
 
 @pytest.mark.parametrize(
-    ("expect", "told"),
+    ("expect", "printed"),
     [
         pytest.param("{expect: {phase: Failed}}", "expect phase Failed  missed: was Completed", id="at the end"),
         pytest.param(
@@ -158,11 +158,11 @@ def test_json_has_the_same_keys_in_every_object(file: Path, capsys: pytest.Captu
     ],
 )
 def test_a_missed_expectation_names_the_actual_value(
-    expect: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]
+    expect: str, printed: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.write_text(f"steps: [{expect}]")
     assert simulate(JOB, "-s", str(file)) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith(told)
+    assert capsys.readouterr().out.splitlines()[-1].startswith(printed)
 
 
 def test_all_findings_are_printed_with_their_lines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +184,7 @@ def test_all_findings_are_printed_with_their_lines(file: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "printed"),
     [
         pytest.param("", "F:1:1: the file is empty\n  hint: a scenario has steps:\n1 error\n", id="empty"),
         pytest.param(
@@ -194,10 +194,12 @@ def test_all_findings_are_printed_with_their_lines(file: Path, capsys: pytest.Ca
         ),
     ],
 )
-def test_a_file_must_contain_one_scenario(text: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_must_contain_one_scenario(
+    text: str, printed: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file.write_text(text)
     assert simulate(JOB, "-s", str(file)) == 2
-    assert capsys.readouterr().err.replace(str(file), "F") == told
+    assert capsys.readouterr().err.replace(str(file), "F") == printed
 
 
 def test_missing_files(capsys: pytest.CaptureFixture[str]) -> None:

@@ -323,7 +323,7 @@ def test_many_mistakes_are_reported_once_each_in_file_order(terminal: Terminal) 
     result = terminal.run("validate", "--json", terminal.write(MANY))
     at = "spec.tasks[0].template.spec"
     container = f"{at}.containers[0]"
-    assert [(told["line"], told["path"]) for told in map(json.loads, result.out.splitlines())] == [
+    assert [(printed["line"], printed["path"]) for printed in map(json.loads, result.out.splitlines())] == [
         (4, "metadata.name"),
         (7, "spec.maxRetry"),
         (8, "spec.quue"),
