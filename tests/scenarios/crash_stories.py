@@ -28,7 +28,7 @@ class Story:
     ends: str  # the phase
     slow: bool = False
 
-    def tell(self, driver: Driver) -> Driver:
+    def record(self, driver: Driver) -> Driver:
         driver.settle()
         for step in self.steps:
             step(driver)

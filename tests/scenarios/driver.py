@@ -15,7 +15,7 @@ import msgspec
 
 from pumice.engines.memory.clock import VirtualClock
 from pumice.engines.memory.cluster_state import StoredPod, World
-from pumice.engines.memory.engine import CrashError, Fault
+from pumice.engines.memory.engine import CallFailure, CrashError
 from pumice.model.command import Command
 from pumice.model.job import Job, Manifest, Metadata
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
@@ -50,7 +50,7 @@ class Driver:
     engine: WatchedEngine = field(init=False)
     loop: Loop = field(init=False)
     key: JobKey = field(init=False)
-    faults: list[Fault | None] = field(default_factory=list)  # of the calls to come
+    failures: list[CallFailure | None] = field(default_factory=list)  # of the calls to come
     crash_after: int | None = None  # how many calls the controller still lives
     passes: int = 0
     crashes: int = 0
@@ -58,7 +58,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.engine = WatchedEngine(self.world, gang=self.gang)
-        self.engine.faults = lambda _call: self.faults.pop(0) if self.faults else None
+        self.engine.fail_call = lambda _call: self.failures.pop(0) if self.failures else None
         self.engine.after_call = self._after_call
         self.engine.on_deleting = self._deleting
         self.key = self.world.put_job(msgspec.convert(self.document, Job))
@@ -90,14 +90,14 @@ class Driver:
         for _ in range(MOST_PASSES):
             if not self.step():
                 return
-        raise AssertionError(f"no rest: {self.told()}")
+        raise AssertionError(f"no rest: {self.shown()}")
 
     def come_to_rest(self) -> None:
         """Nothing more happens by itself; only time passes, until the controller has no appointment left.
 
         Pods that take their time to end go when nothing else is left to wait for: some never end.
         """
-        self.faults.clear()
+        self.failures.clear()
         self.crash_after = None
         for _ in range(MOST_PASSES):
             self.settle()
@@ -110,16 +110,16 @@ class Driver:
                 self.gone(dying[0].short_name)
             else:
                 return
-        raise AssertionError(f"no rest: {self.told()}")
+        raise AssertionError(f"no rest: {self.shown()}")
 
     def check_nothing_more(self) -> None:
         """A further pass does nothing, not even much later, nor by a controller that knows nothing."""
-        before, calls = self.told(), self.engine.calls
+        before, calls = self.shown(), self.engine.calls
         self.wait(86400)
         for _ in range(2):
             self.loop.queue.add(self.key)
             self.settle()
-            assert self.told() == before
+            assert self.shown() == before
             assert self.engine.calls == calls
             self.start_controller()
 
@@ -213,7 +213,7 @@ class Driver:
             step()
             self.settle()
 
-    def told(self) -> str:
+    def shown(self) -> str:
         if not self.is_there:
             return "the job is gone"
         pods = {stored.seen.short_name: (stored.seen.phase, stored.seen.deleted_at) for stored in self.pods}

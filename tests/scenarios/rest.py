@@ -36,8 +36,8 @@ def check_rest(driver: Driver) -> None:
         _check_phase(driver, job)
         _check_failures(driver, job)
     else:
-        assert driver.phase in {*FINAL, "Aborted"}, driver.told()
-        assert all(stored.seen.is_finished for stored in driver.pods), driver.told()
+        assert driver.phase in {*FINAL, "Aborted"}, driver.shown()
+        assert all(stored.seen.is_finished for stored in driver.pods), driver.shown()
 
 
 def _check_counts(driver: Driver) -> None:
@@ -81,7 +81,7 @@ def _check_nobody_lost(driver: Driver, job: Job) -> None:
         for index in range(task.replicas):
             is_held = task.name not in free or waits_for_group or waits_for_claim
             known = (task.name, index) in there or driver.ledger.has_succeeded(task.name, index)
-            assert known or is_held, f"{task.name}-{index} is lost: {driver.told()}"
+            assert known or is_held, f"{task.name}-{index} is lost: {driver.shown()}"
 
 
 def _check_phase(driver: Driver, job: Job) -> None:
@@ -104,7 +104,7 @@ def _check_failures(driver: Driver, job: Job) -> None:
         pod = stored.seen
         if pod.phase is PodPhase.FAILED and pod.version == driver.status.version:
             action = _action_for(job, pod)
-            assert action in {"", "ResumeJob"}, f"{pod.short_name} failed and {action} was not done: {driver.told()}"
+            assert action in {"", "ResumeJob"}, f"{pod.short_name} failed and {action} was not done: {driver.shown()}"
 
 
 def _action_for(job: Job, pod: ObservedPod) -> str:

@@ -97,7 +97,7 @@ class Stage:
         return self.status.state.phase
 
     @property
-    def told(self) -> tuple[str, str]:
+    def reason(self) -> tuple[str, str]:
         return self.status.state.reason, self.status.state.message
 
     @property
@@ -132,7 +132,7 @@ class Stage:
         return {pod.short_name: pod.uid for pod in self.seen}
 
     @property
-    def companions(self) -> dict[str, Manifest]:
+    def owned_objects(self) -> dict[str, Manifest]:
         return {"/".join(key): manifest for key, manifest in self.world.objects.get(self.key, {}).items()}
 
     @property
@@ -147,7 +147,7 @@ class Stage:
     def events(self) -> list[JobEvent]:
         return [event for _, event in self.engine.events]
 
-    def said(self, reason: str) -> list[str]:
+    def messages(self, reason: str) -> list[str]:
         return [event.message for event in self.events if event.reason == reason]
 
     @property

@@ -27,7 +27,7 @@ def test_a_command_is_obeyed_told_and_removed(stage: MakeStage, action: str, pha
     play = stage(job(task("worker", 2))).run().command(action, name="mine").let_go()
     assert play.phases == ["Pending", "Running", *phases]
     assert play.world.commands[play.key] == {}
-    assert play.said("CommandIssued") == [f"Command mine: {action}"]
+    assert play.messages("CommandIssued") == [f"Command mine: {action}"]
     assert play.retries == (0, 0)  # a Command spends nothing
     assert not [key for key in play.status.controlled_resources if "obeyed" in key]
 
@@ -36,7 +36,7 @@ def test_a_command_for_another_job_is_ignored_and_removed() -> None:
     play = Stage(job(task("worker", 2))).run().command("AbortJob", uid="of-an-earlier-job", name="late")
     assert play.phase == "Running"
     assert play.world.commands[play.key] == {}
-    assert play.said("CommandIgnored") == [
+    assert play.messages("CommandIgnored") == [
         "Command late was meant for an earlier job of this name and is ignored",
     ]
 
@@ -57,7 +57,7 @@ def test_commands_are_obeyed_in_their_order(stage: MakeStage) -> None:
         "Pending",
         "Running",
     ]
-    assert play.said("CommandIssued") == ["Command z-first: AbortJob", "Command a-second: ResumeJob"]
+    assert play.messages("CommandIssued") == ["Command z-first: AbortJob", "Command a-second: ResumeJob"]
 
 
 def test_a_command_that_cannot_be_removed_is_obeyed_once(stage: MakeStage) -> None:

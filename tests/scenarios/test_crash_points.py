@@ -46,7 +46,7 @@ def phases(driver: Driver) -> list[str]:
 def played(story: Story, crash_after: int | None = None) -> Driver:
     driver = Driver(story.document, slow=story.slow)
     driver.crash_after = crash_after
-    return story.tell(driver)
+    return story.record(driver)
 
 
 @pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])

@@ -60,7 +60,7 @@ def test_a_policy_acts_on_its_event(event: Event, level: str, position: int, spe
     policies = [on("", "TerminateJob", exit_code=77)] * position + [policy]
     tasks = task("a", 2, policies=policies if level == "task" else []), task("b", 2)
     play = Stage(job(*tasks, *(policies if level == "job" else [])))
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
     if event is not Event.POD_PENDING:
         play.run()
     HAPPENS[event](play)

@@ -20,7 +20,7 @@ def test_a_pod_that_is_gone_was_evicted(stage: MakeStage) -> None:
     play.let_go("worker-0")
     assert play.phase == ("Restarting" if play.slow else "Pending")
     if play.slow:
-        assert play.told == (
+        assert play.reason == (
             "Evicted",
             "worker-0 was removed by somebody else; policy spec.policies[0] PodEvicted: RestartJob",
         )

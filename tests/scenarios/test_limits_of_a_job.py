@@ -18,13 +18,13 @@ def test_the_deadline_counts_from_the_first_running(stage: MakeStage) -> None:
     assert play.phase == "Running"
     play.wait(0.1)
     assert play.phases == ["Pending", "Running", "Failed"]
-    assert play.told == ("DeadlineExceeded", "the job ran longer than its activeDeadlineSeconds, 60")
+    assert play.reason == ("DeadlineExceeded", "the job ran longer than its activeDeadlineSeconds, 60")
     if play.slow:
         assert play.counts == {"succeeded": 1, "terminating": 1}
-        assert len(play.companions) == 2
+        assert len(play.owned_objects) == 2
     play.let_go()
     assert play.counts == {"succeeded": 1}
-    assert play.companions == {}
+    assert play.owned_objects == {}
 
 
 def test_restarts_and_suspensions_do_not_stop_the_deadline(stage: MakeStage) -> None:
@@ -33,7 +33,7 @@ def test_restarts_and_suspensions_do_not_stop_the_deadline(stage: MakeStage) -> 
     assert play.phase == "Aborted"
     play.suspend(False)
     assert play.phases[-2:] == ["Restarting", "Failed"]
-    assert play.told[0] == "DeadlineExceeded"
+    assert play.reason[0] == "DeadlineExceeded"
 
 
 def test_the_deadline_of_a_finished_job_means_nothing(stage: MakeStage) -> None:
@@ -52,8 +52,8 @@ def test_a_task_may_cause_only_so_many_restarts(stage: MakeStage) -> None:
     assert play.phase == "Failed"
     assert play.retries == (4, 4)
     assert play.pods == {"worker-0": "Failed"}
-    assert play.told[0] == "RetriesExhausted"
-    assert play.told[1].startswith("task worker has caused more restarts than its maxRestarts, 1; the last cause: ")
+    assert play.reason[0] == "RetriesExhausted"
+    assert play.reason[1].startswith("task worker has caused more restarts than its maxRestarts, 1; the last cause: ")
 
 
 def test_no_restart_at_all() -> None:
@@ -93,4 +93,4 @@ def test_a_job_may_be_removed_at_once(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1), ttl_seconds_after_finished=0)).run().fail("worker-0", 3)
     assert play.key not in play.world.jobs
     assert play.phases == ["Pending", "Running", "Failed"]
-    assert play.said("Failed") == ["worker-0 failed first: exit code 3 in container main"]
+    assert play.messages("Failed") == ["worker-0 failed first: exit code 3 in container main"]

@@ -15,7 +15,7 @@ NAMES = {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh", "NetworkPol
 
 
 def _keys(play: Stage) -> Manifest:
-    data = play.companions["Secret/train-ssh"]["stringData"]
+    data = play.owned_objects["Secret/train-ssh"]["stringData"]
     return {name: value for name, value in data.items() if name != "config"}
 
 
@@ -25,11 +25,11 @@ def test_what_somebody_removes_comes_back(name: str, running: bool) -> None:
     play = Stage(job(task("worker", 2), plugins=PLUGINS))
     if running:
         play.run()
-    before, pods = play.companions[name], play.uids
+    before, pods = play.owned_objects[name], play.uids
     kind, _, called = name.partition("/")
-    assert play.lose(kind, called).companions[name] == before
+    assert play.lose(kind, called).owned_objects[name] == before
     assert play.uids == pods
-    assert play.said("SecretReplaced") == []
+    assert play.messages("SecretReplaced") == []
 
 
 def test_a_secret_comes_back_with_new_keys_and_a_warning(stage: MakeStage) -> None:
@@ -38,7 +38,7 @@ def test_a_secret_comes_back_with_new_keys_and_a_warning(stage: MakeStage) -> No
     play.lose("Secret", "train-ssh")
     assert _keys(play).keys() == keys.keys()
     assert not set(_keys(play).values()) & set(keys.values())
-    assert play.said("SecretReplaced") == [
+    assert play.messages("SecretReplaced") == [
         "Secret train-ssh was gone and is made anew with new keys; pods that run keep the old ones"
     ]
     assert play.uids == pods
@@ -48,30 +48,30 @@ def test_a_secret_comes_back_with_new_keys_and_a_warning(stage: MakeStage) -> No
 @pytest.mark.parametrize("name", ["ConfigMap/train-svc", "Service/train", "NetworkPolicy/train"])
 def test_an_edit_is_undone(name: str) -> None:
     play = Stage(job(task("worker", 2), plugins=PLUGINS)).run()
-    before = play.companions[name]
+    before = play.owned_objects[name]
     kind, _, called = name.partition("/")
     field = "data" if kind == "ConfigMap" else "spec"
     play.edit(kind, called, lambda there: {**there, field: {**there[field], **dict.fromkeys(there[field], "other")}})
-    assert play.companions[name] == before
+    assert play.owned_objects[name] == before
 
 
 def test_of_a_secret_only_the_config_is_put_right() -> None:
     play = Stage(job(task("worker", 2), plugins=PLUGINS)).run()
-    config = play.companions["Secret/train-ssh"]["stringData"]["config"]
+    config = play.owned_objects["Secret/train-ssh"]["stringData"]["config"]
     mine = {"id_rsa": "my own", "config": "nonsense"}
     play.edit("Secret", "train-ssh", lambda there: {**there, "stringData": {**there["stringData"], **mine}})
-    assert play.companions["Secret/train-ssh"]["stringData"]["config"] == config
+    assert play.owned_objects["Secret/train-ssh"]["stringData"]["config"] == config
     assert _keys(play)["id_rsa"] == "my own"
-    assert play.said("SecretReplaced") == []
+    assert play.messages("SecretReplaced") == []
 
 
 @pytest.mark.parametrize("action", ["RestartJob", "RestartTask", "RestartPod"])
 def test_they_live_through_restarts_with_the_same_keys(stage: MakeStage, action: str) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", action), plugins=PLUGINS)).run()
-    before = play.companions
+    before = play.owned_objects
     play.fail("worker-0")
-    assert play.companions == before
-    assert play.let_go().run().companions == before
+    assert play.owned_objects == before
+    assert play.let_go().run().owned_objects == before
     assert sum(isinstance(command, Ensure) for command in play.engine.done) == 4 + (2 if action == "RestartJob" else 1)
 
 
@@ -82,13 +82,13 @@ def test_they_live_through_restarts_with_the_same_keys(stage: MakeStage, action:
 def test_they_go_when_the_job_is_over_and_no_pod_is_alive(stage: MakeStage, action: str, end: str) -> None:
     play = stage(job(task("worker", 2), plugins=PLUGINS)).run().command(action)
     if play.slow:
-        assert set(play.companions) == NAMES
+        assert set(play.owned_objects) == NAMES
         play.let_go("worker-0")
-        assert set(play.companions) == NAMES
+        assert set(play.owned_objects) == NAMES
     play.let_go()
     assert play.phase == end
     # A job that was only suspended needs its keys again.
-    assert set(play.companions) == (NAMES if end == "Aborted" else set())
+    assert set(play.owned_objects) == (NAMES if end == "Aborted" else set())
 
 
 def test_markers_tell_what_there_is() -> None:
@@ -123,14 +123,14 @@ def test_a_claim_of_somebody_else_is_awaited(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), volumes=[VolumeSpec(mount_path="/data", volume_claim_name="data")]))
     assert play.pods == {}
     assert play.phase == "Pending"
-    assert play.told == ("ClaimMissing", "waits for PersistentVolumeClaim data")
+    assert play.reason == ("ClaimMissing", "waits for PersistentVolumeClaim data")
     play.wait(100_000).restart_controller()
-    assert play.said("PVCError") == ["waits for PersistentVolumeClaim data"]
+    assert play.messages("PVCError") == ["waits for PersistentVolumeClaim data"]
     assert play.phases == ["Pending"]
     assert play.add_claim("data").counts == {"pending": 2}
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
 
 
 def _kind(command: Ensure) -> str:
-    manifest = command.companion
+    manifest = command.owned
     return str(manifest["kind"]) if isinstance(manifest, dict) else "Secret"

@@ -62,7 +62,7 @@ def _end(container: str, code: int, second: int) -> ContainerEnd:
 def test_the_code_is_that_of_the_container_that_failed_first(ends: list[ContainerEnd]) -> None:
     play = Stage(job(task("worker", 1), on("", ABORT, exit_code=3))).run().end_containers("worker-0", *ends)
     assert play.phase == "Aborted"
-    assert f"exit code 3 in container {next(end.container for end in ends if end.exit_code == 3)}" in play.told[1]
+    assert f"exit code 3 in container {next(end.container for end in ends if end.exit_code == 3)}" in play.reason[1]
 
 
 def test_a_failure_in_the_future_is_dealt_with_now() -> None:
@@ -77,8 +77,8 @@ def test_a_failed_pod_without_containers_has_no_code() -> None:
     play = Stage(job(task("worker", 1), on("", TERMINATE, exit_code=1), on("PodFailed", ABORT))).run()
     play.end_containers("worker-0", reason="Evicted")
     assert play.phase == "Aborted"
-    assert play.told[0] == "Evicted"
-    assert Stage(codes).told[0] == "InvalidJob"
+    assert play.reason[0] == "Evicted"
+    assert Stage(codes).reason[0] == "InvalidJob"
 
 
 # --- which policy
@@ -157,7 +157,7 @@ def test_containers_that_restart_too_often_fail_their_task(most: int | None, res
     play.change("worker-0", restarts=restarts - 1)
     assert play.phase == "Running"
     assert play.change("worker-1", restarts=1).phase == "Aborted"
-    assert play.told[0] == "TaskFailed"
+    assert play.reason[0] == "TaskFailed"
 
 
 def test_failed_pods_do_not_fail_their_task() -> None:
@@ -175,7 +175,7 @@ def test_every_unknown_group_meets_its_policy(stage: MakeStage) -> None:
         assert play.phase == "Pending"
         assert play.retries == (retry, retry)
         assert play.run().phase == "Running"
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
 
 
 def test_a_group_that_cannot_be_removed_restarts_nothing_twice() -> None:

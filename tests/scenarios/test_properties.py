@@ -14,7 +14,7 @@ from random import Random
 from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
-from pumice.engines.memory.engine import Fault
+from pumice.engines.memory.engine import CallFailure
 from pumice.model.job import Manifest
 from pumice.model.snapshot import PodPhase
 from tests.scenarios.driver import Driver
@@ -24,7 +24,7 @@ from tests.scenarios.rest import check_rest
 ENDS = ((0, ""), (0, ""), *((code, "Error") for code in EXIT_CODES), (137, "OOMKilled"))
 UNFINISHED = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN)
 GROUP_PHASES = ("Inqueue", "Running", "Unknown", "Pending", "")
-FAULTS = (None, Fault.CONFLICT, Fault.BEFORE, Fault.AFTER)
+FAILURES = (None, CallFailure.CONFLICT, CallFailure.NOT_DONE, CallFailure.DONE)
 SECONDS = (0.5, 1, 5, 30, 61, 3600)
 
 
@@ -132,8 +132,8 @@ class Life:
         self.driver.start_controller()
 
     def fault(self) -> None:
-        before, fault = self.number % 4, FAULTS[self.number // 4 % 4]
-        self.driver.faults = [*itertools.repeat(None, before), *itertools.repeat(fault, 1 + self.number % 3)]
+        before, fault = self.number % 4, FAILURES[self.number // 4 % 4]
+        self.driver.failures = [*itertools.repeat(None, before), *itertools.repeat(fault, 1 + self.number % 3)]
 
     def lose_notifications(self) -> None:
         """The watch broke: what it would have told is found by the list that follows."""

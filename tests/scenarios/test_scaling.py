@@ -14,15 +14,15 @@ CPU = a_template(a_container(resources={"requests": {"cpu": "2"}}), restartPolic
 
 def test_scaled_up(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), plugins={"svc": [], "ssh": []})).run()
-    before, keys = play.uids, play.companions["Secret/train-ssh"]["stringData"]["id_rsa"]
+    before, keys = play.uids, play.owned_objects["Secret/train-ssh"]["stringData"]["id_rsa"]
     play.scale(worker=4)
     assert play.phase == "Pending"  # the gang has grown, too, and is not together yet
     assert play.counts == {"running": 2, "pending": 2}
     assert {name: uid for name, uid in play.uids.items() if name in before} == before
-    hosts = play.companions["ConfigMap/train-svc"]["data"]["worker.host"]
+    hosts = play.owned_objects["ConfigMap/train-svc"]["data"]["worker.host"]
     assert hosts.count("train-worker-") == 4
-    assert play.companions["Secret/train-ssh"]["stringData"]["config"].count("HostName") == 4
-    assert play.companions["Secret/train-ssh"]["stringData"]["id_rsa"] == keys
+    assert play.owned_objects["Secret/train-ssh"]["stringData"]["config"].count("HostName") == 4
+    assert play.owned_objects["Secret/train-ssh"]["stringData"]["id_rsa"] == keys
     assert play.run().counts == {"running": 4}
     assert play.phases == ["Pending", "Running", "Pending", "Running"]
     assert play.succeed().phase == "Completed"
@@ -107,20 +107,20 @@ def test_pods_are_made_when_the_group_is_in_the_queue() -> None:
         play.set_group(phase, "3 pods are more than the queue has room for")
         assert play.pods == {}
         assert play.phase == "Pending"
-        assert play.told == ("Unschedulable", "3 pods are more than the queue has room for")
-    assert len(play.said("PodGroupPending")) == 1
+        assert play.reason == ("Unschedulable", "3 pods are more than the queue has room for")
+    assert len(play.messages("PodGroupPending")) == 1
     play.set_group("Inqueue")
     assert play.counts == {"pending": 2}
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
 
 
 def test_a_gang_whose_pods_find_no_place_says_why(stage: MakeStage) -> None:
     """Kubernetes' own scheduler looks at a gang only when its pods are there."""
     play = stage(job(task("worker", 2)))
     play.set_group("Inqueue", "minCount (2) cannot be satisfied: 1 scheduled, 1 remaining")
-    assert play.told == ("Unschedulable", "minCount (2) cannot be satisfied: 1 scheduled, 1 remaining")
+    assert play.reason == ("Unschedulable", "minCount (2) cannot be satisfied: 1 scheduled, 1 remaining")
     play.set_group("Inqueue").run()
-    assert (play.phase, play.told) == ("Running", ("", ""))
+    assert (play.phase, play.reason) == ("Running", ("", ""))
 
 
 def test_counts_are_true_while_the_group_is_pending(stage: MakeStage) -> None:

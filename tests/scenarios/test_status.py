@@ -61,8 +61,8 @@ def test_the_running_duration_counts_from_the_first_running_to_the_end(stage: Ma
 )
 def test_how_the_first_one_failed(code: int, fields: dict[str, object], reason: str, how: str) -> None:
     play = Stage(job(task("main", 1))).run().fail("main-0", code, **fields)  # type: ignore[arg-type]  # keywords
-    assert play.told == (reason, f"main-0 failed first: {how}")
-    assert play.said("Failed") == [f"main-0 failed first: {how}"]
+    assert play.reason == (reason, f"main-0 failed first: {how}")
+    assert play.messages("Failed") == [f"main-0 failed first: {how}"]
 
 
 def test_who_only_followed(stage: MakeStage) -> None:
@@ -72,7 +72,7 @@ def test_who_only_followed(stage: MakeStage) -> None:
     play.fail("worker-0", 1).wait(1)
     play.fail("worker-3", 1).up().let_go()
     assert play.phase == "Terminated"
-    assert play.told == (
+    assert play.reason == (
         "OOMKilled",
         (
             "worker-2 failed first: signal 9 (SIGKILL), OOMKilled in container main; 2 others followed"
@@ -84,12 +84,12 @@ def test_who_only_followed(stage: MakeStage) -> None:
 def test_an_eviction_by_the_node(stage: MakeStage) -> None:
     """It has failed, not been removed: PodFailed, with the reason that the kubelet gave."""
     play = stage(job(task("worker", 1))).run().end_containers("worker-0", reason="Evicted")
-    assert play.told == ("Evicted", "worker-0 failed first: Evicted")
+    assert play.reason == ("Evicted", "worker-0 failed first: Evicted")
 
 
 def test_a_pod_that_nobody_can_explain(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1))).run().end_containers("worker-0")
-    assert play.told == ("PodFailed", "worker-0 failed first: for a reason that is not known")
+    assert play.reason == ("PodFailed", "worker-0 failed first: for a reason that is not known")
 
 
 def test_the_container_that_failed_first_is_named() -> None:
@@ -98,12 +98,12 @@ def test_the_container_that_failed_first_is_named() -> None:
 
     play = Stage(job(task("worker", 1))).run().wait(10)
     play.end_containers("worker-0", end("sidecar", 143, 9), end("trainer", 2, 8), end("prepare", 0, 1))
-    assert play.told == ("PodFailed", "worker-0 failed first: exit code 2 in container trainer")
+    assert play.reason == ("PodFailed", "worker-0 failed first: exit code 2 in container trainer")
 
 
 def test_the_budget_ended_it_and_the_cause_is_named(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", "RestartJob"), max_retry=1)).run().fail("worker-1", 7).let_go()
-    assert play.told == (
+    assert play.reason == (
         "RetriesExhausted",
         (
             "no retry is left of 1; the last cause: worker-1 failed first: exit code 7 in container main; "
@@ -115,7 +115,7 @@ def test_the_budget_ended_it_and_the_cause_is_named(stage: MakeStage) -> None:
 def test_what_is_over_is_not_explained_any_more(stage: MakeStage) -> None:
     """A job that runs again wants for nothing; the events still tell of the failure."""
     play = stage(job(task("worker", 1), on("PodFailed", "RestartJob"))).run().fail("worker-0").let_go().run()
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
     (acted,) = [event for event in play.events if event.policy]
     assert (acted.pod, str(acted.policy), acted.event) == ("worker-0", "spec.policies[0]", "PodFailed")
     assert acted.action == "RestartJob"

@@ -24,7 +24,7 @@ def _resume(play: Stage, how: str) -> Stage:
 def test_stopped_and_resumed(stage: MakeStage, how: str) -> None:
     """Succeeded pods stay, failed ones run again, keys are the same, and nothing of maxRetry is spent."""
     play = stage(job(task("worker", 4), plugins=PLUGINS)).run().succeed("worker-0").fail("worker-1")
-    done, keys = play.uids["worker-0"], play.companions
+    done, keys = play.uids["worker-0"], play.owned_objects
     _stop(play, how)
     if play.slow:
         assert play.phase == "Aborting"
@@ -33,8 +33,8 @@ def test_stopped_and_resumed(stage: MakeStage, how: str) -> None:
     assert play.phases == ["Pending", "Running", "Aborting", "Aborted"]
     assert play.pods == {"worker-0": "Succeeded", "worker-1": "Failed"}
     assert play.counts == {"succeeded": 1, "failed": 1}
-    assert play.told[0] == ("Command" if how == "command" else "Suspended")
-    assert play.companions == keys
+    assert play.reason[0] == ("Command" if how == "command" else "Suspended")
+    assert play.owned_objects == keys
     assert not play.has_group()
     assert play.status.version == 1
 
@@ -43,7 +43,7 @@ def test_stopped_and_resumed(stage: MakeStage, how: str) -> None:
     assert play.pods == {"worker-0": "Succeeded", **{f"worker-{index}": "Pending" for index in (1, 2, 3)}}
     assert play.counts == {"succeeded": 1, "pending": 3}
     assert play.uids["worker-0"] == done
-    assert play.companions == keys
+    assert play.owned_objects == keys
     assert play.has_group()
     assert play.retries == (0, 0)
     assert play.status.version == 2
@@ -93,7 +93,7 @@ def test_the_spec_takes_over_what_a_command_stopped(stage: MakeStage) -> None:
 def test_a_policy_aborts(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", "AbortJob"))).run().fail("worker-0", 1).let_go()
     assert play.phases == ["Pending", "Running", "Aborting", "Aborted"]
-    assert play.told[0] == "PodFailed"
+    assert play.reason[0] == "PodFailed"
     assert play.restart_controller().phase == "Aborted"
     play.command("ResumeJob").run()
     assert play.phase == "Running"

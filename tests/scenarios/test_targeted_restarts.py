@@ -21,7 +21,7 @@ def _changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 
 def _shared(stage: Stage) -> dict[str, Any]:
-    return {**stage.companions, "group": stage.group}
+    return {**stage.owned_objects, "group": stage.group}
 
 
 @pytest.mark.parametrize(

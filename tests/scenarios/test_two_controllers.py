@@ -106,7 +106,7 @@ class TwoControllers(Driver):
             else:
                 idle.add(turn)
             self._maybe_fall_asleep()
-        raise AssertionError(f"no rest: {self.told()}")
+        raise AssertionError(f"no rest: {self.shown()}")
 
     def wake_up(self) -> None:
         self.asleep = False
@@ -124,7 +124,7 @@ class TwoControllers(Driver):
 
 
 def expected_of(story: Story) -> dict[str, object]:
-    return outcome(story.tell(Driver(story.document, slow=story.slow)))
+    return outcome(story.record(Driver(story.document, slow=story.slow)))
 
 
 PATTERNS: Sequence[tuple[int, ...]] = ((0, 1), (0, 0, 1), (0, 1, 1), (0, 0, 0, 1, 1), (0, 1, 1, 1, 1, 1, 0))
@@ -134,7 +134,7 @@ PATTERNS: Sequence[tuple[int, ...]] = ((0, 1), (0, 0, 1), (0, 1, 1), (0, 0, 0, 1
 @pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])
 def test_two_that_alternate_end_as_one(story: Story, pattern: tuple[int, ...]) -> None:
     driver = TwoControllers(story.document, slow=story.slow, turns=itertools.cycle(pattern))
-    story.tell(driver)
+    story.record(driver)
     assert outcome(driver) == expected_of(story)
     check_rest(driver)
 
@@ -143,7 +143,7 @@ def test_two_that_alternate_end_as_one(story: Story, pattern: tuple[int, ...]) -
 def test_one_that_slept_over_a_step_does_no_harm(story: Story, record_property: Callable[[str, object], None]) -> None:
     """The first one stops before a call, each in turn, and makes it when the other has done the next step alone."""
     expected = expected_of(story)
-    alone = story.tell(Driver(story.document, slow=story.slow))
+    alone = story.record(Driver(story.document, slow=story.slow))
     for call in range(alone.engine.calls):
         driver = TwoControllers(story.document, slow=story.slow, sleeper=call, turns=itertools.repeat(0))
         driver.settle()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.engines.memory.engine import Fault
+from pumice.engines.memory.engine import CallFailure
 from pumice.model.job import VolumeSpec
 from pumice.model.snapshot import ContainerEnd
 from pumice.reconcile.decision import CreatePod, Ensure
@@ -39,10 +39,10 @@ def test_defect_01_counts_stay_true_after_the_end(stage: MakeStage) -> None:
 def test_defect_02_a_targeted_restart_leaves_shared_objects_alone(stage: MakeStage) -> None:
     """Volcano: Service, ConfigMap and Secret are deleted and made anew, with a new key, while the others run on."""
     play = stage(job(task("master", 1), task("worker", 2), on("PodFailed", "RestartTask"), plugins=PLUGINS)).run()
-    before, done = play.companions, len(play.engine.done)
+    before, done = play.owned_objects, len(play.engine.done)
     play.fail("worker-0")
-    assert play.companions == before
-    assert play.let_go().run().companions == before
+    assert play.owned_objects == before
+    assert play.let_go().run().owned_objects == before
     assert not [one for one in play.engine.done[done:] if isinstance(one, Ensure)]
 
 
@@ -108,18 +108,18 @@ def test_defect_07_resuming_and_evictions_spend_nothing(stage: MakeStage) -> Non
     assert play.retries == (5, 0)
 
 
-@pytest.mark.parametrize("trouble", ["claim", "quota", "plugin"])
-def test_defect_08_errors_that_last_do_not_end_the_job(stage: MakeStage, trouble: str) -> None:
+@pytest.mark.parametrize("failure", ["claim", "quota", "plugin"])
+def test_defect_08_errors_that_last_do_not_end_the_job(stage: MakeStage, failure: str) -> None:
     """Volcano: an unknown claim or a quota terminates the job after 160 s; a plugin's refusal is silent."""
-    volumes = [VolumeSpec(mount_path="/data", volume_claim_name="lost")] if trouble == "claim" else []
-    play = stage(job(task("worker", 2), volumes=volumes, plugins={"ray": []} if trouble == "plugin" else {}))
-    if trouble == "quota":
+    volumes = [VolumeSpec(mount_path="/data", volume_claim_name="lost")] if failure == "claim" else []
+    play = stage(job(task("worker", 2), volumes=volumes, plugins={"ray": []} if failure == "plugin" else {}))
+    if failure == "quota":
         play.refuse(CreatePod, message="exceeded quota", reason="FailedCreate").evict("worker-0", "worker-1").let_go()
     play.wait(100_000)
     assert play.phase == "Pending"
     reasons = {"claim": "ClaimMissing", "quota": "FailedCreate", "plugin": "InvalidJob"}
-    assert play.told[0] == reasons[trouble]
-    assert play.told[1] != ""
+    assert play.reason[0] == reasons[failure]
+    assert play.reason[1] != ""
 
 
 def test_defect_09_an_eviction_is_no_failure() -> None:
@@ -185,7 +185,7 @@ def test_defect_12_a_failed_write_counts_nothing(stage: MakeStage) -> None:
     """Volcano: the version is counted up in the shared cache before the write, and again at the next try."""
     play = stage(job(task("worker", 2), RESTART)).run()
     tries = itertools.count()
-    play.engine.faults = lambda call: Fault.BEFORE if call == "write_status" and next(tries) < 4 else None
+    play.engine.fail_call = lambda call: CallFailure.NOT_DONE if call == "write_status" and next(tries) < 4 else None
     play.keeps_trying = True
     play.fail("worker-0").wait(10)
     play.keeps_trying = False
@@ -212,8 +212,8 @@ def test_defect_14_depends_on_waits_for_pods_of_this_run(stage: MakeStage) -> No
 def test_defect_14_an_unknown_task_does_no_harm() -> None:
     """Volcano: without the webhook, a name that no task has takes the whole controller down."""
     play = Stage(job(task("worker", 1, depends_on=after("nobody"))))
-    assert play.told[0] == "InvalidJob"
-    assert "nobody" in play.told[1]
+    assert play.reason[0] == "InvalidJob"
+    assert "nobody" in play.reason[1]
 
 
 def test_defect_15_nothing_is_made_anew_just_before_the_end(stage: MakeStage) -> None:
@@ -229,7 +229,7 @@ def test_defect_16_the_last_failure_can_be_looked_at(stage: MakeStage, action: s
     """Volcano: RestartPod and RestartTask leave no pod, no log and no exit code."""
     play = stage(job(task("worker", 2), on("PodFailed", action), max_retry=1)).run().fail("worker-0", 42).let_go()
     assert play.pods == {"worker-0": "Failed"}
-    assert "exit code 42" in play.told[1]
+    assert "exit code 42" in play.reason[1]
 
 
 @pytest.mark.parametrize("cut", range(6))
@@ -256,7 +256,7 @@ def test_defect_18_what_others_remove_comes_back(stage: MakeStage, name: str) ->
     kind, _, called = name.partition("/")
     play.lose(kind, called)
     assert play.has_group()
-    assert set(play.companions) == {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh"}
+    assert set(play.owned_objects) == {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh"}
     assert play.phases == ["Pending", "Running"]
 
 
@@ -264,7 +264,7 @@ def test_defect_19_a_command_for_another_job_is_ignored() -> None:
     """Volcano: the uid is not looked at; the job of that name is aborted."""
     play = Stage(job(task("worker", 1))).run().command("AbortJob", uid="another")
     assert play.phase == "Running"
-    assert len(play.said("CommandIgnored")) == 1
+    assert len(play.messages("CommandIgnored")) == 1
 
 
 @pytest.mark.parametrize("cut", range(4))
@@ -280,7 +280,7 @@ def test_defect_24_the_hosts_follow_scaling_while_pending(stage: MakeStage) -> N
     """Volcano: scaled while Pending, the ConfigMap lists the old hosts."""
     play = stage(job(task("worker", 2), plugins=PLUGINS)).scale(worker=3)
     assert play.phase == "Pending"
-    data = play.companions["ConfigMap/train-svc"]["data"]["worker.host"]
+    data = play.owned_objects["ConfigMap/train-svc"]["data"]["worker.host"]
     assert data.split() == [f"train-worker-{index}.train" for index in range(3)]
 
 
@@ -320,7 +320,7 @@ def test_defect_35_the_running_duration_counts_the_running(stage: MakeStage) -> 
 def test_defect_35_reason_and_message_say_why(stage: MakeStage) -> None:
     """Volcano: they are never written."""
     play = stage(job(task("worker", 1))).run().fail("worker-0", 137, "OOMKilled")
-    assert play.told == (
+    assert play.reason == (
         "OOMKilled",
         "worker-0 failed first: signal 9 (SIGKILL), OOMKilled in container main",
     )
@@ -337,11 +337,13 @@ def test_defect_36_an_end_is_told_once_and_only_when_it_is_written(stage: MakeSt
     play = stage(job(task("worker", 1))).run()
     tries = itertools.count()
     # Not twice in a row: then the controller would wait a moment before it looks again.
-    play.engine.faults = lambda call: Fault.CONFLICT if call == "write_status" and next(tries) in (0, 2) else None
+    play.engine.fail_call = lambda call: (
+        CallFailure.CONFLICT if call == "write_status" and next(tries) in (0, 2) else None
+    )
     play.succeed()
     assert next(tries) >= 2
     assert play.phase == "Completed"
-    assert len(play.said("Completed")) == 1
+    assert len(play.messages("Completed")) == 1
 
 
 @pytest.mark.parametrize("ends", [("a", 0, "b", 3), ("prepare", 3, "a", 0)])

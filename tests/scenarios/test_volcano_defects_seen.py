@@ -18,7 +18,7 @@ def test_defect_48_a_job_that_failed_leaves_nothing_behind(stage: MakeStage) -> 
     for _ in range(2):
         play.run().fail("worker-0").let_go()
     assert play.phase == "Failed"
-    assert play.companions == {}
+    assert play.owned_objects == {}
     assert not play.has_group()
 
 
@@ -40,17 +40,17 @@ def test_defect_50_a_failure_is_counted_while_its_timeout_runs(stage: MakeStage)
 def test_defect_51_a_job_that_a_plugin_refuses_says_so(stage: MakeStage) -> None:
     """Volcano: ray without its head task gives neither pods nor an event."""
     play = stage(job(task("worker", 2), plugins={"ray": []}))
-    assert play.told[0] == "InvalidJob"
-    assert play.said("InvalidJob") == [play.told[1]]
+    assert play.reason[0] == "InvalidJob"
+    assert play.messages("InvalidJob") == [play.reason[1]]
     assert play.pods == {}
 
 
 def test_defect_52_a_restart_of_the_job_keeps_its_keys(stage: MakeStage) -> None:
     """Volcano: a new Service and a new key pair at every restart."""
     play = stage(job(task("worker", 2), RESTART, plugins=PLUGINS)).run()
-    before = play.companions
+    before = play.owned_objects
     play.fail("worker-0").let_go().run()
-    assert play.companions == before
+    assert play.owned_objects == before
 
 
 def test_defect_53_a_job_made_anew_under_an_old_name_lives(stage: MakeStage) -> None:
@@ -76,15 +76,15 @@ def test_defect_54_what_exists_is_counted_though_not_all_could_be_made(stage: Ma
     play.engine.refuse, play.keeps_trying = refuse, True
     play.set_group("Inqueue").wait(1)
     assert play.counts == {"pending": 1}
-    assert play.told == ("FailedCreate", "exceeded quota")
+    assert play.reason == ("FailedCreate", "exceeded quota")
 
 
 def test_defect_55_companions_stay_while_pods_are_alive() -> None:
     """Volcano: gone at once, while the running pods of a `minSuccess` job still terminate."""
     play = Stage(job(task("worker", 3), min_success=1, plugins=PLUGINS), slow=True).run().succeed("worker-0")
     assert play.phase == "Completed"
-    assert set(play.companions) == {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh"}
+    assert set(play.owned_objects) == {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh"}
     play.let_go("worker-1")
-    assert len(play.companions) == 3
+    assert len(play.owned_objects) == 3
     play.let_go()
-    assert play.companions == {}
+    assert play.owned_objects == {}

@@ -16,7 +16,7 @@ def test_all_goes_well(stage: MakeStage) -> None:
     assert play.phases == ["Pending"]
     assert play.pods == {"master-0": "Pending", "worker-0": "Pending", "worker-1": "Pending"}
     assert play.counts == {"pending": 3}
-    assert set(play.companions) == COMPANIONS
+    assert set(play.owned_objects) == COMPANIONS
     assert play.has_group()
 
     play.run("master-0", "worker-0")
@@ -36,9 +36,9 @@ def test_all_goes_well(stage: MakeStage) -> None:
     assert play.counts == {"succeeded": 3}
     assert play.by_task == {"master": {"Succeeded": 1}, "worker": {"Succeeded": 2}}
     assert play.pods == {"master-0": "Succeeded", "worker-0": "Succeeded", "worker-1": "Succeeded"}
-    assert play.companions == {}
+    assert play.owned_objects == {}
     assert not play.has_group()
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
     assert play.retries == (0, 0)
     assert play.status.running_duration == "30s"
 
@@ -71,7 +71,7 @@ def test_failures_restart_the_job_until_no_retry_is_left(stage: MakeStage) -> No
         assert play.status.version == attempt
         assert play.retries == (attempt, attempt)
         assert not set(before.values()) & set(play.uids.values())
-        assert set(play.companions) == {"Service/train", "ConfigMap/train-svc"}
+        assert set(play.owned_objects) == {"Service/train", "ConfigMap/train-svc"}
     play.run().succeed("worker-0")
     play.fail("worker-1", 137).let_go()
     assert play.phases == [
@@ -82,8 +82,8 @@ def test_failures_restart_the_job_until_no_retry_is_left(stage: MakeStage) -> No
     assert play.retries == (3, 3)
     assert play.pods == {"worker-0": "Succeeded", "worker-1": "Failed"}
     assert play.counts == {"succeeded": 1, "failed": 1}
-    assert play.companions == {}
-    assert play.told[0] == "RetriesExhausted"
+    assert play.owned_objects == {}
+    assert play.reason[0] == "RetriesExhausted"
 
 
 def test_one_run_is_all_that_max_retry_1_allows(stage: MakeStage) -> None:
@@ -100,11 +100,11 @@ def test_no_pod_is_made_before_the_old_ones_are_gone(stage: MakeStage) -> None:
     if play.slow:
         assert play.phase == "Pending"
         assert play.pods == {"worker-3": "Terminating"}
-        assert play.told == ("Restarting", "waits for the pods of the run before to be gone")
+        assert play.reason == ("Restarting", "waits for the pods of the run before to be gone")
     play.let_go()
     assert play.phase == "Pending"
     assert play.counts == {"pending": 4}
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
 
 
 def test_a_pod_past_its_grace_is_waited_for_no_longer() -> None:
@@ -136,7 +136,7 @@ def test_a_policy_completes_the_job(stage: MakeStage, phase: str) -> None:
     assert play.pods == {"master-0": "Succeeded"}
     assert play.counts == {"succeeded": 1}
     assert play.status.version == 1
-    assert play.told == (
+    assert play.reason == (
         "TaskCompleted",
         "TaskCompleted of master-0; policy spec.tasks[0].policies[0] TaskCompleted: CompleteJob",
     )
@@ -148,13 +148,13 @@ def test_a_policy_terminates_the_job(stage: MakeStage) -> None:
     if play.slow:
         assert play.phase == "Terminating"
         assert play.counts == {"succeeded": 1, "failed": 1, "terminating": 1}
-        assert set(play.companions) == {"Service/train", "ConfigMap/train-svc"}
+        assert set(play.owned_objects) == {"Service/train", "ConfigMap/train-svc"}
     play.let_go()
     assert play.phases == ["Pending", "Running", "Terminating", "Terminated"]
     assert play.counts == {"succeeded": 1, "failed": 1}
-    assert play.companions == {}
+    assert play.owned_objects == {}
     assert not play.has_group()
-    assert play.told[0] == "PodFailed"
+    assert play.reason[0] == "PodFailed"
     assert play.retries == (0, 0)
 
 
@@ -167,18 +167,18 @@ def test_enough_successes_end_the_job(stage: MakeStage) -> None:
     assert play.phases == ["Pending", "Running", "Completed"]
     if play.slow:
         assert play.counts == {"succeeded": 2, "terminating": 2}
-        assert set(play.companions) == {"Service/train", "ConfigMap/train-svc"}
+        assert set(play.owned_objects) == {"Service/train", "ConfigMap/train-svc"}
     play.let_go()
     assert play.pods == {"worker-0": "Succeeded", "worker-1": "Succeeded"}
     assert play.counts == {"succeeded": 2}
-    assert play.companions == {}
+    assert play.owned_objects == {}
 
 
 def test_too_few_successes_fail_the_job(stage: MakeStage) -> None:
     play = stage(job(task("worker", 3), min_success=2)).run()
     play.fail("worker-0").fail("worker-1", 3).succeed("worker-2")
     assert play.phases == ["Pending", "Running", "Failed"]
-    assert play.told == (
+    assert play.reason == (
         "MinAvailableNotMet",
         "1 of 3 pods succeeded, 2 needed; worker-0 failed first: exit code 1 in container main; 1 other followed",
     )
@@ -189,7 +189,7 @@ def test_too_few_successes_fail_a_job_that_would_do_with_one(stage: MakeStage) -
     play = stage(job(task("worker", 3, min_available=1), min_success=2)).run()
     play.fail("worker-0").fail("worker-1").succeed("worker-2")
     assert play.phases == ["Pending", "Running", "Failed"]
-    assert play.told[1].startswith("1 of 3 pods succeeded, 2 needed")
+    assert play.reason[1].startswith("1 of 3 pods succeeded, 2 needed")
 
 
 def test_a_failure_without_policies_waits_for_the_others(stage: MakeStage) -> None:
@@ -200,7 +200,7 @@ def test_a_failure_without_policies_waits_for_the_others(stage: MakeStage) -> No
     assert play.phases == ["Pending", "Running", "Failed"]
     assert play.counts == {"succeeded": 1, "failed": 1}
     assert play.pods == {"worker-0": "Failed", "worker-1": "Succeeded"}
-    assert play.told == ("PodFailed", "worker-0 failed first: exit code 1 in container main")
+    assert play.reason == ("PodFailed", "worker-0 failed first: exit code 1 in container main")
 
 
 def test_a_pod_that_failed_early_was_there(stage: MakeStage) -> None:
@@ -229,8 +229,8 @@ def test_each_task_needs_its_own_minimum(stage: MakeStage) -> None:
     play = stage(job(task("ps", 2, min_available=1), task("worker", 3, min_available=2))).run()
     play.fail("ps-0").fail("ps-1").succeed()
     assert play.phases == ["Pending", "Running", "Failed"]
-    assert play.told[0] == "MinAvailableNotMet"
-    assert play.told[1].startswith("0 of 2 pods of task ps succeeded, 1 needed; ps-0 failed first")
+    assert play.reason[0] == "MinAvailableNotMet"
+    assert play.reason[1].startswith("0 of 2 pods of task ps succeeded, 1 needed; ps-0 failed first")
 
 
 def test_a_job_whose_minimum_is_below_that_of_its_tasks_only_counts_the_sum(stage: MakeStage) -> None:

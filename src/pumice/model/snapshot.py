@@ -136,7 +136,7 @@ class ObservedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Failure:
     """Something that an engine could not do when it was last asked."""
 
     reason: str
@@ -148,10 +148,10 @@ class Snapshot:
     job: Job
     pods: tuple[ObservedPod, ...] = ()
     group: ObservedGroup | None = None
-    companions: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)  # by kind and name
+    owned_objects: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)  # by kind and name
     claims: frozenset[str] = frozenset()  # those that exist, of all that the job names
     commands: tuple[Command, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
-    faults: tuple[str, ...] = ()  # what is wrong with a job that was let in all the same
+    failures: tuple[Failure, ...] = ()
+    errors: tuple[str, ...] = ()  # what is wrong with a job that was let in all the same
     priorities: Mapping[str, int] = field(default_factory=dict)  # of priority classes
     gang: GangProvider = VOLCANO

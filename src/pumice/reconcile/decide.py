@@ -37,7 +37,7 @@ def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Dec
         return Decision(status)
     if status.state.phase not in TABLE:
         return _start(snapshot, plugins, now)
-    if not snapshot.faults:
+    if not snapshot.errors:
         return _reconcile(snapshot, plugins, now)
     return _reconcile(snapshot, (), now) if status.state.phase in FINAL else reject(snapshot, now)
 

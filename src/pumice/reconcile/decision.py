@@ -1,4 +1,4 @@
-"""What a pass decides: the status to write first, then what to do, then what to tell. Engines only carry it out."""
+"""What a pass decides: the status, which is written first, then commands, then events. Engines only carry it out."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class CreatePod:
 @dataclass(frozen=True, slots=True)
 class DeletePod:
     name: str
-    uid: str  # so that a pod made anew under the same name is never hit
+    uid: str  # a new pod of the same name must not be deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Ensure:
-    """Make the object, or put it right."""
+    """Create the object, or update it."""
 
-    companion: OwnedObject
+    owned: OwnedObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class RemoveCommand:
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """The job with all that it owns."""
+    """Delete the job with everything that it owns."""
 
     uid: str
 
@@ -59,14 +59,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """Told to people, in Kubernetes as an Event of the Job."""
+    """An Event of the Job in Kubernetes."""
 
     reason: str
     message: str
     severity: Severity = Severity.NORMAL
-    pod: str = ""  # short name, if it is about one
-    policy: Path = ROOT  # of the policy that acted; empty if none did
-    event: str = ""  # that the policy acted upon
+    pod: str = ""  # short name of its pod
+    policy: Path = ROOT  # of the policy that acted
+    event: str = ""  # that the policy acted on
     action: str = ""
 
 

@@ -88,4 +88,4 @@ def _of_waiting(before: State, after: State) -> Iterator[JobEvent]:
         ):
             yield JobEvent(_EVENT_REASONS.get(state.reason, state.reason), state.message, Severity.WARNING)
     else:
-        yield from (JobEvent(trouble.reason, trouble.message, Severity.WARNING) for trouble in after.snapshot.troubles)
+        yield from (JobEvent(failure.reason, failure.message, Severity.WARNING) for failure in after.snapshot.failures)

@@ -15,12 +15,12 @@ from pumice.reconcile.transition import LONGEST_MESSAGE, enter_phase, shortened
 
 INVALID_JOB = "InvalidJob"
 # A finding quotes the value that it found, which may be of any length.
-LONGEST_FAULT: Final = 1_000
+LONGEST_ERROR: Final = 1_000
 
 
 def reject(snapshot: Snapshot, now: dt.datetime) -> Decision:
     status = snapshot.job.status
-    message = _listed(snapshot.faults)
+    message = _listed(snapshot.errors)
     is_known = status.state.reason == INVALID_JOB and status.state.message == message
     events = () if is_known else (JobEvent(INVALID_JOB, message, Severity.WARNING),)
     phase = Phase(status.state.phase)
@@ -30,13 +30,13 @@ def reject(snapshot: Snapshot, now: dt.datetime) -> Decision:
     return Decision(msgspec.structs.replace(status, min_available=least), events=events)
 
 
-def _listed(faults: Sequence[str]) -> str:
+def _listed(errors: Sequence[str]) -> str:
     """All findings, or as many as fit, and the number of the others."""
     listed, room = [], LONGEST_MESSAGE - len("; and 999999999 more")
-    for fault in faults:
-        listed.append(shortened(fault, LONGEST_FAULT))
+    for error in errors:
+        listed.append(shortened(error, LONGEST_ERROR))
         room -= len(listed[-1]) + len("; ")
         if room < 0:
-            listed[-1] = f"and {len(faults) - len(listed) + 1} more"
+            listed[-1] = f"and {len(errors) - len(listed) + 1} more"
             break
     return "; ".join(listed)

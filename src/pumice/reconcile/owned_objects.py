@@ -45,28 +45,28 @@ def replaced_secrets(state: State, plugins: Sequence[Base]) -> Iterator[JobEvent
     snapshot = state.snapshot
     if state.phase in FINAL or not any(pod.is_live for pod in snapshot.pods):
         return
-    for companion in owned_objects(state.job, plugins):
-        name = manifest_of(companion)["metadata"]["name"]
+    for owned in owned_objects(state.job, plugins):
+        name = manifest_of(owned)["metadata"]["name"]
         # A failure to create it was reported already.
-        failed = any(name in trouble.message for trouble in snapshot.troubles)
-        if isinstance(companion, Once) and ("Secret", name) not in snapshot.companions and not failed:
+        failed = any(name in failure.message for failure in snapshot.failures)
+        if isinstance(owned, Once) and ("Secret", name) not in snapshot.owned_objects and not failed:
             message = f"Secret {name} was gone and is made anew with new keys; pods that run keep the old ones"
             yield JobEvent("SecretReplaced", message, Severity.WARNING)
 
 
 def _plugin_objects(state: State, plugins: Sequence[Base]) -> Iterator[EngineCommand]:
-    existing, wanted = state.snapshot.companions, owned_objects(state.job, plugins)
+    existing, wanted = state.snapshot.owned_objects, owned_objects(state.job, plugins)
     if state.phase in FINAL:
         # Pods use them until the last one is gone.
         if not state.pods.counts.alive:
-            keys = [_key(manifest_of(companion)) for companion in wanted]
+            keys = [_key(manifest_of(owned)) for owned in wanted]
             yield from (Remove(*key) for key in keys if key in existing)
         return
-    for companion in wanted:
-        manifest = manifest_of(companion)
+    for owned in wanted:
+        manifest = manifest_of(owned)
         there = existing.get(_key(manifest))
         if there is None or not _is_as_wanted(there, manifest):
-            yield Ensure(companion)
+            yield Ensure(owned)
 
 
 def _groups(state: State) -> Iterator[EngineCommand]:

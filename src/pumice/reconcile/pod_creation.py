@@ -10,7 +10,7 @@ from typing import Final
 from pumice.model.job import TaskSpec
 from pumice.model.objects import claim_names, claims
 from pumice.model.slot import NONE, Slot
-from pumice.model.snapshot import Snapshot, Trouble
+from pumice.model.snapshot import Failure, Snapshot
 from pumice.plugins.base import Base
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.decision import CreatePod
@@ -27,7 +27,7 @@ CLAIM_MISSING: Final = "ClaimMissing"
 @dataclass(frozen=True, slots=True)
 class PodPlan:
     missing: Sequence[tuple[TaskSpec, int]] = ()  # slots that need a pod
-    blocked: Trouble | None = None  # why none of them is created now, as far as there is something to say
+    blocked: Failure | None = None  # why none of them is created now, as far as there is something to say
 
     def create(self, snapshot: Snapshot, plugins: Sequence[Base]) -> Iterator[CreatePod]:
         if self.blocked is None:
@@ -59,18 +59,18 @@ def _missing_indexes(task: TaskSpec, taken: set[int]) -> list[int]:
     return [index for index in range(task.replicas) if index not in taken]
 
 
-def _blocked(state: State, now: dt.datetime) -> Trouble | None:
+def _blocked(state: State, now: dt.datetime) -> Failure | None:
     snapshot = state.snapshot
     missing_claims = missing_claims_of_others(snapshot)
     if missing_claims:
-        return Trouble(CLAIM_MISSING, f"waits for PersistentVolumeClaim {', '.join(missing_claims)}")
+        return Failure(CLAIM_MISSING, f"waits for PersistentVolumeClaim {', '.join(missing_claims)}")
     if not snapshot.claims.issuperset(claim_names(snapshot.job)):
         # This pass creates the others.
-        return Trouble("", "")
+        return Failure("", "")
     if any(pod.deleted_at is None or now < pod.deleted_at for pod in state.previous_run):
         # Two runs must not meet; a pod that outlives its grace period is not waited for.
-        return Trouble(RESTARTING, "waits for the pods of the run before to be gone")
+        return Failure(RESTARTING, "waits for the pods of the run before to be gone")
     if snapshot.gang.has_groups and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
-        return Trouble(UNSCHEDULABLE if message else "", message)
+        return Failure(UNSCHEDULABLE if message else "", message)
     return None

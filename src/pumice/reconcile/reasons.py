@@ -30,10 +30,10 @@ def reason_for(state: State, request: Request | None, phase: Phase) -> Verdict:
 def waiting_reason(state: State, plan: PodPlan) -> Verdict:
     """Why a job does not have all its pods yet; empty if it does not wait."""
     snapshot = state.snapshot
-    if snapshot.troubles:
-        trouble = snapshot.troubles[0]
-        more = f" (and {len(snapshot.troubles) - 1} more)" if len(snapshot.troubles) > 1 else ""
-        return Verdict(trouble.reason, trouble.message + more)
+    if snapshot.failures:
+        failure = snapshot.failures[0]
+        more = f" (and {len(snapshot.failures) - 1} more)" if len(snapshot.failures) > 1 else ""
+        return Verdict(failure.reason, failure.message + more)
     if plan.blocked is not None:
         return Verdict(plan.blocked.reason, plan.blocked.message)
     if snapshot.group is not None and state.pods.counts.pending:

@@ -19,7 +19,7 @@ import msgspec
 from pumice.admission.admit import Admitted, admit_stored
 from pumice.admission.context import Context
 from pumice.model.findings import Finding
-from pumice.model.snapshot import JobKey, Snapshot, Trouble
+from pumice.model.snapshot import Failure, JobKey, Snapshot
 from pumice.plugins.base import Base
 from pumice.plugins.guard import PluginError
 from pumice.reconcile.decide import decide
@@ -49,7 +49,7 @@ class Loop:
     passes: int = 0
     # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, and found
     # again by the next one.
-    _troubles: dict[JobKey, tuple[Trouble, ...]] = field(default_factory=dict)
+    _failures: dict[JobKey, tuple[Failure, ...]] = field(default_factory=dict)
     # A job is admitted once for each change of its spec. A caller that has admitted a job already adds it here.
     admitted: dict[JobKey, Admitted] = field(default_factory=dict)
     # How long the pass that is under way took to decide.
@@ -96,7 +96,7 @@ class Loop:
         self.passes += 1
         snapshot = await self.engine.observe(key)
         if snapshot is None:
-            self._troubles.pop(key, None)
+            self._failures.pop(key, None)
             self.admitted.pop(key, None)
             return True
         stored, began = snapshot, self.clock()
@@ -104,7 +104,7 @@ class Loop:
         try:
             decision = decide(snapshot, plugins, began)
         except PluginError as error:
-            decision = decide(replace(snapshot, faults=(str(error),)), (), began)
+            decision = decide(replace(snapshot, errors=(str(error),)), (), began)
         self._thought[key] = self.clock() - began
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("job %s: %s", key, _shown(decision), extra={"job": key})
@@ -125,34 +125,34 @@ class Loop:
             admitted = self.admitted[key] = admit_stored(snapshot.job, self.context)
         errors = (_shown_finding(finding) for finding in admitted.findings if finding.is_error)
         job = msgspec.structs.replace(snapshot.job, spec=admitted.job.spec)
-        troubles = self._troubles.get(key, ())
-        return replace(snapshot, job=job, faults=(*snapshot.faults, *errors), troubles=troubles), admitted.plugins
+        failures = self._failures.get(key, ())
+        return replace(snapshot, job=job, errors=(*snapshot.errors, *errors), failures=failures), admitted.plugins
 
     async def _carry_out(self, key: JobKey, decision: Decision) -> bool:
-        troubles: dict[Trouble, None] = {}
+        failures: dict[Failure, None] = {}
         for commands in _alike(decision.commands):
-            troubles |= dict.fromkeys(await self._tried_all(key, commands))
-        if troubles:
-            self._troubles[key] = tuple(troubles)
+            failures |= dict.fromkeys(await self._tried_all(key, commands))
+        if failures:
+            self._failures[key] = tuple(failures)
         else:
-            self._troubles.pop(key, None)
-        return not troubles
+            self._failures.pop(key, None)
+        return not failures
 
-    async def _tried_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Trouble]:
+    async def _tried_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Failure]:
         """Commands of one kind; what came of them."""
-        troubles: dict[int, Trouble] = {}
+        failures: dict[int, Failure] = {}
         left = enumerate(commands)
 
         async def work(*, until_good: bool = False) -> None:
-            while len(troubles) < ENOUGH_FAILURES and (taken := next(left, None)) is not None:
+            while len(failures) < ENOUGH_FAILURES and (taken := next(left, None)) is not None:
                 place, command = taken
-                trouble = await self._tried(key, command)
-                if trouble is not None:
-                    troubles[place] = trouble
+                failure = await self._tried(key, command)
+                if failure is not None:
+                    failures[place] = failure
                 elif until_good:
                     return
 
-        if key in self._troubles:
+        if key in self._failures:
             # Whoever was refused last time asks one by one until something works again.
             await work(until_good=True)
         workers = min(self.parallel, len(commands))
@@ -162,15 +162,15 @@ class Loop:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(workers):
                     tasks.create_task(work())
-        # Whichever failed first: the same trouble is told in the same words, or each pass would change the status, and
+        # Whichever failed first: the same failure is told in the same words, or each pass would change the status, and
         # so bring on the next.
-        return [troubles[place] for place in sorted(troubles)[:ENOUGH_FAILURES]]
+        return [failures[place] for place in sorted(failures)[:ENOUGH_FAILURES]]
 
-    async def _tried(self, key: JobKey, command: EngineCommand) -> Trouble | None:
+    async def _tried(self, key: JobKey, command: EngineCommand) -> Failure | None:
         try:
             await self.engine.apply(key, command)
         except EngineError as error:
-            return Trouble(error.reason, str(error))
+            return Failure(error.reason, str(error))
         return None
 
 

@@ -47,12 +47,12 @@ def test_a_job_that_does_not_stay_in_pending_is_written_there_first(phase: str) 
 
 
 def test_an_invalid_job_is_refused() -> None:
-    decision = decide(a_snapshot(phase="Pending", faults=("bad",)), (Svc(),), NOW)
+    decision = decide(a_snapshot(phase="Pending", errors=("bad",)), (Svc(),), NOW)
     assert (decision.status.state.reason, decision.commands) == ("InvalidJob", ())
 
 
 def test_a_finished_job_is_not_refused_any_more() -> None:
-    decision = decide(a_snapshot(phase="Completed", faults=("bad",)), (Svc(),), NOW)
+    decision = decide(a_snapshot(phase="Completed", errors=("bad",)), (Svc(),), NOW)
     assert decision.status.state.reason == ""
     assert kinds(decision) == ["Remove"]
 

@@ -7,7 +7,7 @@ import pytest
 from pumice.model.command import Command, CommandTarget
 from pumice.model.findings import SPEC
 from pumice.model.job import Metadata
-from pumice.model.snapshot import Trouble
+from pumice.model.snapshot import Failure
 from pumice.model.vocabulary import Action, Event
 from pumice.plugins.ssh import Ssh
 from pumice.reconcile.decision import JobEvent, Severity
@@ -19,7 +19,7 @@ from tests.unit.reconcile.values import a_match, a_pod, a_state
 MATCH = a_match(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
 BY_POLICY = Request(Action.RESTART_JOB, (MATCH,))
 BY_COMMAND = Request(Action.ABORT_JOB, command=Command(action="AbortJob", metadata=Metadata(name="stop")))
-QUOTA = Trouble("FailedCreate", "quota")
+QUOTA = Failure("FailedCreate", "quota")
 
 
 def emitted(
@@ -37,13 +37,13 @@ def emitted(
         pytest.param({}, {"phase": "Failed", "message": "why"}, [("Failed", "why", "Warning")], id="a failure"),
         pytest.param(
             {},
-            {"reason": "FailedCreate", "message": "quota", "troubles": (QUOTA,)},
+            {"reason": "FailedCreate", "message": "quota", "failures": (QUOTA,)},
             [("FailedCreate", "quota", "Warning")],
             id="a failure of the engine",
         ),
         pytest.param(
             {"reason": "FailedCreate", "message": "quota"},
-            {"reason": "FailedCreate", "message": "quota", "troubles": (QUOTA,)},
+            {"reason": "FailedCreate", "message": "quota", "failures": (QUOTA,)},
             [],
             id="a failure that was reported",
         ),
@@ -56,7 +56,7 @@ def emitted(
         ),
         pytest.param(
             {"phase": "Aborting"},
-            {"phase": "Aborting", "troubles": (QUOTA,)},
+            {"phase": "Aborting", "failures": (QUOTA,)},
             [("FailedCreate", "quota", "Warning")],
             id="a failure while winding down",
         ),

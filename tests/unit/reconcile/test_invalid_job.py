@@ -13,7 +13,7 @@ MESSAGE = "spec.queue: no such queue; spec.tasks: none"
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Restarting"])
 def test_it_says_why_and_touches_nothing(phase: str) -> None:
-    decision = reject(a_snapshot(a_pod(), phase=phase, faults=FAULTS), NOW)
+    decision = reject(a_snapshot(a_pod(), phase=phase, errors=FAULTS), NOW)
     state = decision.status.state
     assert (state.phase, state.reason, state.message) == (phase, "InvalidJob", MESSAGE)
     assert decision.commands == ()
@@ -21,29 +21,29 @@ def test_it_says_why_and_touches_nothing(phase: str) -> None:
 
 
 def test_it_is_told_once() -> None:
-    decision = reject(a_snapshot(faults=FAULTS, reason="InvalidJob", message=MESSAGE), NOW)
+    decision = reject(a_snapshot(errors=FAULTS, reason="InvalidJob", message=MESSAGE), NOW)
     assert decision.events == ()
 
 
 def test_a_long_list_is_cut_between_two_findings_and_told_once() -> None:
     faults = tuple(f"spec.tasks[{number}].replicas: -1: must be 0 or more" for number in range(5000))
-    decision = reject(a_snapshot(faults=faults), NOW)
+    decision = reject(a_snapshot(errors=faults), NOW)
     message = decision.status.state.message
     *told, rest = message.split("; ")
     assert len(message) <= LONGEST_MESSAGE
     assert len(told) > 500
     assert tuple(told) == faults[: len(told)]
     assert rest == f"and {5000 - len(told)} more"
-    again = reject(a_snapshot(faults=faults, reason="InvalidJob", message=message), NOW)
+    again = reject(a_snapshot(errors=faults, reason="InvalidJob", message=message), NOW)
     assert again.events == ()
 
 
 def test_a_finding_with_a_long_value_is_cut() -> None:
-    state = reject(a_snapshot(faults=("spec.queue: " + "q" * 10**6, "spec.tasks: none")), NOW).status.state
+    state = reject(a_snapshot(errors=("spec.queue: " + "q" * 10**6, "spec.tasks: none")), NOW).status.state
     long, short = state.message.split("; ")
     assert (len(long), long[-5:], short) == (1000, "qq...", "spec.tasks: none")
 
 
 def test_a_least_number_that_no_server_would_store_is_not_written() -> None:
     job = a_two_worker_job(min_available=-3)
-    assert reject(a_snapshot(job=job, faults=FAULTS), NOW).status.min_available == 0
+    assert reject(a_snapshot(job=job, errors=FAULTS), NOW).status.min_available == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pumice.model.job import Job, Manifest, VolumeSpec
-from pumice.model.snapshot import COSCHEDULING, NATIVE, NO_GANG, GangProvider, ObservedGroup, ObservedPod, Trouble
+from pumice.model.snapshot import COSCHEDULING, NATIVE, NO_GANG, Failure, GangProvider, ObservedGroup, ObservedPod
 from pumice.plugins.base import Base
 from pumice.plugins.env import Env
 from pumice.plugins.owned_objects import manifest_of, owned_objects
@@ -35,7 +35,7 @@ def shown(commands: Iterable[EngineCommand]) -> list[str]:
     lines = []
     for command in commands:
         if isinstance(command, Ensure):
-            lines.append(f"ensure {manifest_of(command.companion)['kind']}")
+            lines.append(f"ensure {manifest_of(command.owned)['kind']}")
         elif isinstance(command, Remove):
             lines.append(f"remove {command.kind}")
     return lines
@@ -56,9 +56,9 @@ def test_owned_objects_exist_until_the_job_is_over(phase: str) -> None:
     there = all_of(a_two_worker_job())
     ledger = TARGETS if phase == "Restarting" else Ledger()
     group: dict[str, Any] = {} if phase in {"Pending", "Running", "Restarting"} else {"group": None}
-    assert reconciled(plugins=PLUGINS, companions=there, phase=phase, ledger=ledger, **group) == []
+    assert reconciled(plugins=PLUGINS, owned_objects=there, phase=phase, ledger=ledger, **group) == []
     del there["ConfigMap", "train-svc"]
-    assert reconciled(plugins=PLUGINS, companions=there, phase=phase, ledger=ledger, **group) == ["ensure ConfigMap"]
+    assert reconciled(plugins=PLUGINS, owned_objects=there, phase=phase, ledger=ledger, **group) == ["ensure ConfigMap"]
 
 
 @pytest.mark.parametrize("phase", ["Completed", "Failed", "Terminated"])
@@ -72,8 +72,8 @@ def test_owned_objects_exist_until_the_job_is_over(phase: str) -> None:
 )
 def test_owned_objects_are_removed_after_the_last_pod(phase: str, pod: ObservedPod, expected: list[str]) -> None:
     there = all_of(a_two_worker_job())
-    assert reconciled(pod, plugins=PLUGINS, companions=there, phase=phase, group=None) == expected
-    assert reconciled(pod, plugins=PLUGINS, companions={}, phase=phase, group=None) == []
+    assert reconciled(pod, plugins=PLUGINS, owned_objects=there, phase=phase, group=None) == expected
+    assert reconciled(pod, plugins=PLUGINS, owned_objects={}, phase=phase, group=None) == []
 
 
 def edited(kind: str, name: str, **parts: Any) -> dict[tuple[str, str], Manifest]:
@@ -113,7 +113,7 @@ POLICY = all_of(a_two_worker_job())["NetworkPolicy", "train"]["spec"]
     ],
 )
 def test_edits_are_undone(there: dict[tuple[str, str], Manifest], expected: list[str]) -> None:
-    assert reconciled(plugins=PLUGINS, companions=there) == expected
+    assert reconciled(plugins=PLUGINS, owned_objects=there) == expected
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_group_loses_its_priority_with_its_job() -> None:
     state = a_state(group=observed_group(a_two_worker_job(priority_class_name="high")))
     [command] = reconcile_owned_objects(state, ())
     assert isinstance(command, Ensure)
-    assert manifest_of(command.companion)["spec"]["priorityClassName"] == ""
+    assert manifest_of(command.owned)["spec"]["priorityClassName"] == ""
     assert reconciled(group=observed_group(a_two_worker_job(), priorityClassName="")) == []
 
 
@@ -195,7 +195,7 @@ def named(job: Job, gang: GangProvider, there: dict[str, Manifest] | None, phase
     found = []
     for command in reconcile_owned_objects(a_state(job=job, gang=gang, group=group, phase=phase), ()):
         if isinstance(command, Ensure):
-            found.append(f"ensure {manifest_of(command.companion)['metadata']['name']}")
+            found.append(f"ensure {manifest_of(command.owned)['metadata']['name']}")
         elif isinstance(command, Remove):
             found.append(f"remove {command.name}")
     return found
@@ -223,10 +223,10 @@ def test_entries_of_other_programs_stay() -> None:
     [
         pytest.param(a_state(a_pod()), ["SecretReplaced"], id="gone while pods run"),
         pytest.param(a_state(), [], id="no pod had it yet"),
-        pytest.param(a_state(a_pod(), companions=all_of(a_two_worker_job())), [], id="exists"),
+        pytest.param(a_state(a_pod(), owned_objects=all_of(a_two_worker_job())), [], id="exists"),
         pytest.param(a_state(a_pod(), phase="Completed"), [], id="over"),
         pytest.param(
-            a_state(a_pod(), troubles=(Trouble("NameTaken", "Secret train-ssh exists"),)), [], id="reported already"
+            a_state(a_pod(), failures=(Failure("NameTaken", "Secret train-ssh exists"),)), [], id="reported already"
         ),
     ],
 )

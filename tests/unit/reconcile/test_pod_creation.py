@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pumice.model.job import DependsOn, VolumeSpec
-from pumice.model.snapshot import NATIVE, NO_GANG, ObservedGroup, ObservedPod, Trouble
+from pumice.model.snapshot import NATIVE, NO_GANG, Failure, ObservedGroup, ObservedPod
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.pod_creation import plan_pods
 from tests.builders import UID, a_job, a_task
@@ -57,24 +57,24 @@ def test_dependencies_hold_pods_back() -> None:
     [
         pytest.param({}, None, id="nothing"),
         pytest.param(
-            {"job": CLAIM}, Trouble("ClaimMissing", "waits for PersistentVolumeClaim shared"), id="a claim is missing"
+            {"job": CLAIM}, Failure("ClaimMissing", "waits for PersistentVolumeClaim shared"), id="a claim is missing"
         ),
         pytest.param({"job": CLAIM, "claims": frozenset(("shared",))}, None, id="the claim is there"),
-        pytest.param({"job": OWN_CLAIM}, Trouble("", ""), id="a claim that this pass creates"),
-        pytest.param({"group": None}, Trouble("", ""), id="no group"),
-        pytest.param({"group": ObservedGroup({}, "Pending")}, Trouble("", ""), id="not in the queue"),
+        pytest.param({"job": OWN_CLAIM}, Failure("", ""), id="a claim that this pass creates"),
+        pytest.param({"group": None}, Failure("", ""), id="no group"),
+        pytest.param({"group": ObservedGroup({}, "Pending")}, Failure("", ""), id="not in the queue"),
         pytest.param(
-            {"group": ObservedGroup({}, "Pending", "no room")}, Trouble("Unschedulable", "no room"), id="no room"
+            {"group": ObservedGroup({}, "Pending", "no room")}, Failure("Unschedulable", "no room"), id="no room"
         ),
         pytest.param({"group": None, "gang": NO_GANG}, None, id="no gang"),
     ],
 )
-def test_what_holds_all_pods_back(fields: dict[str, Any], expected: Trouble | None) -> None:
+def test_what_holds_all_pods_back(fields: dict[str, Any], expected: Failure | None) -> None:
     assert plan_pods(a_state(**fields), NOW).blocked == expected
     assert (created(**fields) == []) is (expected is not None)
 
 
-WAITS = Trouble("Restarting", "waits for the pods of the run before to be gone")
+WAITS = Failure("Restarting", "waits for the pods of the run before to be gone")
 KEPT = Ledger(restart=Restart(RestartKind.UNSUCCESSFUL), succeeded={"worker": frozenset((0,))})
 
 
@@ -92,5 +92,5 @@ KEPT = Ledger(restart=Restart(RestartKind.UNSUCCESSFUL), succeeded={"worker": fr
         pytest.param(a_pod("worker-0", "Succeeded"), KEPT, None, id="a success that is kept"),
     ],
 )
-def test_two_runs_do_not_meet(pod: ObservedPod, ledger: Ledger, expected: Trouble | None) -> None:
+def test_two_runs_do_not_meet(pod: ObservedPod, ledger: Ledger, expected: Failure | None) -> None:
     assert plan_pods(a_state(pod, phase="Pending", version=1, ledger=ledger), NOW).blocked == expected

@@ -8,7 +8,7 @@ import pytest
 
 from pumice.model.command import Command
 from pumice.model.job import Job, Metadata
-from pumice.model.snapshot import NO_GANG, ObservedGroup, ObservedPod, Trouble
+from pumice.model.snapshot import NO_GANG, Failure, ObservedGroup, ObservedPod
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE
@@ -193,7 +193,7 @@ def test_why_a_job_failed(
 
 BOTH = (a_pod("worker-0"), a_pod("worker-1"))
 PENDING = (a_pod("worker-0", "Pending"), a_pod("worker-1"))
-REFUSED = Trouble("FailedCreate", "quota")
+REFUSED = Failure("FailedCreate", "quota")
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ REFUSED = Trouble("FailedCreate", "quota")
             ("", ""),
             id="a place for one that goes",
         ),
-        pytest.param(BOTH, {"troubles": (REFUSED,)}, ("FailedCreate", "quota"), id="a failure"),
-        pytest.param((), {"troubles": (REFUSED, REFUSED)}, ("FailedCreate", "quota (and 1 more)"), id="two failures"),
+        pytest.param(BOTH, {"failures": (REFUSED,)}, ("FailedCreate", "quota"), id="a failure"),
+        pytest.param((), {"failures": (REFUSED, REFUSED)}, ("FailedCreate", "quota (and 1 more)"), id="two failures"),
     ],
 )
 def test_what_a_job_waits_for(pods: tuple[ObservedPod, ...], fields: dict[str, Any], expected: tuple[str, str]) -> None:

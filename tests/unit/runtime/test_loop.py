@@ -14,7 +14,7 @@ from pumice.admission.admit import admit
 from pumice.admission.context import Context
 from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
-from pumice.engines.memory.engine import Fault, MemoryEngine
+from pumice.engines.memory.engine import CallFailure, MemoryEngine
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject
 from pumice.model.snapshot import JobKey, Snapshot
@@ -64,13 +64,13 @@ class Bench:
         self.world.clock.move_to(due)
         self.settle()
 
-    def fail(self, call: str, fault: Fault, times: int = 1) -> None:
+    def fail(self, call: str, fault: CallFailure, times: int = 1) -> None:
         left = [fault] * times
 
-        def faults(name: str) -> Fault | None:
+        def faults(name: str) -> CallFailure | None:
             return left.pop() if name == call and left else None
 
-        self.engine.faults = faults
+        self.engine.fail_call = faults
 
     @property
     def status(self) -> JobStatus:
@@ -107,7 +107,7 @@ def test_a_status_that_did_not_change_is_not_written() -> None:
 
 def test_a_conflict_is_looked_at_again_at_once() -> None:
     bench = Bench()
-    bench.fail("write_status", Fault.CONFLICT)
+    bench.fail("write_status", CallFailure.CONFLICT)
     bench.settle()
     assert len(bench.world.pods) == 1
     assert bench.world.clock.now == EPOCH
@@ -116,7 +116,7 @@ def test_a_conflict_is_looked_at_again_at_once() -> None:
 def test_conflict_after_conflict_is_not_met_with_ever_more_writes() -> None:
     """The view is behind, and stays so for a while: to ask again and again does not make it faster."""
     bench = Bench()
-    bench.fail("write_status", Fault.CONFLICT, times=100)
+    bench.fail("write_status", CallFailure.CONFLICT, times=100)
     for _ in range(10):
         while bench.serve():
             pass
@@ -125,13 +125,13 @@ def test_conflict_after_conflict_is_not_met_with_ever_more_writes() -> None:
         bench.world.clock.move_to(due)
     assert bench.engine.calls <= 12
     assert bench.world.clock.now - EPOCH > dt.timedelta(seconds=1)
-    bench.engine.faults = lambda _call: None
+    bench.engine.fail_call = lambda _call: None
     bench.settle()
     assert len(bench.world.pods) == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
-def test_a_status_that_could_not_be_written_is_tried_again_later(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [CallFailure.NOT_DONE, CallFailure.DONE])
+def test_a_status_that_could_not_be_written_is_tried_again_later(fault: CallFailure) -> None:
     bench = Bench()
     bench.fail("write_status", fault)
     assert bench.serve()
@@ -142,7 +142,7 @@ def test_a_status_that_could_not_be_written_is_tried_again_later(fault: Fault) -
 
 def test_a_trouble_is_told_until_it_is_over() -> None:
     bench = Bench()
-    bench.fail("CreatePod", Fault.BEFORE, times=6)
+    bench.fail("CreatePod", CallFailure.NOT_DONE, times=6)
     bench.settle()
     bench.wait_for_next()
     assert bench.told == ("Unavailable", "CreatePod did not work")
@@ -156,7 +156,7 @@ def test_a_trouble_is_told_until_it_is_over() -> None:
 def test_a_trouble_that_was_none_is_told_no_longer_even_if_nothing_else_happens() -> None:
     """The pod was made, though the engine said no: the pass that finds it has nothing to do."""
     bench = Bench()
-    bench.fail("CreatePod", Fault.AFTER)
+    bench.fail("CreatePod", CallFailure.DONE)
     bench.settle()
     bench.world.changed.clear()
     while bench.loop.queue.next_due() is not None:
@@ -166,7 +166,7 @@ def test_a_trouble_that_was_none_is_told_no_longer_even_if_nothing_else_happens(
 
 def test_one_trouble_does_not_keep_the_rest_from_being_done() -> None:
     bench = Bench(a_document(plugins={"svc": [], "ssh": []}))
-    bench.fail("Ensure", Fault.BEFORE)
+    bench.fail("Ensure", CallFailure.NOT_DONE)
     bench.settle()
     assert ("ConfigMap", "train-svc") in bench.world.objects[bench.key]
     bench.wait_for_next()
@@ -175,7 +175,7 @@ def test_one_trouble_does_not_keep_the_rest_from_being_done() -> None:
 
 def test_several_troubles_of_a_kind_are_one() -> None:
     bench = Bench(a_document(tasks=[{"name": "worker", "replicas": 3, "template": a_template(restartPolicy="Never")}]))
-    bench.fail("CreatePod", Fault.BEFORE, times=30)
+    bench.fail("CreatePod", CallFailure.NOT_DONE, times=30)
     bench.settle()
     bench.wait_for_next()
     assert bench.told == ("Unavailable", "CreatePod did not work")
@@ -224,11 +224,11 @@ def test_who_was_refused_asks_one_by_one_until_something_works() -> None:
 
 def test_a_job_that_is_gone_is_forgotten() -> None:
     bench = Bench()
-    bench.fail("CreatePod", Fault.BEFORE, times=99)
+    bench.fail("CreatePod", CallFailure.NOT_DONE, times=99)
     bench.settle()
     bench.world.delete_job(bench.key)
     bench.wait_for_next()
-    assert (bench.loop._troubles, bench.loop.admitted) == ({}, {})
+    assert (bench.loop._failures, bench.loop.admitted) == ({}, {})
 
 
 def test_an_appointment_is_kept() -> None:
@@ -404,11 +404,11 @@ def test_pods_are_made_at_once_within_bounds_and_after_what_they_mount() -> None
 
 def test_a_pass_stops_after_enough_failures_and_the_next_one_goes_on() -> None:
     bench, _ = gauged(replicas=40, parallel=4)
-    bench.fail("CreatePod", Fault.BEFORE, times=1000)
+    bench.fail("CreatePod", CallFailure.NOT_DONE, times=1000)
     bench.settle()
     assert bench.world.pods == {}
     assert bench.engine.calls < 30
-    bench.engine.faults = lambda _call: None
+    bench.engine.fail_call = lambda _call: None
     bench.wait_for_next()
     assert len(bench.world.pods) == 40
 

@@ -72,7 +72,7 @@ class LocalEngine:
             job=self.job,
             pods=tuple(pod.observed() for pod in self.pods.values()),
             group=None if self.group is None else ObservedGroup({self.group["metadata"]["name"]: self.group}, ADMITTED),
-            companions=dict(self.objects),
+            owned_objects=dict(self.objects),
             claims=self.claims,
             commands=tuple(self.commands.values()),
         )

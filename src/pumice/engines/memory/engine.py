@@ -1,4 +1,4 @@
-"""The Engine port over a `World`, with hooks for everything that goes wrong in a real one."""
+"""The Engine port over a `World`, with hooks for everything that goes wrong on a real cluster."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from pumice.reconcile.decision import (
 from pumice.runtime.ports import ConflictError, EngineError
 
 
-class Fault(Enum):
-    """What may happen to a call."""
+class CallFailure(Enum):
+    """How a call to the engine fails."""
 
     CONFLICT = auto()
-    BEFORE = auto()  # an error, and nothing was done
-    AFTER = auto()  # an error, though it was done
+    NOT_DONE = auto()
+    DONE = auto()  # the call took effect, but its answer is lost
 
 
 class CrashError(Exception):
-    """The controller dies at this point."""
+    """The controller crashes at this point."""
 
 
 @dataclass(slots=True)
 class MemoryEngine:
     world: World
-    faults: Callable[[str], Fault | None] = lambda _call: None
+    fail_call: Callable[[str], CallFailure | None] = lambda _call: None
     after_call: Callable[[str], None] = lambda _call: None  # may raise CrashError
     on_created: Callable[[JobKey, StoredPod], None] = lambda _key, _pod: None
     on_deleting: Callable[[JobKey, StoredPod], None] = lambda _key, _pod: None
     gang: bool = True
-    first_group_phase: str = "Inqueue"  # of a PodGroup that is made: as if its queue always had room
+    first_group_phase: str = "Inqueue"  # of a new PodGroup: its queue has room
     events: list[tuple[JobKey, JobEvent]] = field(default_factory=list)
     calls: int = 0
 
@@ -63,7 +63,7 @@ class MemoryEngine:
             job=job,
             pods=tuple(stored.seen for stored in world.pods_of(key)),
             group=observed if group is not None else None,
-            companions=dict(world.objects.get(key, {})),
+            owned_objects=dict(world.objects.get(key, {})),
             claims=frozenset(world.claims),
             commands=tuple(world.commands.get(key, {}).values()),
             gang=VOLCANO if self.gang else NO_GANG,
@@ -84,7 +84,7 @@ class MemoryEngine:
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
         def act() -> None:
-            # Whatever is made for an owner that is gone is collected as garbage.
+            # Objects of a deleted owner are garbage-collected.
             if key in self.world.jobs:
                 self._do(key, command)
 
@@ -96,14 +96,14 @@ class MemoryEngine:
 
     def _call(self, name: str, act: Callable[[], None]) -> None:
         self.calls += 1
-        fault = self.faults(name)
-        if fault is Fault.CONFLICT and name == "write_status":
+        failure = self.fail_call(name)
+        if failure is CallFailure.CONFLICT and name == "write_status":
             raise ConflictError
-        if fault is Fault.BEFORE:
+        if failure is CallFailure.NOT_DONE:
             raise EngineError("Unavailable", f"{name} did not work")
         act()
-        if fault is Fault.AFTER:
-            raise EngineError("Unavailable", f"{name} worked, but nobody said so")
+        if failure is CallFailure.DONE:
+            raise EngineError("Unavailable", f"{name} worked, but its answer was lost")
         self.after_call(name)
 
     def _do(self, key: JobKey, command: EngineCommand) -> None:
@@ -114,8 +114,8 @@ class MemoryEngine:
             case DeletePod(name, uid):
                 if world.ask_to_delete(key, name, uid):
                     self.on_deleting(key, world.pods[(key, name)])
-            case Ensure(companion):
-                self._ensure(key, companion)
+            case Ensure(owned):
+                self._ensure(key, owned)
             case Remove(kind, name):
                 if kind == "PodGroup":
                     world.groups.pop(key, None)
@@ -137,8 +137,8 @@ class MemoryEngine:
         elif there.owner != world.jobs[key].uid:
             raise EngineError("FailedCreate", f"pod {name} of an earlier job of this name still exists")
 
-    def _ensure(self, key: JobKey, companion: Manifest | Once) -> None:
-        world, manifest = self.world, manifest_of(companion)
+    def _ensure(self, key: JobKey, owned: Manifest | Once) -> None:
+        world, manifest = self.world, manifest_of(owned)
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if kind == "PodGroup":
             group = world.groups.get(key)
@@ -149,8 +149,8 @@ class MemoryEngine:
         else:
             there = world.objects.setdefault(key, {})
             kept: Mapping[str, str] = there.get((kind, name), {}).get("stringData", {})
-            if isinstance(companion, Once):
-                made = companion.created_with(self._keys) if not kept else manifest
+            if isinstance(owned, Once):
+                made = owned.created_with(self._keys) if not kept else manifest
                 manifest = {**made, "stringData": {**kept, **made["stringData"]}}
             there[(kind, name)] = manifest
         world.touch(key)

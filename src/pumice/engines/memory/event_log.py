@@ -50,7 +50,7 @@ class Story:
     _ending: Counter[str] = field(default_factory=Counter)
     _beginning: Line | None = None  # of a run: completed when it is known which pods it begins with
 
-    def tell(self, event: str, what: str, pod: str = "", action: str = "") -> Line:
+    def record(self, event: str, what: str, pod: str = "", action: str = "") -> Line:
         line = Line(self.world.clock.elapsed, self._phase or Phase.PENDING, event, what, pod, action=action)
         self.lines.append(line)
         return line
@@ -63,11 +63,11 @@ class Story:
 
     def pod_ended(self, pod: ObservedPod, end: ContainerEnd) -> None:
         if end.exit_code == 0:
-            self.tell("PodSucceeded", "succeeded", pod.short_name)
+            self.record("PodSucceeded", "succeeded", pod.short_name)
             return
         container = f"in {end.container}" if end.container != pod.task else ""
         details = ", ".join(filter(None, (str(end.exit_code), end.reason, container)))
-        self.tell("PodFailed", f"failed ({details})", pod.short_name)
+        self.record("PodFailed", f"failed ({details})", pod.short_name)
 
     def listen(self) -> None:
         """Take down what the controller said and did in its last pass."""
@@ -75,18 +75,18 @@ class Story:
             if event.policy:
                 self._acted(event)
             elif event.reason not in _TOLD_OTHERWISE:
-                self.tell(event.reason, event.message)
+                self.record(event.reason, event.message)
         self._heard = len(self.engine.events)
         job = self.world.jobs.get(self.key)
         if job is None:
             if self._phase != GONE:
                 self.close_moment()
                 self._phase = GONE
-                self.tell("JobDeleted", "the job is removed, with all that it owned")
+                self.record("JobDeleted", "the job is removed, with all that it owned")
         elif job.status.state.phase != self._phase:
             self.close_moment()
             self._phase = job.status.state.phase
-            line = self.tell("PhaseChanged", self._about(job))
+            line = self.record("PhaseChanged", self._about(job))
             self._beginning = line if self._phase == Phase.PENDING else None
             self._retries = job.status.retry_count
         # A pass writes its phase first, so what it did belongs to that phase.
@@ -100,7 +100,7 @@ class Story:
         """Nothing more happens in this phase at this moment: tell of the pods that were made or removed, together."""
         if self._ending:
             verb = "ends" if self._ending.total() == 1 else "end"
-            self.tell("PodsEnd", f"{_pods(self._ending.total())} {verb}: {_by_task(self._ending)}")
+            self.record("PodsEnd", f"{_pods(self._ending.total())} {verb}: {_by_task(self._ending)}")
         made = f"{_pods(self._made.total())} made: {_by_task(self._made)}" if self._made else ""
         beginning, self._beginning = self._beginning, None
         self._made.clear()
@@ -111,12 +111,12 @@ class Story:
             awaited = job.status.state.message if job is not None else ""
             beginning.what = version + (made or awaited or "no pods yet")
         elif made:
-            self.tell("PodsMade", made)
+            self.record("PodsMade", made)
 
     def _acted(self, event: JobEvent) -> None:
         """A policy acted: told with what made it act if that was just now, else on its own."""
         name = Event(event.event)
-        line = self._cause(event.pod, _CAUSES.get(name, "Pod")) or self.tell(name, _LATER[name], event.pod)
+        line = self._cause(event.pod, _CAUSES.get(name, "Pod")) or self.record(name, _LATER[name], event.pod)
         line.event, line.policy, line.action = event.event, str(event.policy), event.action
 
     def _cause(self, pod: str, kind: str) -> Line | None:

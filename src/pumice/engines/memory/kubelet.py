@@ -10,7 +10,7 @@ from typing import Any, Final
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.event_log import Story
 from pumice.engines.memory.pod_behavior import Behaviours, names_of
-from pumice.engines.memory.timeline import Agenda
+from pumice.engines.memory.timeline import Timeline
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 
 # How long a pod that failed on its way out is still seen.
@@ -23,7 +23,7 @@ _POD_REASONS: Final = ("Evicted", "NodeLost", "Preempting")
 class Kubelet:
     world: World
     key: JobKey
-    agenda: Agenda
+    timeline: Timeline
     story: Story
     behaviours: Behaviours
     capacity: int | None = None
@@ -88,7 +88,7 @@ class Kubelet:
     def evict(self, stored: StoredPod, exit_code: int | None) -> None:
         """Somebody else removes the pod; with an exit code it fails on its way out and is seen so."""
         name, uid = stored.seen.short_name, stored.seen.uid
-        self.story.tell("PodDeleting", "is removed by somebody else", pod=name)
+        self.story.record("PodDeleting", "is removed by somebody else", pod=name)
         if not self.world.ask_to_delete(self.key, stored.seen.name):
             return
         stop = self._time_to_stop(stored)
@@ -101,7 +101,7 @@ class Kubelet:
             if self._is_there(stored, uid):
                 self.end(stored, ContainerEnd(stored.seen.task, exit_code))
 
-        self.agenda.plan(self.world.clock.now + stop, fail)
+        self.timeline.plan(self.world.clock.now + stop, fail)
         self._gone_after(stored, stop + _LAST_SEEN)
 
     def give_room(self) -> None:
@@ -151,7 +151,7 @@ class Kubelet:
             self._run_on(stored)
 
         delay = self.behaviours.start(stored.seen)
-        self._plans[stored.seen.uid] = self.agenda.plan(self.world.clock.now + delay, start)
+        self._plans[stored.seen.uid] = self.timeline.plan(self.world.clock.now + delay, start)
 
     def _run_on(self, stored: StoredPod) -> None:
         """A later word of the scenario may change how long it runs; the last one counts."""
@@ -162,7 +162,7 @@ class Kubelet:
             behaviour = self.behaviours.of(stored.seen)
             self.end(stored, ContainerEnd(stored.seen.task, behaviour.exit, behaviour.reason))
 
-        self._plans[uid] = self.agenda.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
+        self._plans[uid] = self.timeline.plan(self.world.clock.now + self.behaviours.run(stored.seen), finish)
 
     def _time_to_stop(self, stored: StoredPod) -> dt.timedelta:
         if stored.seen.phase is not PodPhase.RUNNING:
@@ -175,17 +175,17 @@ class Kubelet:
 
         def gone() -> None:
             if told and self._is_there(stored, uid):
-                self.story.tell("PodGone", "is gone", pod=stored.seen.short_name)
+                self.story.record("PodGone", "is gone", pod=stored.seen.short_name)
             self.world.vanish(self.key, stored.seen.name, uid)
             self._placed.discard(uid)
             self._hanging.discard(uid)
             self._crowd_changed = True
 
-        self.agenda.plan(self.world.clock.now + delay, gone)
+        self.timeline.plan(self.world.clock.now + delay, gone)
 
     def _cancel(self, uid: str) -> None:
         if uid in self._plans:
-            self.agenda.cancel(self._plans.pop(uid))
+            self.timeline.cancel(self._plans.pop(uid))
 
     def _is_there(self, stored: StoredPod, uid: str) -> bool:
         there = self.world.pods.get((self.key, stored.seen.name))

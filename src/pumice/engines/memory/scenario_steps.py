@@ -62,24 +62,24 @@ class Director:
         if step.pending:
             self.kubelet.hang(step.pod)
         elif not self.kubelet.let_start(step.pod):
-            self.story.tell("StepSkipped", f"{step.pod} does not hang: nothing to let go")
+            self.story.record("StepSkipped", f"{step.pod} does not hang: nothing to let go")
 
     def _restart_containers(self, step: Step) -> None:
         stored = self._pod(step, "restart", alive=True)
         if stored is not None:
             self.world.change_pod(self.key, stored.seen.name, restarts=stored.seen.restarts + step.restarts)
             times = f" {step.restarts} times" if step.restarts > 1 else ""
-            self.story.tell("PodContainersRestarted", f"restarted a container{times}", step.pod)
+            self.story.record("PodContainersRestarted", f"restarted a container{times}", step.pod)
 
     def _change_readiness(self, step: Step) -> None:
         stored = self._pod(step, "change", alive=True)
         if stored is None:
             return
         if stored.seen.phase is not PodPhase.RUNNING:
-            self.story.tell("StepSkipped", f"{step.pod} does not run yet: nothing to change")
+            self.story.record("StepSkipped", f"{step.pod} does not run yet: nothing to change")
             return
         self.world.change_pod(self.key, stored.seen.name, ready=step.ready)
-        self.story.tell("PodReadinessChanged", "is ready" if step.ready else "is not ready", step.pod)
+        self.story.record("PodReadinessChanged", "is ready" if step.ready else "is not ready", step.pod)
 
     def _pod(self, step: Step, verb: str, *, alive: bool) -> StoredPod | None:
         """The pod of a step; if the step cannot act on it, that is reported."""
@@ -92,7 +92,7 @@ class Director:
             why = f"has {str(stored.seen.phase).lower()} already"
         else:
             return stored
-        self.story.tell("StepSkipped", f"{step.pod} {why}: nothing to {verb}")
+        self.story.record("StepSkipped", f"{step.pod} {why}: nothing to {verb}")
         return None
 
     def _send(self, step: Step) -> None:
@@ -101,7 +101,7 @@ class Director:
             self._commands += 1
             name = Metadata(name=f"command-{self._commands}")
             self.world.send(self.key, Command(action=action, metadata=name))
-            self.story.tell("CommandSent", f"Command {action}", action=action)
+            self.story.record("CommandSent", f"Command {action}", action=action)
 
     def _scale(self, step: Step) -> None:
         wanted = step.scale
@@ -121,7 +121,7 @@ class Director:
         if self._job_is_there():
             job = self.world.jobs[self.key]
             self.world.put_job(msgspec.structs.replace(job, spec=change(job.spec)))
-            self.story.tell("SpecChanged", message)
+            self.story.record("SpecChanged", message)
 
     def _change_group(self, step: Step) -> None:
         """Change the phase of the PodGroup; if there is none, of the next one."""
@@ -130,20 +130,20 @@ class Director:
             return
         if group is None and phase in _FIRST_PHASES:
             self.engine.first_group_phase = phase
-            self.story.tell("GroupChanged", f"the next PodGroup begins as {phase}")
+            self.story.record("GroupChanged", f"the next PodGroup begins as {phase}")
             return
         if group is None:
-            self.story.tell("StepSkipped", "there is no PodGroup: nothing to change")
+            self.story.record("StepSkipped", "there is no PodGroup: nothing to change")
             return
         self.engine.first_group_phase = _FIRST_PHASES[0]
         group.phase = phase
         self.world.touch(self.key)
-        self.story.tell("GroupChanged", f"PodGroup is {phase}")
+        self.story.record("GroupChanged", f"PodGroup is {phase}")
 
     def _job_is_there(self) -> bool:
         there = self.key in self.world.jobs
         if not there:
-            self.story.tell("StepSkipped", "the job is gone: nothing to change")
+            self.story.record("StepSkipped", "the job is gone: nothing to change")
         return there
 
 

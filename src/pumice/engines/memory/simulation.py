@@ -19,7 +19,7 @@ from pumice.engines.memory.pod_behavior import Behaviours
 from pumice.engines.memory.scenario import HORIZON, SETTINGS, Scenario, Step
 from pumice.engines.memory.scenario_steps import Director
 from pumice.engines.memory.stuck_job import what_is_missing
-from pumice.engines.memory.timeline import Agenda
+from pumice.engines.memory.timeline import Timeline
 from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase
 from pumice.runtime.loop import Loop
@@ -49,7 +49,7 @@ class Simulation:
     _expectations: Expectations = field(init=False)
     _loop: Loop | None = field(init=False, default=None)  # None while the controller is away
     _back_at: dt.datetime = EPOCH
-    _agenda: Agenda = field(default_factory=Agenda)
+    _timeline: Timeline = field(default_factory=Timeline)
 
     def __post_init__(self) -> None:
         self.world = World(VirtualClock())
@@ -59,7 +59,7 @@ class Simulation:
         engine = self._engine = MemoryEngine(self.world)
         self.story = Story(self.world, engine, self.key)
         behaviours = Behaviours(self.scenario.seed)
-        kubelet = Kubelet(self.world, self.key, self._agenda, self.story, behaviours, self.scenario.capacity)
+        kubelet = Kubelet(self.world, self.key, self._timeline, self.story, behaviours, self.scenario.capacity)
         self._kubelet = kubelet
         engine.on_created, engine.on_deleting = kubelet.created, kubelet.deleting
         self._director = Director(self.world, self.key, engine, kubelet, self.story, self._change_controller)
@@ -78,13 +78,13 @@ class Simulation:
                 break
             if moment is None:
                 missing = what_is_missing(self.world, self.key, self._kubelet, controller=self._loop is not None)
-                self.story.tell("Stuck", f"stuck: {missing}")
+                self.story.record("Stuck", f"stuck: {missing}")
                 break
             if moment > EPOCH + HORIZON:
                 self._cut_off("more would happen only after a year")
                 break
             self.world.clock.move_to(moment)
-            self._agenda.play_until(self.world.clock.now)
+            self._timeline.play_until(self.world.clock.now)
         return self._expectations.outcomes()
 
     def _begin(self) -> None:
@@ -93,11 +93,11 @@ class Simulation:
             if not step.at and step.kind in SETTINGS:
                 self._director.play(step)
             else:
-                self._agenda.plan(EPOCH + step.at, partial(self._director.play, step))
+                self._timeline.plan(EPOCH + step.at, partial(self._director.play, step))
         for expectation in self.scenario.expectations:
             if expectation.at is not None:
                 # Time must not jump over the moment that is asked about.
-                self._agenda.plan(EPOCH + expectation.at, lambda: None)
+                self._timeline.plan(EPOCH + expectation.at, lambda: None)
 
     async def _settle(self) -> None:
         """Let the controller come to rest at this moment."""
@@ -124,7 +124,7 @@ class Simulation:
 
     def _next_moment(self) -> dt.datetime | None:
         due = self._loop.queue.next_due() if self._loop is not None else None
-        return min((moment for moment in (due, self._agenda.next_moment()) if moment is not None), default=None)
+        return min((moment for moment in (due, self._timeline.next_moment()) if moment is not None), default=None)
 
     def _is_over(self) -> bool:
         """Nothing more to come: the job rests, no step is left, nobody is on the way out, nothing is to be removed."""
@@ -148,7 +148,7 @@ class Simulation:
     def _cut_off(self, why: str) -> None:
         job = self.world.jobs.get(self.key)
         retries = f" after {job.status.retry_count} retries" if job is not None and job.status.retry_count else ""
-        self.story.tell("CutOff", f"cut off{retries}: {why}")
+        self.story.record("CutOff", f"cut off{retries}: {why}")
 
     def _new_loop(self) -> Loop:
         loop = Loop(self._engine, self.context, self.world.clock, admitted={self.key: self.admitted})
@@ -164,14 +164,14 @@ class Simulation:
         self._loop = None
         if away is None:
             self._back_at = _NEVER
-            self.story.tell("ControllerDown", "controller down")
+            self.story.record("ControllerDown", "controller down")
             return
         # Who is away for a second time meanwhile comes back when both times are over.
         self._back_at = max(self._back_at if self._back_at != _NEVER else now, now + away)
-        self.story.tell("ControllerDown", f"controller down for {away.total_seconds():g}s")
-        self._agenda.plan(self._back_at, self._controller_returns)
+        self.story.record("ControllerDown", f"controller down for {away.total_seconds():g}s")
+        self._timeline.plan(self._back_at, self._controller_returns)
 
     def _controller_returns(self) -> None:
         if self._loop is None and self.world.clock.now >= self._back_at:
             self._loop = self._new_loop()
-            self.story.tell("ControllerUp", "controller is back")
+            self.story.record("ControllerUp", "controller is back")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Agenda:
+class Timeline:
     _heap: list[tuple[dt.datetime, int]] = field(default_factory=list)
     _acts: dict[int, Callable[[], None]] = field(default_factory=dict)  # of what was not cancelled
     _order: Iterator[int] = field(default_factory=itertools.count)

@@ -147,7 +147,7 @@ def test_objects_are_kept_as_they_are_wanted() -> None:
         )
         snapshot = await engine.observe(engine.key)
         assert snapshot is not None
-        assert snapshot.companions == {("ConfigMap", "c"): config}
+        assert snapshot.owned_objects == {("ConfigMap", "c"): config}
         assert snapshot.claims == {"v"}
         assert snapshot.group is not None
         assert (snapshot.group.phase, snapshot.group.admits_pods) == (ADMITTED, True)

@@ -80,10 +80,10 @@ class KubernetesEngine:
             job=job,
             pods=tuple(pod.observed for pod in pods if pod.job_uid == job.uid),
             group=self.pod_groups.observed(job) if self.pod_groups is not None else None,
-            companions=owned_objects,
+            owned_objects=owned_objects,
             claims=frozenset(claims),
             commands=tuple(one.command for one in self.cache.commands_of.get(key, {}).values()),
-            faults=cached.errors,
+            errors=cached.errors,
             priorities=self.cache.priorities,
             gang=self.gang,
         )
@@ -222,5 +222,5 @@ class KubernetesEngine:
 
 
 def _is_for(job: Job, command: CreatePod | Ensure) -> bool:
-    manifest = command.manifest if isinstance(command, CreatePod) else manifest_of(command.companion)
+    manifest = command.manifest if isinstance(command, CreatePod) else manifest_of(command.owned)
     return owned_by(manifest, job.uid)

@@ -39,12 +39,12 @@ def test_a_quota_is_waited_for(stage: MakeStage) -> None:
     for _ in range(3):
         assert play.phase == "Pending"
         assert play.counts == {"pending": 1}
-        assert play.told == ("FailedCreate", QUOTA)
+        assert play.reason == ("FailedCreate", QUOTA)
         play.wait(10_000)
-    assert play.said("FailedCreate") == [QUOTA]  # said once
+    assert play.messages("FailedCreate") == [QUOTA]  # said once
     _quota(play, 3).wait(60)
     assert play.counts == {"pending": 3}
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
     play.keeps_trying = False
     assert play.run().phase == "Running"
 
@@ -53,7 +53,7 @@ def test_a_quota_while_the_job_runs(stage: MakeStage) -> None:
     play = _quota(stage(job(task("worker", 2))).run(), 1).evict("worker-0").let_go().wait(1)
     assert play.phase == "Running"
     assert play.counts == {"running": 1}
-    assert play.told == ("FailedCreate", QUOTA)
+    assert play.reason == ("FailedCreate", QUOTA)
 
 
 def test_several_troubles_are_told_once() -> None:
@@ -65,8 +65,8 @@ def test_several_troubles_are_told_once() -> None:
 
     play.engine.refuse, play.keeps_trying = refuse, True
     play.set_group("Inqueue").wait(1000)
-    assert play.told == ("FailedCreate", "one (and 2 more)")
-    assert play.said("FailedCreate") == ["one (and 2 more)"]
+    assert play.reason == ("FailedCreate", "one (and 2 more)")
+    assert play.messages("FailedCreate") == ["one (and 2 more)"]
 
 
 @pytest.mark.parametrize("kind", [CreatePod, DeletePod, Ensure, RemoveCommand])
@@ -85,15 +85,15 @@ def test_an_api_that_is_away_for_a_while_changes_nothing_in_the_end(
     play.refuse().let_go().run().succeed()
     assert play.phases == ["Pending", "Running", "Restarting", "Pending", "Running", "Completed"]
     assert play.retries == (1, 1)
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
 
 
 def test_a_completed_job_does_not_keep_the_reason_why_it_waited(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), min_available=1, min_success=1)).run()
     play.refuse(CreatePod, message="quota", reason="FailedCreate").scale(worker=3).wait(10)
-    assert (play.phase, play.told) == ("Running", ("FailedCreate", "quota"))
+    assert (play.phase, play.reason) == ("Running", ("FailedCreate", "quota"))
     play.succeed("worker-0")
-    assert (play.phase, play.told) == ("Completed", ("", ""))
+    assert (play.phase, play.reason) == ("Completed", ("", ""))
 
 
 def test_a_job_that_cannot_be_run_says_why(stage: MakeStage) -> None:
@@ -101,21 +101,21 @@ def test_a_job_that_cannot_be_run_says_why(stage: MakeStage) -> None:
     bad = task("Worker_1", 2, template=a_template(a_container(image=""), restartPolicy="Sometimes"))
     play = stage(job(bad, on("PodFailed", "Explode")))
     assert play.phase == "Pending"
-    reason, message = play.told
+    reason, message = play.reason
     assert reason == "InvalidJob"
     for part in ("spec.tasks[0].name", "restartPolicy", "spec.policies[0].action"):
         assert part in message
     assert play.pods == {}
-    assert play.companions == {}
+    assert play.owned_objects == {}
     assert not play.has_group()
     play.restart_controller()
-    assert len(play.said("InvalidJob")) == 1
+    assert len(play.messages("InvalidJob")) == 1
 
 
 def test_a_plugin_that_refuses_the_job_is_not_silent() -> None:
     play = Stage(job(task("worker", 2), plugins={"ray": []}))
-    assert play.told[0] == "InvalidJob"
-    assert "head" in play.told[1]
+    assert play.reason[0] == "InvalidJob"
+    assert "head" in play.reason[1]
 
 
 def test_a_plugin_that_breaks_takes_nothing_with_it() -> None:
@@ -133,8 +133,8 @@ def test_a_plugin_that_breaks_takes_nothing_with_it() -> None:
     context = a_context(Registry(third_party={"odd": Odd}))
     play = Stage(job(task("worker", 3), plugins={"odd": []}), context=context)
     assert play.phase == "Pending"
-    assert play.told[0] == "InvalidJob"
-    assert "plugin odd failed" in play.told[1]
+    assert play.reason[0] == "InvalidJob"
+    assert "plugin odd failed" in play.reason[1]
     assert play.pods == {}
     Odd.works = True
     assert play.restart_controller().counts == {"pending": 3}
@@ -155,11 +155,11 @@ def test_a_running_job_that_becomes_invalid_keeps_its_phase_and_pods(stage: Make
     good = play.job.spec
     play.update(msgspec.structs.replace(good, min_available=7))
     assert play.phase == "Running"
-    assert play.told[0] == "InvalidJob"
+    assert play.reason[0] == "InvalidJob"
     assert play.pods == {"worker-0": "Running", "worker-1": "Running"}
-    assert len(play.said("InvalidJob")) == 1
+    assert len(play.messages("InvalidJob")) == 1
     play.update(good)
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
     assert play.succeed().phase == "Completed"
 
 
@@ -228,20 +228,22 @@ def test_pods_of_the_job_before_are_waited_for() -> None:
     play.wait(20)
     assert play.pods == {}
     assert play.counts == {}
-    assert play.told[0] == "FailedCreate"
+    assert play.reason[0] == "FailedCreate"
     for name, uid in old.items():
         play.world.vanish(play.key, name, uid)
     play.wait(60)
     play.keeps_trying = False
     assert play.run().phases == ["Pending", "Running"]
-    assert play.told == ("", "")
+    assert play.reason == ("", "")
 
 
 def test_conflicts_are_resolved_by_looking_again(stage: MakeStage) -> None:
-    from pumice.engines.memory.engine import Fault
+    from pumice.engines.memory.engine import CallFailure
 
     play = stage(job(task("worker", 2)))
     calls = itertools.count()
-    play.engine.faults = lambda call: Fault.CONFLICT if call == "write_status" and next(calls) % 2 == 0 else None
+    play.engine.fail_call = lambda call: (
+        CallFailure.CONFLICT if call == "write_status" and next(calls) % 2 == 0 else None
+    )
     play.run().succeed()
     assert play.phases == ["Pending", "Running", "Completed"]
