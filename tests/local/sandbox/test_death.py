@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import signal
@@ -211,14 +210,3 @@ async def _use(made: Box) -> None:
         await made.start(made.spec("a", "nosuch"))
     await made.sandbox.remove_pod("a")
     made.close()
-
-
-@in_box
-async def test_64_pods_at_once(box: Box) -> None:
-    async def one(index: int) -> int:
-        await box.pod(f"p{index}")
-        code, text = await box.shell(f"p{index}", f"hostname; exit {index}")
-        assert text == f"p{index}\n"
-        return code
-
-    assert await asyncio.gather(*(one(index) for index in range(64))) == list(range(64))
