@@ -7,6 +7,9 @@ of a file, an image, a setting, this machine. The exceptions form one tree:
       SettingsError             a flag or a line of pumice.toml
       RefusedError              a run that this machine cannot or may not start
       ImageError                an image, a layer or an archive
+      NoStateError              no directory for the state of runs
+      AddressesExhaustedError   more pods than addresses
+      TunnelError               pasta or slirp4netns, which does not work here
       SandboxError, StartError  the sandbox, a program in it
       EngineError               an engine call that may succeed later
       AccessError, ApiError     the API server: how to reach it, what it answered

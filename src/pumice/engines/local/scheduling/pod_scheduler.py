@@ -54,7 +54,7 @@ class PodScheduler:
             found = fit(list(self._gang.values()), self._free(others))
             if found.fits:
                 for pod, usage in self._gang.items():
-                    self._reserved[pod] = self._place(usage, others)
+                    self._reserved[pod] = self._take(usage, others)
                 self._publish()
         return found
 
@@ -110,7 +110,7 @@ class PodScheduler:
                     for row in found.rows
                     if not row.short.is_zero
                 )
-            self._held[pod] = self._place(usage, others)
+            self._held[pod] = self._take(usage, others)
             self._publish()
         return None
 
@@ -123,7 +123,7 @@ class PodScheduler:
             free[name] = max(free.get(name, Quantity()) - amount, Quantity())
         return free
 
-    def _place(
+    def _take(
         self, usage: Mapping[str, Quantity], others: list[Reservation], preferred: Iterable[str] = ()
     ) -> Placement:
         """Take the resources, with the preferred GPUs if they are free, else the first free ones."""
@@ -138,7 +138,7 @@ class PodScheduler:
     def _reserve_again(self, pod: str, before: Placement) -> None:
         others = self.reservations.others() if before.usage else []
         if fit([before.usage], self._free(others)).fits:
-            self._reserved[pod] = self._place(before.usage, others, before.gpus)
+            self._reserved[pod] = self._take(before.usage, others, before.gpus)
             self._publish()
 
     def _locked(self, work: Callable[[], None]) -> None:
