@@ -13,6 +13,8 @@ of a file, an image, a setting, this machine. The exceptions form one tree:
       SandboxError, StartError  the sandbox, a program in it
       EngineError               an engine call that may succeed later
       AccessError, ApiError     the API server: how to reach it, what it answered
+      CertificateError          a TLS certificate or key
+      ProtocolError             a response that is not HTTP/1.1
       GangError                 a gang provider that the cluster does not have
       PluginError               a third-party plugin
 """

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pumice.model.problem import PumiceError
+
 # More than any API server sends.
 _MAX_HEAD = 1 << 16
 _MAX_LINE = 1 << 12
@@ -18,7 +20,7 @@ _WITHOUT_BODY = frozenset({204, 304})
 _FIRST_FINAL = 200
 
 
-class ProtocolError(Exception):
+class ProtocolError(PumiceError):
     """The server sent something that is not HTTP/1.1."""
 
 

@@ -21,6 +21,7 @@ from pumice.engines.kubernetes.api.deep_json import members
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.cache.store import Key, Store, T, is_older
+from pumice.model.problem import PumiceError
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ _IDENTITY = msgspec.json.Decoder(_Identity)
 _IDENTITY_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(_Metadata))
 
 
-class _OutdatedError(Exception):
+class _OutdatedError(PumiceError):
     """The watch cannot be resumed; everything must be listed again."""
 
 

@@ -222,57 +222,35 @@ async def test_connections_are_reused_after_successes_and_errors() -> None:
     assert 1 <= len(connections) <= 4
 
 
+@pytest.mark.parametrize(("method", "limit"), [("POST", 3), ("GET", PARALLEL_READS)], ids=["writes", "reads"])
 @played
-async def test_writes_are_bounded_and_delay_neither_reads_nor_urgent_requests() -> None:
+async def test_requests_are_bounded_and_delay_neither_the_other_kind_nor_urgent_ones(method: str, limit: int) -> None:
     release, full = asyncio.Event(), asyncio.Event()
-    writing = most = 0
+    running = most = 0
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        nonlocal writing, most
-        if request.method == "POST":
-            writing += 1
-            most = max(most, writing)
-            if writing == 3:
+        nonlocal running, most
+        if request.method == method and "/pods" in request.path:
+            running += 1
+            most = max(most, running)
+            if running == limit:
                 full.set()
             await release.wait()
-            writing -= 1
+            running -= 1
         return await good(request)
+
+    def read_or_write(client: Client, *, write: bool) -> Awaitable[bytes]:
+        return client.create(PODS, "a", b"{}") if write else client.get(PODS, "a", "p")
 
     async with client_of(handler, parallel_writes=3) as client:
-        writes = [asyncio.ensure_future(client.create(PODS, "a", b"{}")) for _ in range(12)]
+        requests = [asyncio.ensure_future(read_or_write(client, write=method == "POST")) for _ in range(limit + 20)]
         await full.wait()
-        await client.get(PODS, "a", "p")
-        await client.replace(LEASES, "a", "leader", b"{}", urgent=True)
-        assert client.writes.running == 3
-        release.set()
-        await asyncio.gather(*writes)
-    assert most == 3
-
-
-@played
-async def test_reads_are_bounded_and_delay_neither_writes_nor_urgent_requests() -> None:
-    release, full = asyncio.Event(), asyncio.Event()
-    reading = most = 0
-
-    async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        nonlocal reading, most
-        if request.method == "GET" and request.path.endswith("/pods/p"):
-            reading += 1
-            most = max(most, reading)
-            if reading == PARALLEL_READS:
-                full.set()
-            await release.wait()
-            reading -= 1
-        return await good(request)
-
-    async with client_of(handler) as client:
-        reads = [asyncio.ensure_future(client.get(PODS, "a", "p")) for _ in range(PARALLEL_READS + 20)]
-        await full.wait()
-        await client.create(PODS, "a", b"{}")
+        await read_or_write(client, write=method != "POST")
         await client.get(LEASES, "a", "leader", urgent=True)
+        await client.replace(LEASES, "a", "leader", b"{}", urgent=True)
         release.set()
-        await asyncio.gather(*reads)
-    assert most == PARALLEL_READS
+        await asyncio.gather(*requests)
+    assert most == limit
 
 
 def test_a_throttled_read_lowers_the_limit_of_reads_alone() -> None:

@@ -37,7 +37,7 @@ class Program:
             "import os, sys, pathlib\n"
             f"here = pathlib.Path({str(folder)!r})\n"
             "with open(here / 'runs', 'a') as runs: runs.write('x')\n"
-            "(here / 'told').write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
+            "(here / 'info').write_text(os.environ['KUBERNETES_EXEC_INFO'])\n"
             "(here / 'called').write_text(' '.join(sys.argv[1:]) + ' ' + os.environ.get('PLUGIN_WORD', ''))\n"
             "sys.stdout.write((here / 'answer').read_text())\n"
         )
@@ -51,8 +51,8 @@ class Program:
         return len(runs.read_text()) if runs.exists() else 0
 
     @property
-    def told(self) -> Any:
-        return json.loads((self.folder / "told").read_text())
+    def info(self) -> Any:
+        return json.loads((self.folder / "info").read_text())
 
     def answers(self, token: str | None = None, *, expires: dt.datetime | None = None, **more: str) -> None:
         status: dict[str, str] = dict(more)
@@ -143,7 +143,7 @@ def test_environment_of_the_program(program: Program, tmp_path: Path) -> None:
             return port
 
     port = play(story())
-    assert program.told == {
+    assert program.info == {
         "apiVersion": VERSION,
         "kind": "ExecCredential",
         "spec": {

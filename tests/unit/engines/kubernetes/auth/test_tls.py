@@ -123,20 +123,20 @@ async def test_new_connections_present_a_renewed_certificate(
     pairs = [pki.client_certificate(name, "people", NOW) for name in ("first", "second")]
     files = (tmp_path / "c", tmp_path / "k")
 
-    def place(*contents: bytes) -> None:
+    def write_pair(*contents: bytes) -> None:
         for file, content in zip(files, contents, strict=False):
             write(tmp_path / "new", content.decode())
             (tmp_path / "new").replace(file)
 
-    place(*pairs[0])
+    write_pair(*pairs[0])
     user = {"client-certificate": str(files[0]), "client-key": str(files[1])}
     async with serving(recorder, server_side(pki, wants_certificate=True)) as port:
         trust = {"certificate-authority": pki.path("ca.crt")}
         async with Client(access_by(tmp_path, port, trust, user)) as client:
             await client.get(PODS, "n", "p")
-            place(pairs[1][0])  # The key is not there yet: they do not fit.
+            write_pair(pairs[1][0])  # The new key is still missing: they do not match.
             await client.get(PODS, "n", "p")
-            place(*pairs[1])
+            write_pair(*pairs[1])
             await client.get(PODS, "n", "p")
             await client.get(PODS, "n", "p")
     assert recorder.names == ["first", "first", "second", "second"]

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -29,43 +30,30 @@ from tests.unit.engines.kubernetes.played_api import (
 from tests.unit.engines.kubernetes.played_store import Failure, PlayedStore, on_list, on_watch, replayed
 
 
-class Metadata(msgspec.Struct):
-    name: str
+class Item(NamedTuple):
     namespace: str
+    name: str
     uid: str
-    version: str = msgspec.field(name="resourceVersion")
+    resource_version: str
+    phase: str
 
 
-class Seen(msgspec.Struct):
-    metadata: Metadata
-    phase: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def resource_version(self) -> str:
-        return self.metadata.version
+def item_of(document: dict[str, Any]) -> Item:
+    metadata, phase = document["metadata"], document.get("phase", "")
+    if not isinstance(phase, str):
+        raise TypeError("the phase is not text")
+    return Item(metadata["namespace"], metadata["name"], metadata["uid"], metadata["resourceVersion"], phase)
 
 
-def decode(raw: msgspec.Raw) -> Seen | None:
-    seen = msgspec.json.decode(raw, type=Seen)
-    return None if seen.phase == "boring" else seen
+def decode(raw: msgspec.Raw) -> Item | None:
+    item = item_of(msgspec.json.decode(raw))
+    return None if item.phase == "boring" else item
 
 
 class Watcher:
     """A running informer and its notifications."""
 
-    def __init__(self, informer: Informer[Seen]) -> None:
+    def __init__(self, informer: Informer[Item]) -> None:
         self.informer = informer
         self.notified: list[tuple[str | None, str | None]] = []
 
@@ -85,7 +73,7 @@ async def watching(store: PlayedStore, **how: str) -> AsyncIterator[Watcher]:
     async with client_of(store) as client:
         notified: list[tuple[str | None, str | None]] = []
 
-        def changed(before: Seen | None, after: Seen | None) -> None:
+        def changed(before: Item | None, after: Item | None) -> None:
             notified.append((_shown(before), _shown(after)))
             if after is not None and after.phase == "poison":
                 raise RuntimeError("a defect")
@@ -103,7 +91,7 @@ async def watching(store: PlayedStore, **how: str) -> AsyncIterator[Watcher]:
             await asyncio.gather(running, return_exceptions=True)
 
 
-def _shown(item: Seen | None) -> str | None:
+def _shown(item: Item | None) -> str | None:
     return f"{item.uid}@{item.resource_version}" if item is not None else None
 
 
@@ -252,7 +240,7 @@ async def test_own_writes_are_visible_at_once_and_notified_once() -> None:
     async with watching(store) as watcher:
         await watcher.informer.synced.wait()
         created = store.write("b")
-        watcher.informer.put(msgspec.convert(created, Seen))
+        watcher.informer.put(item_of(created))
         assert watcher.held() == {"a": "101", "b": "102"}
         watcher.informer.remove("a-101")
         store.delete("a")
@@ -282,7 +270,7 @@ async def test_an_own_write_during_a_list_is_not_lost() -> None:
         store.failures += [on_watch(refusing(410, "Expired")), on_list(late)]
         store.cut_watches()
         await answered.wait()
-        watcher.informer.put(msgspec.convert(store.write("b"), Seen))
+        watcher.informer.put(item_of(store.write("b")))
         blocked.set()
         await watcher.until(lambda: len(store.watches) == 2)
         await watcher.agrees_with(store)

@@ -11,9 +11,11 @@ import pytest
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.memory.clock import EPOCH
+from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
-from tests.unit.engines.kubernetes.played_api import Handler, client_of, cut, played, refusing
+from pumice.runtime.queue import KeyQueue
+from tests.unit.engines.kubernetes.played_api import Handler, access_to, client_of, cut, played, refusing
 
 
 def a_controller(client: Client) -> Controller:
@@ -45,3 +47,14 @@ async def test_an_unreachable_server_is_reported_until_the_controller_stops(answ
         assert "the API server" in why
         stop.set()
         await running
+
+
+def test_changes_are_enqueued_only_while_leading() -> None:
+    controller, key = a_controller(Client(access_to(1))), JobKey("lab", "train")
+    controller._enqueue(key)
+    controller.queues["lab"] = queue = KeyQueue()
+    assert len(queue) == 0
+    controller._enqueue(key)
+    controller._enqueue(JobKey("other", "train"))
+    assert queue.take(EPOCH) == key
+    assert queue.take(EPOCH) is None
