@@ -1,1 +1,1 @@
-"""What a Job must be like to be let in: defaults and rules. Pure."""
+"""Admission: the defaults of a Job and the rules that it must follow. Pure."""

@@ -1,7 +1,7 @@
-"""The whole way of a document into the system: decoded, defaulted, checked; every finding at once.
+"""Admit a document: decode it, apply defaults, check all rules, and return every finding at once.
 
-Rules that look at one place run always. Rules that compare places run only if all that they compare could be read,
-and pods are made only of templates without errors, so that one mistake is not reported as three.
+Rules about a single field always run. Rules that compare fields run only if all of these could be read, and plugins
+only create pods from templates without errors, so that one mistake is not reported three times.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def _admit(decoded: Decoded, found: Iterable[Finding], context: Context) -> Admi
     resolved = context.registry.resolve(job.spec.plugins)
     ruled = [
         *found,
-        *_check_places(written, job, resolved, context),
+        *_check_fields(written, job, resolved, context),
         *_check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
     ]
-    # From here on names and lists are made, one entry a pod.
+    # The next checks create one name per pod, so the number of pods must be reasonable.
     if decoded.complete and job.spec.tasks and job.total_replicas <= MOST_PODS:
         ruled += [*check_longest(job), *_check_plugins(job, resolved, ruled)]
     findings = without_consequences([*decoded.findings, *_not_following(ruled, decoded.left_out)])
@@ -88,8 +88,8 @@ def _admit(decoded: Decoded, found: Iterable[Finding], context: Context) -> Admi
     return Admitted(written, job, resolved.plugins, _once(findings))
 
 
-def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
-    """Rules that look at one place each."""
+def _check_fields(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:
+    """Run the rules about single fields."""
     if not job.spec.tasks:
         yield Finding(SPEC / "tasks", "a job needs at least one task")
     yield from check_least(written)
@@ -105,7 +105,7 @@ def _check_places(written: Job, job: Job, resolved: Resolved, context: Context) 
 
 
 def _check_together(job: Job, left_out: Iterable[Path]) -> Iterator[Finding]:
-    """Rules that compare places, as far as those could be read."""
+    """Run the rules that compare fields, as far as these could be read."""
     unread = set(map(_field, left_out))
     if not unread & {"spec", "tasks", "name", "dependsOn"}:
         yield from check_unique_tasks(job)
@@ -116,15 +116,15 @@ def _check_together(job: Job, left_out: Iterable[Path]) -> Iterator[Finding]:
 
 
 def _check_plugins(job: Job, resolved: Resolved, found: Iterable[Finding]) -> Iterator[Finding]:
-    """What plugins say of a job, except of a template that has errors: they rely on its shape."""
-    faulty = {finding.path[: len(_TEMPLATE)] for finding in found if finding.is_error and _in_template(finding)}
+    """Run the checks of plugins, without the templates that have errors: plugins rely on their shape."""
+    invalid = {finding.path[: len(_TEMPLATE)] for finding in found if finding.is_error and _in_template(finding)}
     tasks = [
-        msgspec.structs.replace(task, template={}) if SPEC / "tasks" / position / "template" in faulty else task
+        msgspec.structs.replace(task, template={}) if SPEC / "tasks" / position / "template" in invalid else task
         for position, task in enumerate(job.spec.tasks)
     ]
-    readable = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks)) if faulty else job
-    said = [*check_plugins(readable, resolved.plugins), *check_owned_objects(readable, resolved.plugins)]
-    return (finding for finding in said if finding.path[: len(_TEMPLATE)] not in faulty)
+    readable = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks)) if invalid else job
+    reported = [*check_plugins(readable, resolved.plugins), *check_owned_objects(readable, resolved.plugins)]
+    return (finding for finding in reported if finding.path[: len(_TEMPLATE)] not in invalid)
 
 
 def _in_template(finding: Finding) -> bool:
@@ -133,7 +133,7 @@ def _in_template(finding: Finding) -> bool:
 
 
 def _field(path: Path) -> str | int:
-    """The field of the job or of a task that a place is in."""
+    """Return the field of the job, or of a task, that contains a path."""
     if path[:2] == SPEC / "tasks":
         return path[3] if len(path) > len(SPEC / "tasks" / 0) else "tasks"
     return path[1] if len(path) > 1 else path[0]
@@ -144,10 +144,10 @@ def _misplaced(findings: Iterable[Finding]) -> list[Path]:
 
 
 def _not_following(findings: Iterable[Finding], left_out: Iterable[Path]) -> list[Finding]:
-    """Those that do not only say that something is missing which is there, but could not be read."""
-    places = set(left_out)
-    owners = {place[:-1] for place in places}
-    return [finding for finding in findings if not finding.path.is_within(places) and finding.path not in owners]
+    """Drop findings that report a value as missing which exists but could not be read."""
+    paths = set(left_out)
+    owners = {path[:-1] for path in paths}
+    return [finding for finding in findings if not finding.path.is_within(paths) and finding.path not in owners]
 
 
 def _named(job: Job) -> Job:
@@ -159,6 +159,6 @@ def _named(job: Job) -> Job:
 
 
 def _once(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Two rules may find the same; it is said once."""
+    """Drop duplicates: two rules may find the same."""
     unique = {(finding.path, finding.message): finding for finding in reversed(findings)}
     return tuple(reversed(unique.values()))

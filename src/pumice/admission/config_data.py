@@ -1,4 +1,4 @@
-"""What a ConfigMap or Secret holds: keys that can be file names, none twice, not too much, and what its type needs."""
+"""The data of a ConfigMap or Secret: valid and unique keys, the size, and the keys that its type requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pumice.model.syntax import config_key_error
 
 PLAIN: Final = ("data", "stringData")
 _BINARY: Final = "binaryData"
-# Other types hold what they like.
+# Other types have no required keys.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -29,7 +29,7 @@ def check_config_data(document: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(at, f"the key {error}")
     for at, key, _ in view.pairs(_BINARY):
         if key in view.part("data").value:
-            yield Finding(at, "data has this key already", hint="keep one of them")
+            yield Finding(at, "data already has this key", hint="keep one of them")
     sizes = _sizes(view)
     size = sum(sizes.values())
     if size > MAX_OBJECT_BYTES:
@@ -39,7 +39,7 @@ def check_config_data(document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _sizes(view: View) -> dict[str, int]:
-    """How many bytes are behind each key; base64 takes four characters for three of them."""
+    """Return the bytes of each value; base64 encodes three bytes as four characters."""
     encoded = _BINARY if view.text("kind") == "ConfigMap" else "data"
     sizes = {}
     for field in (*PLAIN, _BINARY):

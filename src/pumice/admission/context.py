@@ -1,4 +1,4 @@
-"""What admission needs to know besides the Job: handed in, never looked up."""
+"""The context of admission: everything besides the Job that the rules depend on, passed by the caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pumice.plugins.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue as the cluster knows it."""
+    """A queue of the cluster."""
 
     state: str = "Open"
     children: int = 0
@@ -21,9 +21,9 @@ class Queue:
 class Context:
     registry: Registry
     kubernetes: Schema
-    # The queues of the cluster; None where nobody can tell, as offline.
+    # The queues of the cluster; None if they are not known, as offline.
     queues: Mapping[str, Queue] | None = None
-    # Whether queues mean anything here: they do where Volcano schedules.
+    # Queues matter only if Volcano schedules the pods.
     queue_rules: bool = True
-    # Report what Volcano itself would not understand.
+    # Warn of fields that Volcano does not know.
     portable: bool = False

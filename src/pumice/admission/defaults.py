@@ -1,4 +1,4 @@
-"""What Volcano fills in when a Job is created, in its order, both as a new Job and as a patch of the raw object."""
+"""Volcano's defaults of a new Job, as a defaulted Job and as a JSON patch of the raw object."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_defaults(job: Job, registry: Registry, scheduler: str = SCHEDULER) -> J
 
 
 def patch(raw: Mapping[str, Any], before: Job, after: Job) -> list[Operation]:
-    """JSON patch operations that turn the raw object into the defaulted one and touch nothing else."""
+    """Return the JSON patch operations that turn the raw object into the defaulted one."""
     operations = []
     old, new = before.spec, after.spec
     for field, was, is_ in (
@@ -66,7 +66,7 @@ def _task_with_defaults(task: TaskSpec, position: int) -> TaskSpec:
 
 
 def _with_dns_policy(template: Manifest) -> Manifest:
-    """A pod on the host's network sees the cluster's names only with this policy."""
+    """Set the only policy with which a pod on the host's network resolves the cluster's names."""
     spec = template.get("spec")
     if isinstance(spec, dict) and spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
         return {**template, "spec": {**spec, "dnsPolicy": HOST_NETWORK_DNS}}
@@ -87,7 +87,7 @@ def _task_patch(position: int, task: TaskSpec, filled: TaskSpec) -> list[Operati
 
 
 def _add(path: str, value: object) -> Operation:
-    # `add` also replaces: an empty value that was written out is overwritten by it.
+    # `add` replaces an existing value, such as an explicit empty string.
     return {"op": "add", "path": path, "value": value}
 
 

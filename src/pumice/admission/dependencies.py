@@ -1,4 +1,4 @@
-"""dependsOn: names that exist, no task that waits for itself, directly or in a circle."""
+"""dependsOn: the names of existing tasks, and no cycles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def check_dependencies(job: Job) -> Iterator[Finding]:
                 hint = did_you_mean(name, names) or f"the tasks are {some(list(names))}"
                 yield Finding(at / index, "no task has this name", name, hint)
             elif name == task.name:
-                yield Finding(at / index, "a task cannot wait for itself", name)
+                yield Finding(at / index, "a task cannot depend on itself", name)
             elif name in seen:
                 yield Finding(at / index, "is listed twice", name)
             seen.add(name)
-    yield from _check_circle(job)
+    yield from _check_cycle(job)
 
 
 def check_dependency_words(job: Job) -> Iterator[Finding]:
@@ -41,23 +41,23 @@ def check_dependency_words(job: Job) -> Iterator[Finding]:
                 yield Finding(at / field, f"must be {' or '.join(accepted)}", word, did_you_mean(word, accepted))
 
 
-def _check_circle(job: Job) -> Iterator[Finding]:
+def _check_cycle(job: Job) -> Iterator[Finding]:
     graph = {task.name: task.depends_on.name if task.depends_on is not None else [] for task in job.spec.tasks}
-    circle = _circle(graph)
-    if circle:
-        position = next(index for index, task in enumerate(job.spec.tasks) if task.name == circle[0])
-        chain = f"{some(circle, ' -> ')} -> {circle[0]}"
-        yield Finding(SPEC / "tasks" / position / "dependsOn", f"the tasks wait for each other in a circle: {chain}")
+    cycle = _cycle(graph)
+    if cycle:
+        position = next(index for index, task in enumerate(job.spec.tasks) if task.name == cycle[0])
+        chain = f"{some(cycle, ' -> ')} -> {cycle[0]}"
+        yield Finding(SPEC / "tasks" / position / "dependsOn", f"the tasks depend on each other in a cycle: {chain}")
 
 
-def _circle(graph: Mapping[str, Sequence[str]]) -> list[str]:
-    """Some circle of two tasks or more, or nothing. A task that waits for itself is reported on its own."""
+def _cycle(graph: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a cycle of two tasks or more, or nothing. `check_dependencies` reports a task that depends on itself."""
     waiting = {name: {other for other in others if other in graph and other != name} for name, others in graph.items()}
     dependents: dict[str, list[str]] = {name: [] for name in graph}
     for name, others in waiting.items():
         for other in others:
             dependents[other].append(name)
-    # Whoever waits for nobody can start, and then nobody waits for it; those that remain are on or behind a circle.
+    # Remove tasks without dependencies until none is left; the remaining tasks are on a cycle or depend on one.
     ready = [name for name, others in waiting.items() if not others]
     while ready:
         started = ready.pop()
@@ -70,7 +70,7 @@ def _circle(graph: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _walk(waiting: Mapping[str, Collection[str]]) -> list[str]:
-    """From one that waits to one it waits for, until one comes again."""
+    """Follow dependencies until a task repeats, and return the cycle."""
     trail: dict[str, int] = {}
     name = min(waiting)
     while name not in trail:

@@ -1,7 +1,7 @@
-"""Lists in pod templates whose items a Job's definition tells apart by a key, so that no two may be alike.
+"""Lists in pod templates whose items must have unique keys.
 
-Kubernetes would take such a pod, with the last of two variables, say. But it refuses a Job with it, because the
-definition of Volcano's Job says of these lists that they are maps.
+Kubernetes accepts such a pod (the last of two variables counts) but refuses the Job, because Volcano's CRD declares
+these lists as maps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Findi
     first: dict[str, Path] = {}
     for item in view.children(field):
         values = [item.get(key) or _DEFAULTS.get((field, key)) for key in keys]
-        # What is missing is reported as such.
+        # Other rules report a missing key.
         if None in values:
             continue
         identity = "/".join(map(str, values))
@@ -45,7 +45,7 @@ def _check_list(view: View, field: str, keys: tuple[str, ...]) -> Iterator[Findi
 
 
 def _check_claims(resources: View) -> Iterator[Finding]:
-    """A pod may use several requests of one claim; that a claim or request is used twice is told by the pod's rules."""
+    """Report two requests of one claim; the rules of pods report a claim or request that is used twice."""
     first: dict[str, View] = {}
     for claim in resources.children("claims"):
         name = claim.text("name")
@@ -64,4 +64,4 @@ def _check_codes(codes: View) -> Iterator[Finding]:
 
 
 def _duplicate(at: Path, first: Path, value: object) -> Finding:
-    return Finding(at, f"is there already, at {first}", value, hint="keep one of them")
+    return Finding(at, f"duplicates {first}", value, hint="keep one of them")

@@ -1,6 +1,6 @@
-"""Fields that a Job's definition refuses to be empty, so that an empty text is not the same as leaving them out.
+"""Fields that Volcano's CRD does not allow to be empty strings; omitting them is fine.
 
-Templates of charts like to leave an empty text behind; an API server would refuse the Job for it.
+Helm charts often leave an empty string, and the API server would refuse the Job.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ def check_empty_strings(document: Mapping[str, Any]) -> Iterator[Finding]:
 def _check(view: View, *fields: str) -> Iterator[Finding]:
     for field in fields:
         if view.get(field) == "":
-            yield view.missing(field, "must not be empty", hint="leave it out")
+            yield view.missing(field, "must not be empty", hint="omit it")

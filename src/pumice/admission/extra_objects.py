@@ -1,6 +1,6 @@
-"""Objects that a file brings along for its Job: ConfigMaps, Secrets and claims, checked as Kubernetes would.
+"""Extra objects: ConfigMaps, Secrets and claims beside the Job in a file, checked as Kubernetes checks them.
 
-What a Secret holds is never repeated in a finding, not even where its type is wrong.
+A finding never shows a value of a Secret, not even one of the wrong type.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ EXTRA_KINDS: Final = ("ConfigMap", "Secret", CLAIM)
 
 
 def check_extra_object(document: Mapping[str, Any], kubernetes: Schema) -> list[Finding]:
-    """Findings about a document whose kind is one of those above."""
+    """Return the findings about a document whose kind is one of EXTRA_KINDS."""
     return without_consequences(_check(document, kubernetes))
 
 
 def _check(document: Mapping[str, Any], kubernetes: Schema) -> Iterator[Finding]:
     kind, spec = document["kind"], document.get("spec")
-    # A claim's spec is checked below, together with its rules.
+    # `check_claim_spec` checks the shape of a claim's spec, too.
     plain = {key: value for key, value in document.items() if key != "spec" or not isinstance(spec, dict)}
     for finding in misfits(plain, kind, kubernetes, ROOT):
-        yield _silenced(finding) if kind == "Secret" else finding
+        yield _without_value(finding) if kind == "Secret" else finding
     yield from _check_metadata(document.get("metadata"))
     if kind == CLAIM and (spec is None or isinstance(spec, dict)):
         yield from check_claim_spec(spec or {}, SPEC, kubernetes)
@@ -52,7 +52,7 @@ def _check_metadata(metadata: object) -> Iterator[Finding]:
         yield Finding(METADATA / "namespace", error, namespace)
 
 
-def _silenced(finding: Finding) -> Finding:
+def _without_value(finding: Finding) -> Finding:
     if finding.path and finding.path[0] in PLAIN and finding.value is not ABSENT:
         return replace(finding, value=ABSENT, hint=finding.hint.partition(":")[0])
     return finding

@@ -1,4 +1,4 @@
-"""Names: of the job, its tasks, its queue, and the longest that everything named after them becomes."""
+"""Names of the job, its tasks and its queue, and the longest names that derive from them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pumice.model.findings import METADATA, SPEC, Finding, warning
 from pumice.model.job import Job, Metadata
 from pumice.model.syntax import dns_label_error, dns_subdomain_error, too_long
 
-# What stands for the suffix that only the API server can make.
+# Placeholder for the suffix that the API server generates.
 GENERATED_SUFFIX: Final = "xxxxx"
 
 
 def is_generated(metadata: Metadata) -> bool:
-    """Whether the name is one that `admit` put in the place of the API server's."""
+    """Return whether the name has the placeholder suffix that `admit` adds."""
     return bool(metadata.generate_name) and metadata.name == metadata.generate_name + GENERATED_SUFFIX
 
 
@@ -36,7 +36,7 @@ def check_names(job: Job) -> Iterator[Finding]:
 
 
 def check_unique_tasks(job: Job) -> Iterator[Finding]:
-    """Every task after the first of its name; Volcano stops looking at the first such task, we do not."""
+    """Report every task that has the name of an earlier one; Volcano reports only the first."""
     first: dict[str, int] = {}
     for position, task in enumerate(job.spec.tasks):
         if task.name in first:
@@ -46,7 +46,7 @@ def check_unique_tasks(job: Job) -> Iterator[Finding]:
 
 
 def check_longest(job: Job) -> Iterator[Finding]:
-    """What becomes too long once an index or a suffix is appended."""
+    """Report names that become too long with an index or a suffix."""
     for longest in naming.longest_names(job):
         if len(longest.name) > longest.limit and not _is_too_long_itself(job, longest):
             over = len(longest.name) - longest.limit
@@ -64,7 +64,7 @@ def check_longest(job: Job) -> Iterator[Finding]:
 
 
 def _is_too_long_itself(job: Job, longest: naming.LongestName) -> bool:
-    """Whether a name that it is made of is beyond the limit already, which is said of that name."""
+    """Return whether a part of the name exceeds the limit by itself, which another rule reports."""
     parts = [job.name] if longest.task is None else [job.name, job.spec.tasks[longest.task].name]
     return any(len(part) > longest.limit for part in parts)
 
@@ -77,7 +77,7 @@ def _check_job_name(job: Job) -> Iterator[Finding]:
     if "." in job.name:
         yield Finding(
             at,
-            "must not contain dots: the names of its Service, volumes and hosts are made from it",
+            "must not contain dots: the names of its Service, volumes and hosts derive from it",
             job.name,
             hint=f"for example {job.name.replace('.', '-').lower()}",
         )
@@ -102,6 +102,6 @@ def _check_metadata(job: Job) -> Iterator[Finding]:
     if metadata.namespace and (error := dns_label_error(metadata.namespace)):
         yield Finding(METADATA / "namespace", error, metadata.namespace)
     if is_generated(metadata):
-        yield warning(METADATA / "generateName", f"the API server makes the name; shown here as {metadata.name}")
+        yield warning(METADATA / "generateName", f"the API server generates the name; shown here as {metadata.name}")
     read = {"labels": metadata.labels, "annotations": metadata.annotations}
     yield from check_labels_and_annotations(View(read, METADATA))

@@ -1,4 +1,4 @@
-"""Numbers of a Job: the least each may be, and how they must relate."""
+"""Numbers of a Job: the minimum of each, and how they relate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pumice.model.slot import MOST_PODS
 
 
 def check_least(job: Job) -> Iterator[Finding]:
-    """Each number on its own."""
+    """Check the minimum of each number."""
     spec = job.spec
     yield from _least(SPEC / "minAvailable", spec.min_available, 0)
     yield from _least(SPEC / "maxRetry", spec.max_retry, 0)
@@ -28,10 +28,10 @@ def check_least(job: Job) -> Iterator[Finding]:
 
 
 def check_relations(job: Job) -> Iterator[Finding]:
-    """Numbers against each other."""
+    """Check numbers against each other."""
     for position, task in enumerate(job.spec.tasks):
         yield from _check_task(task, SPEC / "tasks" / position)
-    # A sum with a negative number in it says nothing.
+    # A sum with a negative number is meaningless.
     if all(task.replicas >= 0 for task in job.spec.tasks):
         yield from _check_total(job.spec, job.total_replicas)
 
@@ -39,7 +39,7 @@ def check_relations(job: Job) -> Iterator[Finding]:
 def _check_total(spec: JobSpec, total: int) -> Iterator[Finding]:
     if total > MOST_PODS:
         yield Finding(SPEC / "tasks", f"{total} pods in all: a job may have at most {MOST_PODS}")
-    # If the tasks themselves add up to too many, then one of them asks for more than it has, which is said there.
+    # If minAvailable is the sum over the tasks, then one task asks for more than its replicas, which is reported there.
     if spec.min_available > total and spec.min_available != sum(task.min_members for task in spec.tasks):
         yield Finding(
             SPEC / "minAvailable",
@@ -69,7 +69,7 @@ def _check_task(task: TaskSpec, at: Path) -> Iterator[Finding]:
 
 
 def _follows_from_partitions(task: TaskSpec) -> bool:
-    """Whether minAvailable is what the partitions make it by default; if that is too much, they are at fault."""
+    """Return whether minAvailable is the default from the partitions; if that is too much, they are wrong."""
     policy = task.partition_policy
     if policy is None or policy.min_partitions <= 0:
         return False
@@ -77,7 +77,7 @@ def _follows_from_partitions(task: TaskSpec) -> bool:
 
 
 def _check_estimate(estimate: str) -> Iterator[Finding]:
-    """Nothing acts on it, but an API server refuses a Job with anything else than a duration there."""
+    """Check the duration: nothing uses it, but the API server refuses other values."""
     if estimate:
         try:
             Duration.parse(estimate)

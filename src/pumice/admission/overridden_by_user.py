@@ -1,7 +1,7 @@
-"""Where something of the user's stands in the way of what a plugin adds: the user's is kept, and a warning says so.
+"""Warnings about additions of plugins that the user overrides: the user's value is kept.
 
-Each plugin is asked to shape the pod once as it is and once without what the user wrote; what it adds only in the
-second case is what was shadowed. So no plugin has to report it by itself.
+Each plugin also shapes a copy of the pod without the user's variables, mounts and volumes. What it adds only there is
+overridden, so no plugin has to report it itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pumice.plugins.base import Base
 
 
 def check_overridden(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[Finding]:
-    """Warnings about the template at `at`, of which the slot's pod is made."""
+    """Yield warnings about the pod template of a slot; `at` is the path of its spec."""
     pod = bare_pod(slot)
     for plugin in plugins:
         empty = plugin.shape_pod(_emptied(pod), slot)
@@ -69,7 +69,7 @@ def _kept_volumes(pod: Pod, empty: Pod, plugin: Base, at: Path) -> Iterator[Find
 
 
 def _emptied(pod: Pod) -> Pod:
-    """The pod without variables, mounts and volumes, and with init containers that no plugin could mean."""
+    """Return the pod without variables, mounts and volumes, and with unnamed init containers."""
 
     def bare(container: Manifest) -> Manifest:
         return {key: value for key, value in container.items() if key not in ("env", "volumeMounts")}

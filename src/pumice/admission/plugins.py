@@ -1,4 +1,4 @@
-"""What the plugins of a job say about it, and whether what they would make is acceptable to Kubernetes."""
+"""The checks of a job's plugins, and whether Kubernetes accepts the pods and objects that they create."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pumice.plugins.limits import most_pods
 from pumice.plugins.owned_objects import manifest_of, owned_objects, payload_size
 from pumice.plugins.shaping import shaped_pod
 
-# What Kubernetes allows a ConfigMap or Secret to hold.
+# Kubernetes' limit for the data of a ConfigMap or Secret.
 MAX_OBJECT_BYTES: Final = 1024 * 1024
-# Jobs of more tasks (some clients make one task a pod) have them all alike; the rest is not made just to be looked at.
+# Jobs with more tasks (some clients create one task per pod) have similar ones; checking all would be slow.
 TASKS_MADE: Final = 16
 
 
@@ -32,7 +32,7 @@ def check_plugins(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
 
 
 def check_owned_objects(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
-    """Objects that would be too large for Kubernetes to hold."""
+    """Report objects that would exceed Kubernetes' limit."""
     try:
         large = [manifest for manifest in _manifests(job, plugins) if payload_size(manifest) > MAX_OBJECT_BYTES]
     except PluginError as error:
@@ -49,7 +49,7 @@ def check_owned_objects(job: Job, plugins: Sequence[Base]) -> Iterator[Finding]:
 
 
 def check_made_pods(job: Job, plugins: Sequence[Base], kubernetes: Schema) -> Iterator[Finding]:
-    """Pods as the plugins make them of good templates: what was in their way, and what they broke."""
+    """Check the pods that plugins create from valid templates: what the user overrides, and what a plugin breaks."""
     for position, task in enumerate(job.spec.tasks):
         at = SPEC / "tasks" / position / "template" / "spec"
         slot = Slot(job, task, max(task.replicas - 1, 0))
@@ -64,7 +64,7 @@ def check_made_pods(job: Job, plugins: Sequence[Base], kubernetes: Schema) -> It
 
 def _check_made(slot: Slot, plugins: Sequence[Base], at: Path, kubernetes: Schema) -> Iterator[Finding]:
     made = shaped_pod(slot, plugins).spec
-    # The rules are written for specs of the right shape, which a stranger's plugin may not give.
+    # The rules expect a spec of the right shape, which a third-party plugin may not return.
     broken = list(misfits(made, "PodSpec", kubernetes, at)) or _broken_rules(slot, made, at)
     for finding in broken:
         yield replace(finding, message=f"as the plugins make it: {finding.message}")
@@ -80,7 +80,7 @@ def _identity(finding: Finding) -> tuple[Path, str]:
 
 
 def _manifests(job: Job, plugins: Sequence[Base]) -> list[Manifest]:
-    return [manifest_of(companion) for companion in owned_objects(job, plugins)]
+    return [manifest_of(declared) for declared in owned_objects(job, plugins)]
 
 
 def _fits(job: Job, plugins: Sequence[Base], kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""Lifecycle policies: each must say when and what, and none may make another pointless."""
+"""Lifecycle policies: each needs a trigger and an action, and none may hide another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _check_list(policies: Sequence[LifecyclePolicy], at: Path, tasks: Sequence[T
 def _check_trigger(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
     events, codes = policy.all_events, policy.all_exit_codes
     if events and codes:
-        yield Finding(at, "must have either an event or an exit code, not both", hint="make two policies of it")
+        yield Finding(at, "must have either an event or an exit code, not both", hint="make it two policies")
     if not events and not codes:
         yield Finding(at, "must have an event or an exit code, or it would never act", hint="add event: PodFailed")
 
@@ -43,7 +43,7 @@ def _check_trigger(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
 def _check_events(policy: LifecyclePolicy, at: Path) -> Iterator[Finding]:
     for where, event in _events(policy, at):
         if event not in POLICY_EVENTS:
-            inner = "is the controller's own; " if event in set(Event) else ""
+            inner = "is internal to the controller; " if event in set(Event) else ""
             yield Finding(
                 where, f"{inner}must be one of {', '.join(POLICY_EVENTS)}", event, did_you_mean(event, POLICY_EVENTS)
             )
@@ -56,7 +56,7 @@ def _check_action(policy: LifecyclePolicy, at: Path, tasks: Sequence[TaskSpec]) 
     if not action:
         yield Finding(where, f"is missing; must be one of {', '.join(POLICY_ACTIONS)}")
     elif action not in POLICY_ACTIONS:
-        inner = "is the controller's own; " if action in set(Action) else ""
+        inner = "is internal to the controller; " if action in set(Action) else ""
         yield Finding(
             where, f"{inner}must be one of {', '.join(POLICY_ACTIONS)}", action, did_you_mean(action, POLICY_ACTIONS)
         )
@@ -99,7 +99,7 @@ def _check_events_together(policies: Sequence[LifecyclePolicy], at: Path) -> Ite
         yield Finding(
             at / first[Event.ANY],
             f"* stands for every event, so it cannot be used together with {others}",
-            hint="remove the others, or list the events that are meant",
+            hint="remove the others, or list the events that you need",
         )
 
 
@@ -117,7 +117,7 @@ def _check_exit_codes(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator
 
 
 def _events(policy: LifecyclePolicy, at: Path) -> list[tuple[Path, str]]:
-    """The events of a policy, each with its place."""
+    """Return the events of a policy, each with its path."""
     several = [(at / "events" / index, event) for index, event in enumerate(policy.events)]
     return [*several, (at / "event", policy.event)] if policy.event else several
 
@@ -128,7 +128,7 @@ def _exit_codes(policy: LifecyclePolicy, at: Path) -> list[tuple[Path, int]]:
 
 
 def _check_order(policies: Sequence[LifecyclePolicy], at: Path) -> Iterator[Finding]:
-    """The first policy that matches wins, and a failed pod matches PodFailed whatever its exit code."""
+    """Report exit codes after PodFailed: the first match wins, and every failed pod matches PodFailed."""
     catching: int | None = None
     for position, policy in enumerate(policies):
         if catching is not None and policy.all_exit_codes:

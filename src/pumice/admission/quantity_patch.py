@@ -1,7 +1,7 @@
-"""Amounts written as numbers with a fraction, such as `cpu: 0.5`, as text, which is how a cluster takes them in a Job.
+"""A JSON patch that turns fractional quantities, such as `cpu: 0.5`, into strings.
 
-Kubernetes understands such a number in a pod, but the definition of a custom resource can only say "integer or text".
-So the same file would pass here and be refused there, with five lines of which none says "quote it".
+Kubernetes accepts such a number in a pod, but the schema of a custom resource can only declare "integer or string". The
+API server would refuse the Job, with five lines of which none says "quote it".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Operation = dict[str, Any]
 
 
 def as_text(raw: Mapping[str, Any], kubernetes: Schema) -> list[Operation]:
-    """JSON patch operations that put the same amounts as text."""
+    """Return the JSON patch operations."""
     spec = raw.get("spec")
     spec = spec if isinstance(spec, Mapping) else {}
     operations: list[Operation] = []

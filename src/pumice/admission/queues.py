@@ -1,4 +1,4 @@
-"""The job's queue, as far as somebody can tell: offline only its name is known."""
+"""The queue of a job: it must exist, be open and be a leaf. Offline only its name is checked."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def check_queue(job: Job, context: Context) -> Iterator[Finding]:
     if not context.queue_rules:
         return
     if name == ROOT:
-        yield Finding(at, "the root queue takes no jobs", name, hint="name one of its queues, such as default")
+        yield Finding(at, "the root queue takes no jobs", name, hint="use a child queue, such as default")
     elif context.queues is not None:
         queue = context.queues.get(name)
         if queue is None:
-            yield Finding(at, "there is no such queue", name, did_you_mean(name, context.queues))
+            yield Finding(at, "no such queue", name, did_you_mean(name, context.queues))
         else:
             if queue.state != OPEN:
                 yield Finding(at, f"the queue is {queue.state or 'not open yet'}; only an open one takes jobs", name)
             if queue.children:
-                yield Finding(at, "the queue has others below it; only one without takes jobs", name)
+                yield Finding(at, "the queue has child queues; only a leaf queue takes jobs", name)

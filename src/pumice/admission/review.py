@@ -1,4 +1,4 @@
-"""AdmissionReview (admission.k8s.io/v1): the same rules, asked by an API server."""
+"""AdmissionReview (admission.k8s.io/v1): the same rules for requests of an API server."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pumice.model.vocabulary import KIND as JOB_KIND
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 UNPROCESSABLE: Final = 422
-# An API server shortens warnings beyond this; ours end at a word of our own.
+# An API server truncates longer warnings.
 LONGEST_WARNING: Final = 250
-# What a Job of a megabyte can be told: more would help nobody, and has to be carried by everybody.
+# Bounds of the response, however large the Job is.
 MOST_ERRORS: Final = 50
 LONGEST_ERROR: Final = 1000
 LONGEST_VALUE: Final = 100
@@ -34,7 +34,7 @@ Review = dict[str, Any]
 
 
 def mutate(review: Mapping[str, Any], context: Context) -> Review:
-    """Fill in defaults when a Job is created; done twice, it changes nothing more. What is wrong is for `validate`."""
+    """Apply defaults to a new Job; idempotent. `validate` reports errors."""
     request = _request(review)
     response: Review = {"uid": request.get("uid", ""), "allowed": True}
     raw = request.get("object")
@@ -53,10 +53,10 @@ def validate(review: Mapping[str, Any], context: Context) -> Review:
     request = _request(review)
     uid, operation, raw = request.get("uid", ""), request.get("operation"), request.get("object")
     if operation not in ("CREATE", "UPDATE"):
-        # Deleting and connecting are nobody's business here, even if the webhook was registered for them.
+        # Allow other operations, even if the webhook is registered for them.
         return _reviewed({"uid": uid, "allowed": True})
     if not isinstance(raw, dict):
-        return _reviewed(_denied(request, [Finding(ROOT, "the request holds no Job")]))
+        return _reviewed(_denied(request, [Finding(ROOT, "the request contains no Job")]))
     findings = _created(raw, context) if operation == "CREATE" else _updated(raw, request.get("oldObject"), context)
     errors = [finding for finding in findings if finding.is_error]
     response = _denied(request, errors) if errors else {"uid": uid, "allowed": True}
@@ -76,10 +76,10 @@ def _created(raw: dict[str, Any], context: Context) -> Iterable[Finding]:
 
 def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Finding]:
     if not isinstance(old, dict):
-        return [Finding(ROOT, "the request holds no old object to compare with")]
+        return [Finding(ROOT, "the request contains no old object")]
     before, after = decode(old, context.kubernetes), decode(raw, context.kubernetes)
-    # What was let in before may stay, or nobody could take off a finalizer. Defaults are no change: `kubectl replace`
-    # sends the file as it was written.
+    # Errors that the old object has already are allowed, or no client could remove a finalizer. Defaults are not a
+    # change: `kubectl replace` sends the file as written.
     new = [finding for finding in after.findings if finding not in before.findings]
     filled = [with_defaults(decoded.job, context.registry) for decoded in (before, after)]
     return [*new, *check_update(*filled)]
@@ -87,11 +87,10 @@ def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Fin
 
 def _sentence(finding: Finding) -> str:
     path = f"{finding.path}: " if finding.path else ""
-    return f"{path}{_told(finding)}"
+    return f"{path}{_without_path(finding)}"
 
 
-def _told(finding: Finding) -> str:
-    """What there is to say of a place, without its path."""
+def _without_path(finding: Finding) -> str:
     value = ""
     if isinstance(finding.value, str | int | float):
         value = f"{printable(plain_text(finding.value), LONGEST_VALUE)}: "
@@ -100,7 +99,7 @@ def _told(finding: Finding) -> str:
 
 
 def _denied(request: Mapping[str, Any], errors: list[Finding]) -> Review:
-    """The errors as a sentence, and one by one, as the API server itself tells them, for clients that show a list."""
+    """Return the errors as one message and as causes, like the API server, for clients that show a list."""
     shown = errors[:MOST_ERRORS]
     more = f"; and {len(errors) - MOST_ERRORS} more" if len(errors) > MOST_ERRORS else ""
     status = {
@@ -122,12 +121,12 @@ def _cause(error: Finding) -> Review:
     return {
         "reason": "FieldValueInvalid",
         "field": printable(str(error.path), LONGEST_ERROR),
-        "message": printable(_told(error), LONGEST_ERROR),
+        "message": printable(_without_path(error), LONGEST_ERROR),
     }
 
 
 def _name(request: Mapping[str, Any]) -> str:
-    """The name of the Job; one that the server is still to make up is not in the request."""
+    """Return the name of the Job; the request does not contain a generated name yet."""
     raw = request.get("object")
     metadata = raw.get("metadata") if isinstance(raw, Mapping) else None
     names = metadata if isinstance(metadata, Mapping) else {}

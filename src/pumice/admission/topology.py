@@ -1,4 +1,4 @@
-"""Placement: network topology, partitions and NUMA policies."""
+"""Network topology, partitions and NUMA policies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_partition_sums(task: TaskSpec, policy: PartitionPolicy, at: Path) -> 
             f"{policy.min_partitions} partitions of {policy.partition_size} are {least} pods, "
             f"but minAvailable is {task.min_available}",
             policy.min_partitions,
-            hint=f"leave minAvailable out, or set it to {least}",
+            hint=f"omit minAvailable, or set it to {least}",
         )
 
 

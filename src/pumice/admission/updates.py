@@ -1,4 +1,4 @@
-"""What may change about a Job that exists: its size, its priority, and whether it is suspended."""
+"""Updates of a Job: only its size, its priority and `suspend` may change."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RESOURCE_LISTS: Final = {("resources", "limits"), ("resources", "requests"), ("
 
 
 def check_update(old: Job, new: Job) -> Iterator[Finding]:
-    """Findings about the new Job as a successor of the old one; none if nothing of the spec changed."""
+    """Yield findings about the update; none if the spec did not change."""
     if old.spec == new.spec:
-        # A Job that was let in by older rules must still be able to get its labels or finalizers changed.
+        # Labels and finalizers of a Job that was admitted by older rules can still change.
         return
     yield from check_least(new)
     yield from check_relations(new)
@@ -31,7 +31,7 @@ def check_update(old: Job, new: Job) -> Iterator[Finding]:
         yield Finding(
             SPEC / "tasks",
             f"tasks cannot be added or removed: there were {len(old.spec.tasks)}, now {len(new.spec.tasks)}",
-            hint="make a new job, or set replicas to 0",
+            hint="create a new job, or set replicas to 0",
         )
         return
     for path in _differences(_fixed(old.spec), _fixed(new.spec), SPEC):
@@ -39,7 +39,7 @@ def check_update(old: Job, new: Job) -> Iterator[Finding]:
 
 
 def _fixed(spec: JobSpec) -> Any:
-    """The part of a spec that must stay as it is, as plain data."""
+    """Return the immutable part of a spec as plain data."""
     tasks = [msgspec.structs.replace(task, replicas=0, min_available=None) for task in spec.tasks]
     volumes = [_without_made_name(volume) for volume in spec.volumes]
     fixed = msgspec.structs.replace(
@@ -49,12 +49,12 @@ def _fixed(spec: JobSpec) -> Any:
 
 
 def _without_made_name(volume: VolumeSpec) -> VolumeSpec:
-    # Volcano's controller writes the name of the claim that it made beside the claim.
+    # Volcano's controller writes the name of the claim that it created beside the claim spec.
     return volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
 
 
 def _differences(old: Any, new: Any, at: Path) -> Iterator[Path]:
-    """The deepest places that differ."""
+    """Yield the deepest paths that differ."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys((*old, *new)):
             if "template" in at and _is_unset(key, old.get(key)) and _is_unset(key, new.get(key)):
@@ -81,7 +81,7 @@ def _are_equal_quantities(old: object, new: object, at: Path) -> bool:
 
 
 def _is_unset(field: object, value: object) -> bool:
-    """Whether a field of a template says as much as one that is not there; Volcano's webhook adds such fields."""
+    """Return whether a field of a template is equivalent to an absent one; Volcano's webhook adds such fields."""
     if field in ("metadata", "resources") and isinstance(value, Mapping):
         return all(item is None for item in value.values())
     return value is None or value == []

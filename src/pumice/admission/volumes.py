@@ -1,4 +1,4 @@
-"""`spec.volumes`: each has a path of its own, and either a claim that exists or one to be made."""
+"""`spec.volumes`: each needs its own path, and either an existing claim or the spec of a new one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_volumes(job: Job, kubernetes: Schema) -> Iterator[Finding]:
 
 def _check_path(path: str, at: Path, taken: dict[str, int]) -> Iterator[Finding]:
     if not path:
-        yield Finding(at, "is missing", hint="name the directory in which the containers find the volume")
+        yield Finding(at, "is missing", hint="the directory at which the containers mount the volume")
     elif ":" in path:
         yield Finding(at, "must not contain ':'", path)
     elif path in taken:
@@ -33,7 +33,7 @@ def _check_path(path: str, at: Path, taken: dict[str, int]) -> Iterator[Finding]
 
 def _check_source(volume: VolumeSpec, at: Path) -> Iterator[Finding]:
     if not volume.volume_claim_name and volume.volume_claim is None:
-        yield Finding(at, "must have volumeClaimName (a claim that exists) or volumeClaim (one to be made)")
+        yield Finding(at, "must have volumeClaimName (an existing claim) or volumeClaim (the spec of a new one)")
     if volume.volume_claim_name and volume.volume_claim is not None:
         yield Finding(at, "must have either volumeClaimName or volumeClaim, not both")
     if volume.volume_claim_name and (error := dns_subdomain_error(volume.volume_claim_name)):

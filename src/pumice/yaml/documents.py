@@ -1,7 +1,7 @@
-"""The one way in for files: everything that a user names on the command line is read here.
+"""Read the documents of a YAML file that a user names on the command line.
 
-Values come back as plain data with a way to ask for the line of any path; what cannot be read comes back as problems.
-Nothing raises, whatever the file holds, and time and memory are bounded by the limits in `file_text` and `yaml_reader`.
+A document is plain data that can report the line of any path. Errors are returned as problems; nothing raises. The
+limits in `source` and `reader` bound time and memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pumice.yaml.source import read_text
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file. Parts that the file repeats by alias are the same objects here: never change them."""
+    """One document of a file. Aliases share one object, so values must not be changed."""
 
     value: object
     file: str
@@ -25,14 +25,14 @@ class Document:
     marks: MarkTree
 
     def position(self, path: Path) -> tuple[int, int]:
-        """Line and column (from 1) of a path's key or list item; of the nearest ancestor where it does not exist."""
+        """Return line and column (from 1) of a path's key or list item, or of its nearest ancestor that exists."""
         return self.marks.position(path)
 
 
 def read(file: str) -> tuple[list[Document], list[Problem]]:
-    """All documents of a file (`-`: standard input) that are not empty, and everything that is wrong with its text.
+    """Return the non-empty documents of a file (`-`: standard input), and the problems of its text.
 
-    A document with problems is returned, too, as well as it could be understood, so that the rest of it can be checked.
+    Documents with problems are returned as far as they could be read, so that callers can check the rest.
     """
     text = read_text(file)
     if isinstance(text, Problem):

@@ -1,6 +1,6 @@
-"""Where in the file each value stands: a tree beside the values, so that the values stay plain dicts and lists.
+"""The positions of values in a file: a tree beside the values, so that these stay plain dicts and lists.
 
-Aliases share the tree of what they repeat, as they share the value itself; a bomb of aliases costs nothing here.
+Aliases share the tree as they share the value, so an alias bomb costs nothing here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pumice.model.findings import Path
 
-# For a mapping entry the mark is that of its key, for a list item that of the item itself.
+# The mark of a mapping entry is that of its key.
 Mark = tuple[int, int, "Marks"]
 Marks = dict[str, Mark] | list[Mark] | None
 
@@ -21,7 +21,7 @@ class MarkTree:
     children: Marks
 
     def position(self, path: Path) -> tuple[int, int]:
-        """Line and column (from 1) of a path, or of its nearest ancestor that exists."""
+        """Return line and column (from 1) of a path, or of its nearest ancestor that exists."""
         line, column, children = self.line, self.column, self.children
         for step in path:
             found = _step(children, step)

@@ -1,7 +1,7 @@
-"""Values under construction: a list or mapping whose end has not been read yet, and what an alias to a value needs.
+"""Values under construction: lists and mappings whose end has not been read yet.
 
-A value keeps how many values it unfolds to and how deep it is, so that what an alias would add can be judged before it
-is added.
+A node knows its depth and how many values it expands to, so that the reader can check the limits before it adds an
+alias.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pumice.yaml.marks import Mark, Marks
 
 
 class Marker:
-    """States of a mapping that cannot be mistaken for a key."""
+    """States of a mapping, distinct from every key."""
 
 
 KEY_COMES = Marker()
@@ -32,9 +32,9 @@ class Node:
 class Collection(Node):
     __slots__ = ("column", "line")
 
-    def __init__(self, value: object, marks: Marks, place: tuple[int, int]) -> None:
+    def __init__(self, value: object, marks: Marks, position: tuple[int, int]) -> None:
         super().__init__(value, marks, 1)
-        self.line, self.column = place
+        self.line, self.column = position
         self.open = True
 
     def grow(self, node: Node) -> None:
@@ -48,19 +48,19 @@ class Collection(Node):
 class ListNode(Collection):
     __slots__ = ("item_marks", "items")
 
-    def __init__(self, place: tuple[int, int]) -> None:
+    def __init__(self, position: tuple[int, int]) -> None:
         self.items: list[object] = []
         self.item_marks: list[Mark] = []
-        super().__init__(self.items, self.item_marks, place)
+        super().__init__(self.items, self.item_marks, position)
 
 
 class MappingNode(Collection):
     __slots__ = ("entries", "entry_marks", "key", "key_column", "key_line", "merged")
 
-    def __init__(self, place: tuple[int, int]) -> None:
+    def __init__(self, position: tuple[int, int]) -> None:
         self.entries: dict[str, object] = {}
         self.entry_marks: dict[str, Mark] = {}
-        super().__init__(self.entries, self.entry_marks, place)
+        super().__init__(self.entries, self.entry_marks, position)
         self.key: str | Marker = KEY_COMES
         self.key_line = self.key_column = 0
         self.merged: list[tuple[dict[str, object], dict[str, Mark]]] = []
@@ -69,7 +69,7 @@ class MappingNode(Collection):
         self.key, self.key_line, self.key_column = key, line, column
 
     def merge(self, node: Node) -> bool:
-        """Takes the value of a `<<` key, a mapping or a list of mappings; False if it is something else."""
+        """Add the value of a `<<` key, a mapping or a list of mappings; return False for anything else."""
         pairs: list[tuple[object, Marks]] = [(node.value, node.marks)]
         if isinstance(node.value, list) and isinstance(node.marks, list):
             # Of several mappings in a list the first wins, so it is merged last.
@@ -81,7 +81,7 @@ class MappingNode(Collection):
         return True
 
     def close(self) -> None:
-        """Puts merged entries before the mapping's own, which win wherever the merge key stands."""
+        """Put merged entries before the mapping's own, which win wherever the merge key is."""
         super().close()
         if self.merged:
             own, own_marks = self.entries.copy(), self.entry_marks.copy()

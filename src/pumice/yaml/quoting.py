@@ -1,7 +1,7 @@
-"""How one text or number is written in YAML so that every reader takes it for what it is.
+"""Write a string or number in YAML so that every reader reads the same value.
 
-Readers of YAML 1.1 (PyYAML, kubectl) and 1.2 (most others) disagree on what an unquoted word means. Text stays unquoted
-only where all of them agree that it is text: neither `no` nor `1:30` nor `0o17` nor `2024-01-01`.
+Readers of YAML 1.1 (PyYAML, kubectl) and 1.2 (most others) disagree about unquoted words. A string stays unquoted only
+if all of them read it as a string; `no`, `1:30`, `0o17` and `2024-01-01` are quoted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from json.encoder import encode_basestring
 from typing import Final
 
-# Words that some reader takes for a boolean or null, in any mixture of capitals.
+# Words that some reader takes for a boolean or null, in any case.
 _WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", ".inf", ".nan"})
 _NUMBER_LIKE: Final = re.compile(
     r"""(?x)
@@ -21,7 +21,7 @@ _NUMBER_LIKE: Final = re.compile(
     | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} .*                    # date and time
     """
 )
-# Characters that cannot stand in YAML text as they are, or that readers of different versions see differently.
+# Characters that YAML does not allow unescaped, or that its versions treat differently.
 _NEEDS_ESCAPE: Final = re.compile(
     "[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
 )
@@ -32,20 +32,20 @@ _PLAIN: Final = re.compile(
 
 
 def plain_or_quoted(text: str) -> str:
-    """Text on one line: as it is where that is safe, else in quotes."""
+    """Return a string on one line, quoted if necessary."""
     if _PLAIN.match(text) and text.lower() not in _WORDS and not _NUMBER_LIKE.fullmatch(text):
         return text if not _NEEDS_ESCAPE.search(text) else _double_quoted(text)
     if ('"' in text or "\\" in text) and "\n" not in text and "\t" not in text and not _NEEDS_ESCAPE.search(text):
-        # JSON inside a value stays readable in single quotes.
+        # JSON is more readable in single quotes.
         return "'" + text.replace("'", "''") + "'"
     return _double_quoted(text)
 
 
 def literal_block(text: str, indent: str) -> str | None:
-    """Text of several lines as a `|` block whose lines start with `indent`; None where such a block cannot hold it."""
+    """Return a multi-line string as a `|` block with this indentation; None if a block cannot represent it."""
     if "\n" not in text or not text.strip("\n \t") or _NEEDS_ESCAPE.search(text):
         return None
-    # A reader takes the block's indentation from its first line; one that is blank or indented would mislead it.
+    # Readers detect the indentation from the first line, so a blank or indented one needs an explicit indicator.
     header = "|2" if text[0] in " \t\n" else "|"
     if not text.endswith("\n"):
         header += "-"
@@ -56,7 +56,7 @@ def literal_block(text: str, indent: str) -> str | None:
 
 
 def number(value: float) -> str:
-    """A float with a point and a sign in its exponent, without which readers of YAML 1.1 see text."""
+    """Return a float with a point and a signed exponent, which readers of YAML 1.1 require."""
     if not math.isfinite(value):
         raise ValueError(f"{value}: neither JSON nor Kubernetes has such a number")
     text = repr(value)

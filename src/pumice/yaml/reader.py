@@ -1,8 +1,8 @@
-"""Turns YAML text into plain values, with the place of each, in bounded time and memory.
+"""Parse YAML text into plain values with their positions, in bounded time and memory.
 
-The parser's events are taken one by one with an explicit stack, because PyYAML's own loaders recurse, lose the places
-of values, keep the last of two equal keys without a word and can run code for a tag. What can be judged without losing
-the thread (equal keys, tags, keys that are not text) is collected; broken syntax and broken limits end the file.
+The reader handles the parser's events with an explicit stack, because PyYAML's loaders recurse, lose positions,
+silently keep the last of two equal keys, and can run code for a tag. Duplicate keys, tags and keys that are not strings
+are collected as problems; a syntax error or an exceeded limit ends the file.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pumice.yaml.scalars import Scalar, resolve, resolve_tagged
 from pumice.yaml.syntax_errors import explain
 
 MAX_DEPTH: Final = 100
-# Counted with every alias written out, so that a small file cannot unfold into a huge one.
+# Counted with aliases expanded, so that a small file cannot expand into a huge one.
 MAX_VALUES: Final = 500_000
 MAX_PROBLEMS: Final = 100
 
-# The parser in C where PyYAML was built with it; the one in Python understands the same files, only slower.
+# libyaml if PyYAML was built with it; the parser in Python reads the same files, but slower.
 LOADER: Final[type] = getattr(yaml, "CLoader", yaml.Loader)
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -43,12 +43,12 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SHOWN_CHARACTERS: Final = 60
 
 
-class _StopReading(Exception):  # noqa: N818 - not an error of its own: the reason is among the problems already
+class _StopReading(Exception):  # noqa: N818 - the reason is already among the problems
     pass
 
 
 def parse(text: str, file: str, loader: type = LOADER) -> tuple[list[tuple[object, MarkTree]], list[Problem]]:
-    """The values of all documents that are not empty, each with its marks, and everything wrong with the text."""
+    """Return the values of all non-empty documents, each with its marks, and the problems of the text."""
     reader = _Reader(file)
     try:
         for event in yaml.parse(text, Loader=loader):
@@ -58,9 +58,9 @@ def parse(text: str, file: str, loader: type = LOADER) -> tuple[list[tuple[objec
     except yaml.YAMLError as error:
         reader.problems.append(explain(error, text, file))
     except (ValueError, OverflowError):
-        # The parser in Python hands escapes outside Unicode to chr(); this is the place of the event before.
+        # The parser in Python passes escapes outside Unicode to chr(). The position is that of the previous event.
         reader.problems.append(
-            Problem("an escape after this is no character", where=Position(file, reader.line, reader.column))
+            Problem("an escape after this is not a character", where=Position(file, reader.line, reader.column))
         )
     return reader.documents, reader.problems
 
@@ -89,8 +89,6 @@ class _Reader:
         elif isinstance(event, DocumentStartEvent):
             self._anchors = {}
 
-    # What the parser sees.
-
     def _scalar(self, event: ScalarEvent) -> None:
         self._count(1)
         top = self._mapping_before_key()
@@ -102,7 +100,7 @@ class _Reader:
         if top:
             self._key(top, node.value, event.value)
         else:
-            self._place(node, self.line, self.column)
+            self._add(node, self.line, self.column)
 
     def _start(self, event: CollectionStartEvent) -> None:
         self._count(1)
@@ -111,22 +109,22 @@ class _Reader:
         is_mapping = isinstance(event, MappingStartEvent)
         if event.tag not in (None, "!", _TAG + ("map" if is_mapping else "seq")):
             self._refuse_tag(event.tag or "")
-        place = self.line, self.column
-        node = MappingNode(place) if is_mapping else ListNode(place)
+        position = self.line, self.column
+        node = MappingNode(position) if is_mapping else ListNode(position)
         self._remember(event, node)
         self._open.append(node)
 
     def _end(self) -> None:
         node = self._open.pop()
         node.close()
-        self._place(node, node.line, node.column)
+        self._add(node, node.line, node.column)
 
     def _alias(self, name: str) -> None:
         node = self._anchors.get(name) or Node(None)
         if name not in self._anchors:
-            self._problem(f"alias *{_shown(name)}: no anchor of this name stands before it in the document")
+            self._problem(f"alias *{_shown(name)}: the document has no anchor of this name before it")
         elif node.open:
-            self._problem(f"alias *{_shown(name)} stands inside the value that it repeats", "such a value has no end")
+            self._problem(f"alias *{_shown(name)} is inside its own anchor", "such a value would be infinite")
             node = Node(None)
         elif len(self._open) + node.height > MAX_DEPTH:
             self._stop(f"nested more than {MAX_DEPTH} levels deep through alias *{_shown(name)}")
@@ -135,18 +133,16 @@ class _Reader:
         if top:
             self._key(top, node.value, f"*{name}")
         elif isinstance(node.value, list) and self._open and getattr(self._open[-1], "key", None) is MERGE:
-            # kubectl's reader takes a list of mappings here, but not an alias of such a list.
-            self._place(Node(None), self.line, self.column)
+            # kubectl's reader accepts a list of mappings here, but not an alias of one.
+            self._add(Node(None), self.line, self.column)
         else:
-            self._place(node, self.line, self.column)
-
-    # What is built from it.
+            self._add(node, self.line, self.column)
 
     def _mapping_before_key(self) -> MappingNode | None:
         top = self._open[-1] if self._open else None
         return top if isinstance(top, MappingNode) and top.key is KEY_COMES else None
 
-    def _place(self, node: Node, line: int, column: int) -> None:
+    def _add(self, node: Node, line: int, column: int) -> None:
         if not self._open:
             if node.value is not None:
                 self.documents.append((node.value, MarkTree(line, column, node.marks)))
@@ -157,12 +153,12 @@ class _Reader:
             top.items.append(node.value)
             top.item_marks.append((line, column, node.marks))
         elif top.key is KEY_COMES:
-            self._problem("a list or a mapping cannot be a key", "keys must be text", (line, column))
+            self._problem("a list or a mapping cannot be a key", "keys must be strings", (line, column))
             top.set_key(DROPPED, line, column)
         else:
-            self._place_entry(top, node)
+            self._add_entry(top, node)
 
-    def _place_entry(self, top: MappingNode, node: Node) -> None:
+    def _add_entry(self, top: MappingNode, node: Node) -> None:
         key, top.key = top.key, KEY_COMES
         if isinstance(key, str):
             top.entries[key] = node.value
@@ -171,18 +167,20 @@ class _Reader:
             self._merge(top, node)
 
     def _merge(self, top: MappingNode, node: Node) -> None:
-        place, before = (top.key_line, top.key_column), len(top.merged)
+        position, before = (top.key_line, top.key_column), len(top.merged)
         if not top.merge(node):
-            self._problem("<< takes a mapping, an alias of one, or a list of these", "", place)
+            self._problem("<< takes a mapping, an alias of one, or a list of these", "", position)
             return
-        # The YAML specification lets the mapping's own key win, kubectl whatever stands last.
+        # By the YAML specification the mapping's own key wins, in kubectl the last one.
         twice = next((key for entries, _ in top.merged[before:] for key in entries if key in top.entries), None)
         if twice is not None:
-            self._problem(f"<< also has {_shown(twice)}, and readers differ on which one counts", "put << first", place)
+            self._problem(
+                f"<< also has {_shown(twice)}, and readers differ on which one counts", "put << first", position
+            )
 
     def _key(self, top: MappingNode, key: object, text: str) -> None:
         if isinstance(key, list | dict):
-            self._problem(f"{_shown(text)} is a list or a mapping, which cannot be a key", "keys must be text")
+            self._problem(f"{_shown(text)} is a list or a mapping, which cannot be a key", "keys must be strings")
             top.set_key(DROPPED, self.line, self.column)
             return
         if not isinstance(key, str):
@@ -198,12 +196,10 @@ class _Reader:
         if event.anchor is not None:
             self._anchors[event.anchor] = node
 
-    # What is judged.
-
     def _scalar_value(self, event: ScalarEvent) -> Scalar:
         text = event.value
         if not text.isascii() and _SURROGATE.search(text):
-            self._problem("half of a surrogate pair is no character", "write the character itself")
+            self._problem("half of a surrogate pair is not a character", "write the character itself")
             return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
         if event.tag is not None and event.tag != "!":
             return self._tagged_value(event.tag, text)
@@ -211,7 +207,7 @@ class _Reader:
             return text
         value = resolve(text)
         if isinstance(value, float) and not math.isfinite(value):
-            self._problem(f"{text}: Kubernetes has no such number", "write a finite one, or quote it if text is meant")
+            self._problem(f"{text}: Kubernetes has no such number", "write a finite one, or quote it if it is a string")
             return text
         return value
 
@@ -223,7 +219,7 @@ class _Reader:
         try:
             return resolve_tagged(kind, text)
         except ValueError:
-            self._problem(f"{_shown(text)}: not what its tag !!{kind} says", "correct the value, or remove the tag")
+            self._problem(f"{_shown(text)} does not fit its tag !!{kind}", "correct the value, or remove the tag")
             return text
 
     def _refuse_tag(self, tag: str) -> None:
@@ -236,15 +232,15 @@ class _Reader:
         else:
             meaning = "means null" if key is None else "is a number"
         subject = f"{_shown(text)} without quotes" if text else "an empty key"
-        self._problem(f"{subject} {meaning} in YAML, and a key must be text", f'quote it: "{_shown(text)}":')
+        self._problem(f"{subject} {meaning} in YAML, and a key must be a string", f'quote it: "{_shown(text)}":')
 
     def _count(self, values: int) -> None:
         self._values += values
         if self._values > MAX_VALUES:
-            self._stop(f"more than {MAX_VALUES:,} values, counted with every alias written out", "split the file")
+            self._stop(f"more than {MAX_VALUES:,} values, with aliases expanded", "split the file")
 
-    def _problem(self, message: str, hint: str = "", place: tuple[int, int] | None = None) -> None:
-        line, column = place or (self.line, self.column)
+    def _problem(self, message: str, hint: str = "", position: tuple[int, int] | None = None) -> None:
+        line, column = position or (self.line, self.column)
         self.problems.append(Problem(message, hint, Position(self.file, line, column)))
         if len(self.problems) == MAX_PROBLEMS:
             self._stop(f"{MAX_PROBLEMS} problems so far: reading stops here")

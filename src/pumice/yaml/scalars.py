@@ -1,9 +1,9 @@
-"""What an unquoted scalar means: number, boolean, null or text, exactly as kubectl's reader decides it.
+"""Resolve unquoted scalars (number, boolean, null or string) exactly as kubectl does.
 
-PyYAML follows YAML 1.1 to the letter and differs from kubectl in places that matter in a Job file: it reads `1:30` as
-90, `2024-01-01` as a date and `1e3` as text. A Job must mean the same here and on a cluster, so the rules of kubectl's
-reader are kept: its words for booleans, octal `0644` and `0o644`, `08` as 8, underscores in numbers, no base 60, dates
-as text, and whole numbers without a fraction, because every value passes through JSON on its way to the API server.
+PyYAML follows YAML 1.1 and differs from kubectl where it matters in a Job file: it reads `1:30` as 90, `2024-01-01` as
+a date and `1e3` as a string. A Job must mean the same here and on a cluster, so this module has kubectl's rules: its
+words for booleans, octal `0644` and `0o644`, `08` as 8, underscores in numbers, no base 60, dates as strings, and `4.0`
+as an integer, because every value passes through JSON on its way to the API server.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _INTEGER: Final = re.compile(
     r"(?P<sign>[-+]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<bin>[01]+)|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))\Z"
 )
 _BASES: Final = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
-# The sign may also stand between the prefix and the digits: a quirk of kubectl's reader.
+# kubectl also accepts a sign between prefix and digits.
 _ODD_BINARY: Final = re.compile(r"0b(?P<digits>[-+][01]+)\Z")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-# Where a number starts with its point, underscores count only between two digits.
+# In a number that starts with its point, underscores count only between two digits.
 _POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?\Z")
-# Longer runs of digits are outside the range of integers anyway, and int() takes quadratic time for decimal ones.
+# Longer ones are outside the range of integers, and int() takes quadratic time.
 _LONGEST_NUMBER: Final = 400
 _SMALLEST_INT: Final = -(2**63)
 _LARGEST_INT: Final = 2**64 - 1
@@ -41,7 +41,7 @@ _JSON_EXPONENT_FROM: Final = 1e21
 
 
 def resolve(text: str) -> Scalar:
-    """The value of a plain scalar; NaN and infinities come out as floats, for the caller to refuse."""
+    """Return the value of a plain scalar; NaN and infinities are floats that the caller refuses."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_STARTS:
@@ -71,7 +71,7 @@ def _integer(text: str) -> int | None:
         return None
     kind = match.lastgroup or "dec"
     number = int(match[kind], _BASES[kind])
-    # Numbers above the signed range are read as unsigned ones, which carry no sign.
+    # Numbers above the signed range are unsigned and cannot have a sign.
     if match["sign"] and number > 2**63 - 1 and not (match["sign"] == "-" and -number == _SMALLEST_INT):
         return None
     return _in_range(-number if match["sign"] == "-" else number)
@@ -89,22 +89,22 @@ def _float(plain: str) -> int | float | None:
 
 
 def as_json_number(number: float) -> int | float:
-    """JSON writes a whole number below 1e21 without a fraction, so whoever reads it back sees an integer."""
+    """Return a whole number below 1e21 as an integer, as a round trip through JSON does."""
     if abs(number) < _JSON_EXPONENT_FROM and number == math.floor(number):
-        # By its shortest decimal form, as JSON would print it, not by its exact binary value.
+        # From the shortest decimal form, as JSON prints it, not from the exact binary value.
         return int(Decimal(repr(number)))
     return number
 
 
 def resolve_tagged(kind: str, text: str) -> Scalar:
-    """The value of a scalar with one of the tags !!str, !!int, !!float, !!bool, !!null; ValueError if it is none."""
+    """Return the value of a scalar tagged !!str, !!int, !!float, !!bool or !!null, or raise ValueError."""
     if kind == "str":
         return text
     value = resolve(text)
     fits: dict[str, bool] = {
         "null": value is None,
         "bool": isinstance(value, bool),
-        # Not every value that is whole was written as an integer: 4.0 and 08 are floats to kubectl's reader.
+        # 4.0 and 08 are floats in kubectl's reader, although their values are whole.
         "int": bool(text) and text[0] in _NUMBER_STARTS and _integer(text) is not None,
         "float": isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
     }

@@ -1,7 +1,7 @@
-"""Getting the text of a file that a user named, whatever it turns out to be.
+"""Read the text of a file that a user names.
 
-Nothing here raises for any path or content: what is wrong comes back as a problem with the place where it is. No more
-than `MAX_BYTES` are ever held, so that an endless device or a huge file costs neither time nor memory.
+Nothing raises for any path or content: errors are returned as problems with their position. At most `MAX_BYTES` are
+read, so that an endless device or a huge file costs neither time nor memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Final
 from pumice.model.problem import Position, Problem
 
 STDIN: Final = "-"
-# Far above any Job that an API server would store (its limit is about 1.5 MiB an object), and quick to read.
+# Far above the largest object that an API server stores (about 1.5 MiB), and quick to read.
 MAX_BYTES: Final = 4 * 1024 * 1024
 
 _LINE_BREAK: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _NOT_ALLOWED: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# libyaml compares each of these lines with all before it; no file needs more than a few, as no tags of one's own count.
+# libyaml compares each of these lines with all others; no file needs more than a few, because custom tags are refused.
 _TAG_DIRECTIVE: Final = re.compile("(?:\\A|[\r\n\x85\u2028\u2029])(?=%TAG)")
 _MAX_TAG_DIRECTIVES: Final = 100
-# The longer marks come first: that of UTF-32 begins with that of UTF-16.
+# Longer marks first: that of UTF-32 begins with that of UTF-16.
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8", "UTF-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le", "UTF-32"),
@@ -34,7 +34,7 @@ _BYTE_ORDER_MARKS: Final = (
 
 
 def read_text(file: str) -> str | Problem:
-    """The decoded text of a file (`-`: standard input) with only characters that YAML allows, or what is wrong."""
+    """Return the decoded text of a file (`-`: standard input), or the problem with it."""
     content = _read_bytes(file)
     if isinstance(content, Problem):
         return content
@@ -49,7 +49,7 @@ def read_text(file: str) -> str | Problem:
 
 
 def line_and_column(text: str, index: int) -> tuple[int, int]:
-    """Line and column, from 1, of the character at `index`."""
+    """Return line and column, from 1, of the character at `index`."""
     line, start = 1, 0
     for found in _LINE_BREAK.finditer(text, 0, index):
         line, start = line + 1, found.end()
@@ -65,7 +65,7 @@ def _read_bytes(file: str) -> bytes | Problem:
     except OSError as error:
         return _unreadable(file, error)
     except (ValueError, AttributeError):
-        # A name with a NUL byte in it, or a standard input that is closed.
+        # A name with a NUL byte, or a closed standard input.
         reason = "standard input is closed" if file == STDIN else "not the name of a file"
         return Problem(reason, where=Position(file))
 
@@ -77,9 +77,7 @@ def _unreadable(file: str, error: OSError) -> Problem:
         case IsADirectoryError():
             return Problem("is a directory, not a file", "name the YAML file in it", Position(file))
         case PermissionError():
-            return Problem(
-                "may not be read by you", "check the permissions of the file and its directory", Position(file)
-            )
+            return Problem("permission denied", "check the permissions of the file and its directory", Position(file))
         case _:
             return Problem(f"cannot be read: {(error.strerror or str(error)).lower()}", where=Position(file))
 

@@ -1,7 +1,7 @@
-"""Says in plain words what the YAML parser found wrong.
+"""Explain syntax errors of the YAML parser.
 
 libyaml describes its own state ("did not find expected key while parsing a block mapping"); a user wants to know what
-is wrong, where, and what to do. The parser in Python words the same errors differently, so patterns cover both.
+is wrong, where, and what to do. The parser in Python words the same errors differently; the patterns cover both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pumice.yaml.source import line_and_column
 _QUOTE_HINT: Final = "put the text in quotes"
 _INDENT_HINT: Final = "keys of one mapping, and items of one list, must start in the same column"
 
-# What the parser was at, in a user's words; each is followed by the line where that began.
+# What the parser was reading, in a user's words; the message appends the line where that begins.
 _CONTEXTS: Final = (
     (r"block mapping", "the mapping"),
     (r"block collection|block sequence", "the list"),
@@ -33,13 +33,13 @@ _CONTEXTS: Final = (
     (r"directive", "the directive"),
 )
 
-# Pattern of the parser's words, what to say, what to do.
+# Pattern of the parser's message, message, hint.
 _MESSAGES: Final = (
     (r"tab character|character '\\t'", "a tab is used for indentation", "indent with spaces"),
     (
         r"mapping values are not allowed",
-        "a ':' where no key can be",
-        "check the indentation, or quote a value that holds ': '",
+        "a ':' where no key is allowed",
+        "check the indentation, or quote a value that contains ': '",
     ),
     (
         r"could not find expected ':'",
@@ -48,10 +48,10 @@ _MESSAGES: Final = (
     ),
     (
         r"(sequence|block) entries are not allowed",
-        "a list item where none can be",
+        "a list item where none is allowed",
         "start the list on a line of its own, below its key",
     ),
-    (r"mapping keys are not allowed", "a key where none can be", _INDENT_HINT),
+    (r"mapping keys are not allowed", "a key where none is allowed", _INDENT_HINT),
     (r"expected '-' indicator", "neither an item of the list ('- ...') nor its end", _INDENT_HINT),
     (r"did not find expected key|expected <block end>", "the indentation fits no key before it", _INDENT_HINT),
     (r"expected ',' or '\]'", "expected ',' or ']'", "close the list with ], or separate its items with commas"),
@@ -65,7 +65,7 @@ _MESSAGES: Final = (
         "the escape needs hexadecimal digits",
         r"write \\ for a backslash, or use single quotes",
     ),
-    (r"invalid Unicode character escape", "the escape stands for no character", "write the character itself"),
+    (r"invalid Unicode character escape", "the escape is not a character", "write the character itself"),
     (r"expected node content|expected the node content", "a value is missing here", _QUOTE_HINT),
     (r"undefined tag handle|undefined tag", "the tag is not accepted", "remove it"),
     (r"expected alphabetic or numeric character", "a name must follow & and *", _QUOTE_HINT),
@@ -82,12 +82,12 @@ _MESSAGES: Final = (
     (r"<document start>", "text after the end of the document", "separate documents with a line ---"),
     (r"unknown directive name", "no such % directive", _QUOTE_HINT),
     (r"found unexpected ':'", "a ':' inside a value in [ ] or { }", _QUOTE_HINT),
-    (r"incompatible YAML", "this version of YAML is not known", "remove the %YAML line"),
+    (r"incompatible YAML", "this version of YAML is not supported", "remove the %YAML line"),
 )
 
 
 def explain(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """The problem that the parser's error stands for."""
+    """Return the problem for an error of the parser."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return _unreadable(error, text, file)
     mark = error.problem_mark or error.context_mark
@@ -120,14 +120,14 @@ def _context(error: yaml.MarkedYAMLError, line: int) -> str:
 
 
 def _character(text: str, line: int, column: int) -> str | None:
-    """The character at a place, empty at the end of a line; None at the end of the text."""
+    """Return the character at a position, empty at the end of a line; None at the end of the text."""
     lines = re.split("\r\n|[\r\n\x85\u2028\u2029]", text, maxsplit=line)
     found = lines[line - 1][column - 1 : column] if line <= len(lines) else ""
     return found or ("" if line < len(lines) else None)
 
 
 def _unreadable(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    # Only the parser's own reading of characters raises this; the text was checked before, so this is a second net.
+    # `source` has checked the characters, so this is a safety net.
     position = getattr(error, "position", 0)
     index = position if isinstance(position, int) and 0 <= position <= len(text) else 0
     return Problem("a character that is not allowed in YAML", where=Position(file, *line_and_column(text, index)))

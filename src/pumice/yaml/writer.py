@@ -1,8 +1,8 @@
-"""Writes manifests as kubectl shows them: block style, two spaces, list items in the column of their key.
+"""Write manifests as kubectl prints them: block style, two spaces, list items in the column of their key.
 
-PyYAML's dumper represents, serializes and analyses every scalar anew, which would dominate the rendering of a large
-job. Pods of one job repeat nearly all their text, so here each text is analysed once and kept, in a table of bounded
-size. The same values always give the same bytes.
+PyYAML's dumpers analyse every scalar again, which would dominate the rendering of a large job (see
+`benchmarks/yaml_files.py`). Pods of one job repeat nearly all their text, so this writer analyses each text once and
+caches the result in a table of bounded size. The same values always give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Final, TextIO
 
 from pumice.yaml.quoting import literal_block, number, plain_or_quoted
 
-# Beyond this a table is emptied: large enough for all the text that the pods of a job share, small beside the pods.
+# Enough for the text that the pods of a job share. A full table is cleared.
 _MAX_KEPT: Final = 20_000
-# Longer text is rarely shared, and keeping it would cost memory without bound.
+# Longer text is rarely shared.
 _LONGEST_KEPT: Final = 2_048
-# Readers look 1024 characters far for the colon after a key, and escapes can make a key six times as long.
+# Readers expect the colon within 1024 characters, and escapes can make a key six times as long.
 _LONGEST_SIMPLE_KEY: Final = 160
 _PARTS_PER_WRITE: Final = 16_384
-# Asking for the exact type first, and for abstract types last, halves the time that a large job takes.
+# Testing the exact type first, and abstract types last, halves the time of a large job.
 _SCALARS: Final = (str, int, float)
 _NO_MAPPING: Final = (str, int, float, list, tuple, type(None))
 
 
 def write_yaml(documents: Iterable[object], out: TextIO) -> None:
-    """Writes plain values (dicts with text as keys, lists, text, numbers, booleans, None), separated by `---`."""
+    """Write plain values (dicts with string keys, lists, strings, numbers, booleans, None), separated by `---`."""
     writer = _Writer()
     parts = writer.parts
     for count, document in enumerate(documents):
@@ -33,7 +33,7 @@ def write_yaml(documents: Iterable[object], out: TextIO) -> None:
             parts.append("---\n")
         start = len(parts)
         writer.value(document, 0)
-        # Each part brings the line break or space that parts it from the one before; the first has none before it.
+        # Each part starts with the line break or space before it, which the first one does not need.
         parts[start] = parts[start][1:]
         parts.append("\n")
         if len(parts) > _PARTS_PER_WRITE:
@@ -43,7 +43,7 @@ def write_yaml(documents: Iterable[object], out: TextIO) -> None:
 
 
 class _Level:
-    """What repeats at one depth: keys with the line break and indentation before them, and blocks of several lines."""
+    """Cached text of one depth: keys with the line break and indentation before them, and multi-line blocks."""
 
     __slots__ = ("blocks", "first_keys", "indent", "keys")
 
@@ -61,7 +61,7 @@ class _Writer:
         self._texts: dict[str, str] = {}
 
     def value(self, value: object, depth: int) -> None:
-        """Appends a value that follows a key or begins a document at this depth."""
+        """Append a value that follows a key or begins a document at this depth."""
         if value is None or isinstance(value, _SCALARS):
             self.parts.append(self._scalar(value, depth))
         elif isinstance(value, Mapping):
@@ -72,7 +72,7 @@ class _Writer:
             raise TypeError(f"{type(value).__name__}: only plain values can be written as YAML")
 
     def _mapping(self, mapping: Mapping[str, object], depth: int, *, first: bool) -> None:
-        """`first`: the mapping begins behind the dash of a list item, so its first key gets no line of its own."""
+        """`first`: the mapping begins after the dash of a list item, so its first key is on the same line."""
         append, texts = self.parts.append, self._texts
         if not mapping:
             append(" {}")
@@ -123,7 +123,7 @@ class _Writer:
                 return f" {number(value)}"
 
     def _text(self, text: str, depth: int) -> str:
-        """Text after a key or dash, with the space before it; kept for the next time unless it is long."""
+        """Return text after a key or dash, with the space before it, and cache it unless it is long."""
         if "\n" in text:
             level = self._level(depth)
             return level.blocks.get(text) or self._block(text, level)
@@ -138,7 +138,7 @@ class _Writer:
 
     def _key(self, key: str, level: _Level, *, first: bool) -> str:
         if not isinstance(key, str):
-            raise TypeError(f"{key!r}: a key must be text")
+            raise TypeError(f"{key!r}: a key must be a string")
         name = plain_or_quoted(str.__str__(key))
         before = " " if first else "\n" + level.indent
         written = f"{before}{name}:"

@@ -47,7 +47,7 @@ def test_good(document: Manifest) -> None:
         ),
         pytest.param(
             companion("ConfigMap", data={"a": "x"}, binaryData={"a": "eA==", "b": "eA=="}),
-            error("binaryData.a", "data has this key already", hint="keep one of them"),
+            error("binaryData.a", "data already has this key", hint="keep one of them"),
             id="key twice",
         ),
         pytest.param(

@@ -14,7 +14,7 @@ def waiting(name: str, *others: str, **fields: Any) -> Manifest:
 
 
 def circle(position: int, chain: str) -> Row:
-    return error(f"spec.tasks[{position}].dependsOn", f"the tasks wait for each other in a circle: {chain}")
+    return error(f"spec.tasks[{position}].dependsOn", f"the tasks depend on each other in a cycle: {chain}")
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def circle(position: int, chain: str) -> Row:
         ),
         pytest.param(
             [waiting("a", "a")],
-            [error("spec.tasks[0].dependsOn.name[0]", "a task cannot wait for itself", "a")],
+            [error("spec.tasks[0].dependsOn.name[0]", "a task cannot depend on itself", "a")],
             id="itself",
         ),
         pytest.param(
@@ -59,7 +59,7 @@ def circle(position: int, chain: str) -> Row:
             [waiting("a", "b", "nobody"), waiting("b", "a", "b")],
             [
                 error("spec.tasks[0].dependsOn.name[1]", "no task has this name", "nobody", "the tasks are a, b"),
-                error("spec.tasks[1].dependsOn.name[1]", "a task cannot wait for itself", "b"),
+                error("spec.tasks[1].dependsOn.name[1]", "a task cannot depend on itself", "b"),
                 circle(0, "a -> b -> a"),
             ],
             id="all at once",

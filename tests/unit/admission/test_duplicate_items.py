@@ -12,7 +12,7 @@ AT = "spec.tasks[1].template.spec"
 
 
 def twin(path: str, first: str, value: object) -> Row:
-    return error(f"{AT}.{path}", f"is there already, at {AT}.{first}", value, "keep one of them")
+    return error(f"{AT}.{path}", f"duplicates {AT}.{first}", value, "keep one of them")
 
 
 def pod(*containers: Manifest, **spec: Any) -> Manifest:

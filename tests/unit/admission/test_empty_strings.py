@@ -11,7 +11,7 @@ ON_FAILURE = {"event": "PodFailed", "action": "RestartJob"}
 
 
 def blank(path: str) -> Row:
-    return error(path, "must not be empty", hint="leave it out")
+    return error(path, "must not be empty", hint="omit it")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def named(metadata: Manifest, **spec: Any) -> Manifest:
             {"name": "a.b"},
             error(
                 "metadata.name",
-                "must not contain dots: the names of its Service, volumes and hosts are made from it",
+                "must not contain dots: the names of its Service, volumes and hosts derive from it",
                 "a.b",
                 "for example a-b",
             ),
@@ -66,7 +66,7 @@ def named(metadata: Manifest, **spec: Any) -> Manifest:
         ),
         pytest.param(
             {"generateName": "a-"},
-            warning("metadata.generateName", "the API server makes the name; shown here as a-xxxxx"),
+            warning("metadata.generateName", "the API server generates the name; shown here as a-xxxxx"),
             id="a name that is yet to be made",
         ),
     ],

@@ -129,7 +129,7 @@ def test_what_was_doubtful_before_is_not_told_again() -> None:
     assert found(a_document(plugins={"svc": []}, tasks=[task(template=pod)])) == [
         warning(
             "spec.tasks[0].template.spec.terminationGracePeriodSeconds",
-            "should be 0 or more; Kubernetes makes 1 of it",
+            "should be 0 or more; Kubernetes uses 1 instead",
             -5,
         )
     ]

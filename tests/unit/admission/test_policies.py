@@ -29,7 +29,7 @@ def on_code(code: int, action: str = "RestartJob", **fields: Any) -> Manifest:
 RULES = [
     pytest.param(
         [on("PodFailed", exitCode=3)],
-        [error("policies[0]", "must have either an event or an exit code, not both", hint="make two policies of it")],
+        [error("policies[0]", "must have either an event or an exit code, not both", hint="make it two policies")],
         id="event and exit code",
     ),
     pytest.param(
@@ -50,7 +50,7 @@ RULES = [
     *(
         pytest.param(
             [on(event)],
-            [error("policies[0].event", f"is the controller's own; {EVENTS}", event)],
+            [error("policies[0].event", f"is internal to the controller; {EVENTS}", event)],
             id=f"internal event {event}",
         )
         for event in ("OutOfSync", "CommandIssued", "PodRunning")
@@ -72,7 +72,7 @@ RULES = [
     *(
         pytest.param(
             [on("PodFailed", action)],
-            [error("policies[0].action", f"is the controller's own; {ACTIONS}", action)],
+            [error("policies[0].action", f"is internal to the controller; {ACTIONS}", action)],
             id=f"internal action {action}",
         )
         for action in ("SyncJob", "EnqueueJob")
@@ -117,7 +117,7 @@ RULES = [
             error(
                 "policies[1]",
                 "* stands for every event, so it cannot be used together with PodEvicted, Unknown",
-                hint="remove the others, or list the events that are meant",
+                hint="remove the others, or list the events that you need",
             )
         ],
         id="any event and others",

@@ -15,7 +15,7 @@ QUEUES = {
     "parent": Queue(children=2),
     "closing": Queue(state="Closing", children=1),
 }
-LEAF = "only one without takes jobs"
+LEAF = "only a leaf queue takes jobs"
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ LEAF = "only one without takes jobs"
         pytest.param("default", [], id="open"),
         pytest.param("", [], id="not set, thus default"),
         pytest.param(
-            "defalt", [error("spec.queue", "there is no such queue", "defalt", "did you mean default?")], id="mistyped"
+            "defalt", [error("spec.queue", "no such queue", "defalt", "did you mean default?")], id="mistyped"
         ),
-        pytest.param("nowhere", [error("spec.queue", "there is no such queue", "nowhere")], id="unknown"),
+        pytest.param("nowhere", [error("spec.queue", "no such queue", "nowhere")], id="unknown"),
         pytest.param(
             "closed",
             [error("spec.queue", "the queue is Closed; only an open one takes jobs", "closed")],
@@ -36,19 +36,19 @@ LEAF = "only one without takes jobs"
             "new", [error("spec.queue", "the queue is not open yet; only an open one takes jobs", "new")], id="no state"
         ),
         pytest.param(
-            "parent", [error("spec.queue", f"the queue has others below it; {LEAF}", "parent")], id="with children"
+            "parent", [error("spec.queue", f"the queue has child queues; {LEAF}", "parent")], id="with children"
         ),
         pytest.param(
             "closing",
             [
                 error("spec.queue", "the queue is Closing; only an open one takes jobs", "closing"),
-                error("spec.queue", f"the queue has others below it; {LEAF}", "closing"),
+                error("spec.queue", f"the queue has child queues; {LEAF}", "closing"),
             ],
             id="closing, with a child",
         ),
         pytest.param(
             "root",
-            [error("spec.queue", "the root queue takes no jobs", "root", "name one of its queues, such as default")],
+            [error("spec.queue", "the root queue takes no jobs", "root", "use a child queue, such as default")],
             id="root",
         ),
     ],

@@ -115,7 +115,7 @@ class TestCreate:
         answer = response(validate(review("CREATE", document), a_context()))
         (warning,) = answer["warnings"]
         assert len(warning) == 250
-        assert warning.startswith("metadata.generateName: the API server makes the name; shown here as nnn")
+        assert warning.startswith("metadata.generateName: the API server generates the name; shown here as nnn")
         assert warning.endswith("nnn...")
 
     def test_what_a_job_repeats_is_no_command_to_a_terminal(self) -> None:
@@ -224,7 +224,7 @@ class TestUpdate:
     @pytest.mark.parametrize("old", [None, "text"])
     def test_without_an_old_job_there_is_nothing_to_compare(self, old: object) -> None:
         answer = response(validate(review("UPDATE", a_document(), old), a_context()))
-        assert answer == denied("the request holds no old object to compare with")
+        assert answer == denied("the request contains no old object")
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT", ""])
@@ -237,7 +237,7 @@ def test_other_operations_are_nobodys_business(operation: str) -> None:
 @pytest.mark.parametrize("document", [None, [], "text"], ids=str)
 def test_a_request_without_a_job(operation: str, document: object) -> None:
     answer = response(validate(review(operation, document, a_document()), a_context()))
-    assert answer == denied("the request holds no Job")
+    assert answer == denied("the request contains no Job")
 
 
 @pytest.mark.parametrize("asked", [{}, {"request": None}, {"request": []}], ids=str)

@@ -87,7 +87,7 @@ def test_network_topology(topology: Manifest, expected: list[Row], place: str) -
                     "minPartitions",
                     "1 partitions of 2 are 2 pods, but minAvailable is 3",
                     1,
-                    "leave minAvailable out, or set it to 2",
+                    "omit minAvailable, or set it to 2",
                 )
             ],
             id="minAvailable",

@@ -147,7 +147,7 @@ def test_tasks_stay(tasks: list[Manifest], now: int) -> None:
         error(
             "spec.tasks",
             f"tasks cannot be added or removed: there were 2, now {now}",
-            hint="make a new job, or set replicas to 0",
+            hint="create a new job, or set replicas to 0",
         )
     ]
 

@@ -19,7 +19,7 @@ SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must
                 error(
                     "spec.volumes[0].mountPath",
                     "is missing",
-                    hint="name the directory in which the containers find the volume",
+                    hint="the directory at which the containers mount the volume",
                 )
             ],
             id="no path",
@@ -43,7 +43,7 @@ SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must
             [
                 error(
                     "spec.volumes[0]",
-                    "must have volumeClaimName (a claim that exists) or volumeClaim (one to be made)",
+                    "must have volumeClaimName (an existing claim) or volumeClaim (the spec of a new one)",
                 )
             ],
             id="neither claim nor name",

@@ -218,7 +218,7 @@ def test_a_place_below_something_that_has_none_is_left_alone() -> None:
 
 @pytest.mark.parametrize("status", [5, [], {"state": 1}, None], ids=repr)
 def test_a_status_is_not_read(status: object) -> None:
-    """It is the controller's own; whoever copies a Job from a cluster copies it along."""
+    """It is internal to the controller; whoever copies a Job from a cluster copies it along."""
     decoded = decode({**a_document(), "status": status}, KUBERNETES)
     assert decoded == decode(a_document(), KUBERNETES)
     assert decoded.findings == ()

@@ -149,7 +149,7 @@ def test_positions_of_aliases_and_merges(tmp_path: FilePath, path: Path, positio
 def test_anchors_end_with_their_document(tmp_path: FilePath) -> None:
     documents, [problem] = read_text(tmp_path, "a: &x 1\n---\na: *x\n")
     assert values(documents) == [{"a": 1}, {"a": None}]
-    assert str(problem) == "job.yaml:3:4: alias *x: no anchor of this name stands before it in the document"
+    assert str(problem) == "job.yaml:3:4: alias *x: the document has no anchor of this name before it"
 
 
 def test_an_anchor_may_be_given_again_inside_its_value(tmp_path: FilePath) -> None:

@@ -152,7 +152,7 @@ def test_text_on_one_line(text: str, expected: str) -> None:
         pytest.param("  a\nb\n", "|2\n    a\n  b", id="first line indented"),
         pytest.param("\na", "|2-\n\n  a", id="first line blank"),
         pytest.param("\ta\nb\n", "|2\n  \ta\n  b", id="first line with a tab"),
-        pytest.param("a: b # c\n---\n", "|\n  a: b # c\n  ---", id="nothing in it counts"),
+        pytest.param("a: b # c\n---\n", "|\n  a: b # c\n  ---", id="the file is empty counts"),
         pytest.param("\n\n", '"\\n\\n"', id="only line breaks"),
         pytest.param(" \n", '" \\n"', id="only white space"),
         pytest.param("a\r\nb\n", '"a\\r\\nb\\n"', id="carriage returns cannot be kept in a block"),

@@ -1,8 +1,8 @@
-"""Pod templates checked offline: what the API server would refuse a pod for, found before anything is sent to it.
+"""Check pod templates offline: find what the API server would refuse, before anything is sent to it.
 
-Two kinds of findings come together: misfits with Kubernetes' own schema, which the caller hands in, and the rules that
-no schema can say, written by hand from how Kubernetes 1.37 behaves, one topic a module. What only some clusters refuse
-(because a feature gate is off there) is not reported.
+The findings have two sources: Kubernetes' schema, which the caller passes, and the rules that a schema cannot express,
+written after the behaviour of Kubernetes 1.37, one module per topic. What only some clusters refuse (because a feature
+gate is off) is not reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_template(template: Mapping[str, object], at: Path, schema: Schema) -> 
 
 
 def check_pod_spec(spec: Mapping[str, object], at: Path) -> Iterator[Finding]:
-    """The rules alone, for pods whose shape is known to be right."""
+    """Check the rules alone, for pods that fit the schema."""
     yield from check_spec(View(spec, at))
 
 
@@ -35,9 +35,7 @@ def check_claim_spec(spec: Mapping[str, object], at: Path, schema: Schema) -> It
 
 
 def _together(shape: list[Finding], rules: list[Finding]) -> Iterator[Finding]:
-    """Where the shape is wrong already, a rule about the same place or one within it has nothing to add."""
+    """Drop findings of rules at or below a path whose shape is wrong."""
     wrong = {finding.path for finding in shape}
     yield from shape
-    for finding in rules:
-        if not any(finding.path[:length] in wrong for length in range(len(finding.path) + 1)):
-            yield finding
+    yield from (finding for finding in rules if not finding.path.is_within(wrong))

@@ -43,7 +43,7 @@ def _check_node_affinity(affinity: View) -> Iterator[Finding]:
                 yield from check_label_values(requirement)
     for wish in affinity.children(PREFERRED):
         yield from _check_weight(wish)
-        # A preference for a label that no node can have is harmless, so its values are not checked.
+        # Kubernetes does not check the values of a preference.
         yield from _check_node_term(wish.part("preference"))
 
 

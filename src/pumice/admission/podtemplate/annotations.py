@@ -1,7 +1,7 @@
-"""The annotations of a pod that Kubernetes itself reads.
+"""The annotations of a pod that Kubernetes reads.
 
-The old ones for seccomp and AppArmor count for nothing any more, but what they say must still be well-formed, and must
-not contradict the fields of the security context that took their place.
+The old ones for seccomp and AppArmor have no effect any more, but they must be well-formed and must not contradict the
+fields of the security context that replaced them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_known_annotations(metadata: View, spec: View) -> Iterator[Finding]:
         if key == _DELETION_COST and not (_NUMBER.fullmatch(value) and -_BOUND <= int(value) < _BOUND):
             yield Finding(at, "must be a whole number of 32 bits", value)
         elif key == _MIRROR and spec.is_blank("nodeName"):
-            yield Finding(at, "is for pods that a node brings itself, and needs spec.nodeName", value)
+            yield Finding(at, "is for static pods of a node, and needs spec.nodeName", value)
         elif key.startswith(_APPARMOR):
             yield from _check_apparmor(at, key.removeprefix(_APPARMOR), value, names)
         elif key == _SECCOMP_POD or key.startswith(_SECCOMP):

@@ -1,4 +1,4 @@
-"""The checks that come back for field after field: one of some words, a spelling, a range, a path, an address."""
+"""Checks for single fields that many rules share: enumerations, syntax, ranges, paths, addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GREATEST_MODE: Final = 0o777
 
 
 def one_of(view: View, key: str, accepted: Sequence[str], *, blank_is_unset: bool = True) -> Iterator[Finding]:
-    """A field that takes one of some words; an empty text counts as unset in most fields, but not in all."""
+    """Check an enumeration; in most fields, but not in all, an empty string means unset."""
     word = view.get(key)
     if not isinstance(word, str) or word in accepted or (blank_is_unset and not word):
         return
@@ -44,9 +44,9 @@ def spelled(view: View, key: str, error_of: Callable[[str], str], *, blank_is_un
 
 
 def _respelled(text: str, error_of: Callable[[str], str]) -> str:
-    """Upper case and underscores are what names fail on most, and both are easily mended."""
-    mended = text.strip().lower().replace("_", "-").replace(" ", "-")
-    return "" if error_of(mended) or not mended else f"did you mean {mended}?"
+    """Suggest a name without upper case and underscores, the most common mistakes."""
+    corrected = text.strip().lower().replace("_", "-").replace(" ", "-")
+    return "" if error_of(corrected) or not corrected else f"did you mean {corrected}?"
 
 
 def required_spelled(view: View, key: str, error_of: Callable[[str], str]) -> Iterator[Finding]:
@@ -78,14 +78,14 @@ def file_mode(view: View, key: str) -> Iterator[Finding]:
 
 
 def at_most_one(view: View, keys: Sequence[str], what: str) -> Iterator[Finding]:
-    """Every field after the first of those given is one too many."""
+    """Report every field after the first one that is set."""
     given = [key for key in keys if view.has(key)]
     for key in given[1:]:
         yield view.missing(key, f"only one {what} may be given, and {given[0]} is")
 
 
 def unique(seen: dict[str, Path], name: str, at: Path, what: str) -> Iterator[Finding]:
-    """Remember a name; the second one of the same spelling is a duplicate."""
+    """Record a name, and report it if it was seen before."""
     if not name:
         return
     if name in seen:
@@ -100,14 +100,14 @@ def no_backsteps(view: View, key: str) -> Iterator[Finding]:
 
 
 def descending_path(view: View, key: str) -> Iterator[Finding]:
-    """A path within something: relative, and never out of it."""
+    """Check a path below a directory: relative, and without '..'."""
     if view.text(key).startswith("/"):
         yield view.error(key, "must be a relative path")
     yield from no_backsteps(view, key)
 
 
 def file_path(view: View, key: str) -> Iterator[Finding]:
-    """The path of a file in a volume; names that begin with two dots are the kubelet's own there."""
+    """Check the path of a file in a volume; the kubelet uses names that begin with two dots."""
     yield from required(view, key)
     yield from descending_path(view, key)
     path = view.text(key)
@@ -121,5 +121,5 @@ def ip_error(text: str) -> str:
     except ValueError:
         return "must be an IP address such as 10.9.8.7 or 2001:db8::1"
     if isinstance(address, IPv6Address) and (address.ipv4_mapped or address.scope_id):
-        return "must be a plain IP address: no IPv4 address within an IPv6 one, and no zone"
+        return "must be a plain IP address: no IPv4-mapped IPv6 address, and no zone"
     return ""

@@ -1,4 +1,4 @@
-"""Claims of storage: what a PersistentVolumeClaim must say, in a job's volumes and in ephemeral volumes of pods."""
+"""PersistentVolumeClaim specs, in a job's volumes and in ephemeral volumes of pods."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _check_storage(resources: View) -> Iterator[Finding]:
             elif name == "storage" and key == "requests" and isinstance(quantity, Quantity) and quantity.nanos <= 0:
                 yield Finding(at, "must be above 0", value)
     if "storage" not in resources.part("requests").value:
-        yield resources.part("requests").missing("storage", "is required: how large the volume must be, such as 10Gi")
+        yield resources.part("requests").missing("storage", "is required: the size of the volume, such as 10Gi")
 
 
 def _check_data_sources(claim: View) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ _MOST_EXIT_CODES: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class PodParts:
-    """What of a pod its containers are checked against; the volumes are the kinds of sources by name."""
+    """The parts of a pod that the checks of its containers use; `volumes` maps names to types."""
 
     spec: View
     volumes: Mapping[str, str]
@@ -53,7 +53,7 @@ def check_containers(parts: PodParts) -> Iterator[Finding]:
 def _check_node_ports(spec: View, containers: list[View], init_containers: list[View]) -> Iterator[Finding]:
     host_network = spec.flag("hostNetwork")
     yield from check_host_ports(containers, host_network=host_network)
-    # Init containers run one after another, so only two ports of the same one can be in each other's way.
+    # Init containers run one after another, so only ports of the same one can conflict.
     for container in init_containers:
         yield from check_host_ports([container], host_network=host_network)
     if host_network:
@@ -61,7 +61,7 @@ def _check_node_ports(spec: View, containers: list[View], init_containers: list[
 
 
 def _check_container(container: View, parts: PodParts, names: dict[str, Path]) -> Iterator[Finding]:
-    """What holds for containers of both kinds."""
+    """Check what containers and init containers have in common."""
     yield from required_spelled(container, "name", dns_label_error)
     yield from unique(names, container.text("name"), container.at / "name", "the name of a container")
     yield from _check_image(container)
@@ -95,7 +95,7 @@ def _check_resize(container: View, spec: View) -> Iterator[Finding]:
 
 
 def _check_init(container: View, spec: View) -> Iterator[Finding]:
-    """An init container ends before the next one starts, unless it always restarts, which makes it a sidecar."""
+    """Check an init container: it ends before the next one starts, unless it is a sidecar (restartPolicy Always)."""
     if container.text("restartPolicy") == "Always":
         yield from check_lifecycle(container, spec)
         yield from check_probes(container)
@@ -110,7 +110,7 @@ def _check_init(container: View, spec: View) -> Iterator[Finding]:
 
 
 def _check_restart(container: View) -> Iterator[Finding]:
-    """A container's own restart policy, and what its exit codes mean for it."""
+    """Check a container's own restart policy and its rules for exit codes."""
     yield from one_of(container, "restartPolicy", RESTART_POLICIES, blank_is_unset=False)
     rules = container.children("restartPolicyRules")
     if rules and not container.has("restartPolicy"):

@@ -1,8 +1,8 @@
-"""A tolerant view of a mapping in a user's document, and of where it stands.
+"""A tolerant view of a mapping in a user's document, with its path.
 
-The rules about pods run on documents whose shape may be wrong; the shape is reported elsewhere. What has not the type
-that a rule asks for is therefore as good as absent here, and nothing raises. Only `is_blank` tells the two apart, so
-that a rule does not call a field missing that is there with a wrong type.
+The rules about pods run on documents of any shape; the schema check reports wrong types. Here a value of the wrong type
+counts as absent, and nothing raises. Only `is_blank` distinguishes the two, so that a rule does not report a field of
+the wrong type as missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class View:
         return self.value.get(key) is not None
 
     def is_blank(self, key: str) -> bool:
-        """Absent, null or an empty text, which are the same to Kubernetes in nearly all fields."""
+        """Return whether the field is absent, null or "", which Kubernetes treats alike in nearly all fields."""
         return self.value.get(key) in (None, "")
 
     def text(self, key: str) -> str:
@@ -48,11 +48,11 @@ class View:
         return View(value, self.at / key) if isinstance(value, Mapping) else None
 
     def part(self, key: str) -> View:
-        """The mapping under a key, or an empty one: for rules to which absent and empty are the same."""
+        """Return the mapping under a key, or an empty one."""
         return View(self.value.get(key), self.at / key)
 
     def children(self, key: str) -> list[View]:
-        """The mappings in the list under a key, each with its own index."""
+        """Return the mappings in the list under a key."""
         items = self.value.get(key)
         if not isinstance(items, list):
             return []
@@ -72,11 +72,10 @@ class View:
         items = self.value.get(key)
         if not isinstance(items, list):
             return []
-        numbered = enumerate(items)
-        return [(self.at / key / index, item) for index, item in numbered if type(item) is int]
+        return [(self.at / key / index, item) for index, item in enumerate(items) if type(item) is int]
 
     def pairs(self, key: str) -> list[tuple[Path, str, object]]:
-        """The entries of the map under a key: place, key and value of each."""
+        """Return path, key and value of each entry of the map under a key."""
         entries = self.value.get(key)
         if not isinstance(entries, Mapping):
             return []
@@ -87,7 +86,7 @@ class View:
         return len(items) if isinstance(items, (list, Mapping)) else 0
 
     def error(self, key: str, message: str, hint: str = "") -> Finding:
-        """A finding about the field, with its value unless that is a whole structure."""
+        """Return a finding about the field, with its value unless that is a mapping or list."""
         value = self.value.get(key)
         shown = ABSENT if value is None or isinstance(value, (Mapping, list)) else value
         return Finding(self.at / key, message, shown, hint)

@@ -1,4 +1,4 @@
-"""What a pod may read about itself (the downward API), in variables and in files."""
+"""The downward API: fields and resources of the pod in variables and files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _check_subscript(ref: View, path: str, key: str) -> Iterator[Finding]:
 
 
 def check_resource_ref(ref: View, *, names_container: bool) -> Iterator[Finding]:
-    """A variable is about its own container unless it says otherwise; a file has to say which one it is about."""
+    """Check a resourceFieldRef; in a file it must name the container, in a variable its own is the default."""
     if names_container:
         yield from required(ref, "containerName")
     yield from required(ref, "resource")

@@ -1,4 +1,4 @@
-"""Environment variables: names, and where their values come from."""
+"""Environment variables: names, and the sources of their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes that hold files from elsewhere: config maps, secrets, the pod itself, tokens and certificates."""
+"""Volumes of files: ConfigMaps, Secrets, the downward API, tokens and certificates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_TOKEN: Final = 2**32
 
 
 def check_key_files(source: View, name_key: str) -> Iterator[Finding]:
-    """A volume of the keys of a config map or secret."""
+    """Check a volume of a ConfigMap or Secret."""
     yield from required(source, name_key)
     yield from _check_defaults(source)
     yield from _check_items(source)
@@ -40,7 +40,7 @@ def check_downward_files(source: View) -> Iterator[Finding]:
 
 
 def check_projected(source: View) -> Iterator[Finding]:
-    """Several sources in one directory; no file may come from two of them."""
+    """Check a projected volume: several sources in one directory, no file from two of them."""
     yield from _check_defaults(source)
     paths: dict[str, Path] = {}
     for projection in source.children("sources"):
@@ -74,8 +74,8 @@ def _check_projection(kind: str, part: View) -> Iterator[Finding]:
 
 
 def _check_collisions(kind: str, part: View, seen: dict[str, Path]) -> Iterator[Finding]:
-    places = {"clusterTrustBundle": ("path",), "podCertificate": _CERTIFICATE_PATHS}.get(kind, ())
-    files = [(part, key) for key in places] + [(item, "path") for item in part.children("items")]
+    paths = {"clusterTrustBundle": ("path",), "podCertificate": _CERTIFICATE_PATHS}.get(kind, ())
+    files = [(part, key) for key in paths] + [(item, "path") for item in part.children("items")]
     for view, key in files:
         path = view.text(key)
         if path in seen:
@@ -138,7 +138,7 @@ def check_trust_bundle(part: View) -> Iterator[Finding]:
 
 
 def _bundle_error(name: str) -> str:
-    """A signer's bundle is named after it, as in `example.com:my-signer:anchors`; only the last part is its own."""
+    """Check the last part of a bundle's name; the others name its signer, as in `example.com:my-signer:anchors`."""
     return dns_subdomain_error(name.rpartition(":")[2])
 
 

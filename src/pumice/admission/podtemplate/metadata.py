@@ -19,7 +19,7 @@ def check_labels_and_annotations(metadata: View) -> Iterator[Finding]:
     yield from check_labels(metadata, "labels")
     size = 0
     for at, name, value in metadata.pairs("annotations"):
-        # Annotations are looked up without regard to case, so that is how their keys are spelled.
+        # Kubernetes checks the keys of annotations in lower case.
         if error := qualified_name_error(name.lower()):
             yield Finding(at, f"the key {error}", name)
         size += len(name.encode(errors="surrogatepass")) + len(str(value).encode(errors="surrogatepass"))
@@ -28,7 +28,7 @@ def check_labels_and_annotations(metadata: View) -> Iterator[Finding]:
 
 
 def check_metadata(template: View) -> Iterator[Finding]:
-    """The metadata of a template: pods get their own names and namespaces, only labels and annotations are copied."""
+    """Check the metadata of a template, of which pods get only labels and annotations."""
     metadata = template.part("metadata")
     yield from check_labels_and_annotations(metadata)
     for key in metadata.value:

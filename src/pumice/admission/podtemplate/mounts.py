@@ -1,4 +1,4 @@
-"""Volumes in a container: each mount and device names a volume of the pod, and no place is taken twice."""
+"""Mounts and devices of a container: each names a volume of the pod, and paths are unique."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and addresses of a pod: hostname, resolver, additional hosts, and what of the node it shares."""
+"""The network of a pod: hostname, DNS, host aliases, and namespaces shared with the node."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _check_searches(config: View) -> Iterator[Finding]:
 def _check_shared_namespaces(spec: View) -> Iterator[Finding]:
     if spec.flag("shareProcessNamespace") and spec.flag("hostPID"):
         yield spec.error("shareProcessNamespace", "cannot be true together with hostPID")
-    # hostNetwork too is refused with hostUsers: false, unless the cluster has a feature gate on; it may have.
+    # hostNetwork with hostUsers: false depends on a feature gate of the cluster.
     for key in ("hostPID", "hostIPC"):
         if spec.denies("hostUsers") and spec.flag(key):
             yield spec.error(key, "cannot be true when hostUsers is false")

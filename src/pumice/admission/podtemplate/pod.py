@@ -1,4 +1,4 @@
-"""The rules about a pod's spec as a whole: its own fields here, and each topic in a module of its own."""
+"""The rules about a pod spec: its own fields here, other topics in their own modules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pumice.model.findings import Finding, Path
 from pumice.model.syntax import dns_subdomain_error, qualified_name_error
 
 _MOST_RESPONDERS: Final = 10
-# Below are those of Kubernetes' own.
+# Kubernetes reserves lower priorities.
 _LEAST_PRIORITY: Final = 1000
 _GREATEST_PRIORITY: Final = 100_000
 
@@ -41,14 +41,14 @@ def _check_life(spec: View) -> Iterator[Finding]:
     yield from one_of(spec, "restartPolicy", RESTART_POLICIES)
     yield from within(spec, "activeDeadlineSeconds", 1, GREATEST_ID)
     if (spec.number("terminationGracePeriodSeconds") or 0) < 0:
-        yield spec.warning("terminationGracePeriodSeconds", "should be 0 or more; Kubernetes makes 1 of it")
+        yield spec.warning("terminationGracePeriodSeconds", "should be 0 or more; Kubernetes uses 1 instead")
     if spec.size("ephemeralContainers"):
         message = "cannot be part of a template: they are added to a running pod, to debug it"
         yield spec.missing("ephemeralContainers", message, "use containers or initContainers")
 
 
 def _check_accounts(spec: View) -> Iterator[Finding]:
-    # The old name counts only where the new one is not set.
+    # The old name counts only if the new one is not set.
     key = "serviceAccount" if spec.is_blank("serviceAccountName") else "serviceAccountName"
     yield from spelled(spec, key, dns_subdomain_error)
     yield from spelled(spec, "runtimeClassName", dns_subdomain_error, blank_is_unset=False)

@@ -1,4 +1,4 @@
-"""Ports of containers: numbers, names, protocols, and two containers that want one port of the node."""
+"""Ports of containers: numbers, names, protocols, and conflicts on the node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_ports(container: View) -> Iterator[Finding]:
 
 
 def check_host_network(containers: Iterable[View]) -> Iterator[Finding]:
-    """In the network of the node, a port cannot have another number outside than inside."""
+    """Check that host port and container port are equal on the node's network."""
     for container in containers:
         for port in container.children("ports"):
             outside, inside = port.number("hostPort"), port.number("containerPort")
@@ -37,15 +37,15 @@ def check_host_network(containers: Iterable[View]) -> Iterator[Finding]:
 
 
 def check_host_ports(containers: Iterable[View], *, host_network: bool) -> Iterator[Finding]:
-    """Containers that run at the same time cannot have the same port of the node."""
+    """Report containers that run at the same time and use the same port of the node."""
     seen: dict[tuple[str, str, int], Path] = {}
     for container in containers:
         for port in container.children("ports"):
-            # With the node's network, each port is one of the node's, whether it says so or not.
+            # On the node's network, every port is a port of the node.
             taken = port.number("hostPort") or (port.number("containerPort") if host_network else 0)
             if not taken:
                 continue
-            place = (port.text("protocol") or "TCP", port.text("hostIP"), taken)
-            if place in seen:
-                yield port.error("hostPort", f"port {taken} of the node is already used at {seen[place]}")
-            seen.setdefault(place, port.at)
+            node_port = (port.text("protocol") or "TCP", port.text("hostIP"), taken)
+            if node_port in seen:
+                yield port.error("hostPort", f"port {taken} of the node is already used at {seen[node_port]}")
+            seen.setdefault(node_port, port.at)

@@ -1,4 +1,4 @@
-"""Probes and the hooks of a container's life: each has exactly one way of asking, with sane numbers."""
+"""Probes and lifecycle hooks of containers: each has exactly one handler, and valid numbers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check_probes(container: View) -> Iterator[Finding]:
                 yield probe.error("terminationGracePeriodSeconds", "cannot be set for a readinessProbe")
             continue
         yield from within(probe, "terminationGracePeriodSeconds", 1)
-        # 0 stands for the default, which is 1; below 0 is reported above.
+        # 0 means the default, which is 1; numbers below 0 are reported above.
         if (probe.number("successThreshold") or 0) > 1:
             yield probe.error("successThreshold", f"must be 1 for a {key}")
 
@@ -127,7 +127,7 @@ def _check_http(handler: View) -> Iterator[Finding]:
 
 
 def _check_port(handler: View) -> Iterator[Finding]:
-    """By number or by the name of a port of the container; whether it has one of that name is not asked."""
+    """Check a port by number or name; Kubernetes does not check that the name exists."""
     yield from required(handler, "port")
     yield from port_number(handler, "port")
     yield from spelled(handler, "port", port_name_error)

@@ -1,4 +1,4 @@
-"""Where a pod may run: node labels, tolerations, spreading, gates, and the claims of devices it brings."""
+"""Scheduling of a pod: node labels, tolerations, topology spread, gates, and resource claims."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_scheduling(spec: View) -> Iterator[Finding]:
     yield from one_of(spec, "preemptionPolicy", ("PreemptLowerPriority", "Never"), blank_is_unset=False)
     if spec.has("priority"):
         yield spec.warning(
-            "priority", "is worked out from priorityClassName; another value makes the cluster refuse the pod"
+            "priority", "is computed from priorityClassName; the cluster refuses a pod with another value"
         )
     yield from check_affinity(spec)
     for toleration in spec.children("tolerations"):

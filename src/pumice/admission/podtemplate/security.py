@@ -1,4 +1,4 @@
-"""Security contexts of pods and containers, and the fields that depend on the operating system."""
+"""Security contexts of pods and containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels, and selectors of labels: the same rules wherever a pod has them."""
+"""Labels and label selectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def check_labels(view: View, key: str) -> Iterator[Finding]:
-    """A map of labels, such as `labels` or `nodeSelector`."""
+    """Check a map of labels, such as `labels` or `nodeSelector`."""
     for at, name, value in view.pairs(key):
         if error := qualified_name_error(name):
             yield Finding(at, f"the key {error}", name)
@@ -31,7 +31,7 @@ def check_selector(view: View, key: str) -> Iterator[Finding]:
 
 
 def check_requirement(requirement: View, operators: tuple[str, ...]) -> Iterator[Finding]:
-    """Operator against number of values; Gt and Lt are known to selectors of nodes only."""
+    """Check the operator and the number of values; only node selectors have Gt and Lt."""
     yield from required_spelled(requirement, "key", qualified_name_error)
     yield from required_one_of(requirement, "operator", operators)
     operator, count = requirement.text("operator"), requirement.size("values")
@@ -50,7 +50,7 @@ def check_label_values(requirement: View) -> Iterator[Finding]:
 
 
 def selector_keys(view: View, key: str) -> list[str]:
-    """The labels that a selector asks for."""
+    """Return the labels that a selector uses."""
     selector = view.part(key)
     return [
         *(name for _, name, _ in selector.pairs("matchLabels")),
@@ -59,7 +59,7 @@ def selector_keys(view: View, key: str) -> list[str]:
 
 
 def check_label_keys(view: View, key: str) -> Iterator[Finding]:
-    """`matchLabelKeys` and `mismatchLabelKeys`: labels of the pod itself that narrow the selector beside them."""
+    """Check `matchLabelKeys` and `mismatchLabelKeys`: labels of the pod that narrow the selector beside them."""
     keys = view.texts(key)
     if keys and not view.has("labelSelector"):
         yield view.missing(key, "cannot be set without labelSelector")

@@ -1,4 +1,4 @@
-"""Volumes that live outside the pod: on the node, on the network, in a cloud, behind a driver, in an image."""
+"""Volumes outside the pod: on the node, the network or a cloud, of a driver, in an image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
 from pumice.model.syntax import LONGEST_LABEL, dns_subdomain_error, too_long
 
-# What each cannot do without; what else it needs follows in functions.
+# The required fields of each type; the functions below check the rest.
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "hostPath": ("path",),
     "gitRepo": ("repository",),
@@ -75,7 +75,7 @@ def check_storage(kind: str, source: View, volume: View) -> Iterator[Finding]:
 
 def _check_common(source: View) -> Iterator[Finding]:
     yield from within(source, "partition", 0, _GREATEST_LUN)
-    # FibreChannel asks for a sane number only where it uses it, which is checked below.
+    # For Fibre Channel, `_fc` checks the lun where Kubernetes does.
     if not source.has("wwids") and not source.has("targetWWNs"):
         yield from within(source, "lun", 0, _GREATEST_LUN)
 

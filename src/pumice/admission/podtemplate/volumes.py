@@ -1,4 +1,4 @@
-"""Volumes of a pod: each has a name of its own and one source, and each source what it cannot do without."""
+"""Volumes of a pod: each has a unique name and one source with its required fields."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pumice.model.quantity import Quantity
 from pumice.model.syntax import dns_label_error
 
 _EMPTY: Final = "emptyDir"
-# In the order in which Kubernetes looks for them: where there are two, the first one counts.
+# In the order in which Kubernetes looks for them: the first of two counts.
 SOURCES: Final = (_EMPTY, *STORAGE, "secret", "configMap", "downwardAPI", "projected", "ephemeral")
 _GREATEST_MODE: Final = 0o1777
 
 
 def source_of(volume: View) -> str:
-    """The kind of a volume; without any source it is an empty directory, as Kubernetes has it."""
+    """Return the type of a volume; without a source it is an emptyDir, as in Kubernetes."""
     return next((key for key in SOURCES if volume.has(key)), _EMPTY)
 
 
 def volume_kinds(spec: View) -> dict[str, str]:
-    """The kind of each volume by its name."""
+    """Return the type of each volume by name."""
     return {volume.text("name"): source_of(volume) for volume in spec.children("volumes")}
 
 
@@ -41,7 +41,7 @@ def check_volumes(spec: View) -> Iterator[Finding]:
         kind = source_of(volume)
         if kind == _EMPTY and _EMPTY not in volume.value:
             message = "has no source, so it will be an empty directory"
-            yield volume.warning("name", message, "write emptyDir: {} if that is meant")
+            yield volume.warning("name", message, "write emptyDir: {} if you want one")
         source = volume.child(kind)
         if source is not None:
             yield from _check_source(kind, source, volume)

@@ -1,4 +1,4 @@
-"""Pods for Windows: options of their own, and the fields that only Linux knows."""
+"""Pods for Windows: their own options, and fields that exist only on Linux."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _forbidden(view: View, keys: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def _check_host_process(spec: View) -> Iterator[Finding]:
-    """Processes of the node itself: all containers of a pod or none, and in the node's network."""
+    """Check hostProcess: all containers of a pod or none, and on the node's network."""
     of_pod = spec.part("securityContext").part("windowsOptions").get("hostProcess")
     containers = spec.containers()
     count = 0

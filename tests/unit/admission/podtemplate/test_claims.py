@@ -12,7 +12,7 @@ GOOD = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": 
 MODES = "ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod"
 SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
 LABEL = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
-STORAGE = "is required: how large the volume must be, such as 10Gi"
+STORAGE = "is required: the size of the volume, such as 10Gi"
 SNAPSHOT: dict[str, Any] = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"}
 
 

@@ -100,7 +100,7 @@ def test_known_annotations_are_fine(key: str, value: str) -> None:
         pytest.param(
             "kubernetes.io/config.mirror",
             "x",
-            "is for pods that a node brings itself, and needs spec.nodeName",
+            "is for static pods of a node, and needs spec.nodeName",
             id="mirror",
         ),
         pytest.param(f"{APPARMOR}other", "unconfined", "no container of the pod has this name", id="apparmor of none"),

@@ -7,7 +7,7 @@ from tests.unit.admission.podtemplate.samples import pod, rules
 LABEL = "must be lower-case letters, digits or '-', and begin and end with a letter or digit"
 SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must begin and end with a letter or digit"
 SEARCH = "must be lower-case letters, digits, '-', '_' or '.', and every part must end with a letter or digit"
-PLAIN = "must be a plain IP address: no IPv4 address within an IPv6 one, and no zone"
+PLAIN = "must be a plain IP address: no IPv4-mapped IPv6 address, and no zone"
 ADDRESS = "must be an IP address such as 10.9.8.7 or 2001:db8::1"
 
 

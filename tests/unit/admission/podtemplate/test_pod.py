@@ -60,5 +60,5 @@ def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
 
 def test_a_negative_grace_is_a_warning() -> None:
     assert rules(pod(terminationGracePeriodSeconds=-5)) == [
-        "warning: spec.terminationGracePeriodSeconds: should be 0 or more; Kubernetes makes 1 of it"
+        "warning: spec.terminationGracePeriodSeconds: should be 0 or more; Kubernetes uses 1 instead"
     ]

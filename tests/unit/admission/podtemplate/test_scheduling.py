@@ -173,7 +173,7 @@ def test_two_constraints_of_one_kind() -> None:
 
 def test_a_priority_of_one_s_own_is_a_warning() -> None:
     assert rules(pod(priority=5)) == [
-        "warning: spec.priority: is worked out from priorityClassName; another value makes the cluster refuse the pod"
+        "warning: spec.priority: is computed from priorityClassName; the cluster refuses a pod with another value"
     ]
 
 

@@ -93,7 +93,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
 def test_a_volume_without_a_source_is_a_warning() -> None:
     spec = pod(volumes=[{"name": "a"}])
     assert rules(spec) == ["warning: spec.volumes[0].name: has no source, so it will be an empty directory"]
-    assert hints(spec) == ["write emptyDir: {} if that is meant"]
+    assert hints(spec) == ["write emptyDir: {} if you want one"]
 
 
 def test_a_removed_volume_type_is_a_warning() -> None:

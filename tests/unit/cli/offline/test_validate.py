@@ -105,7 +105,7 @@ def test_json(terminal: Terminal) -> None:
 def test_a_syntax_error_has_a_column(terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write("a: 1\nb: - 2\n"))
     assert result.code == 2
-    assert result.out.startswith("job.yaml:2:4: a list item where none can be\n")
+    assert result.out.startswith("job.yaml:2:4: a list item where none is allowed\n")
 
 
 def test_several_files(terminal: Terminal) -> None:
