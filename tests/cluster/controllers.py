@@ -16,6 +16,7 @@ from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
 from tests.cluster.api import Object, eventually, path_of
 from tests.cluster.cluster import Cluster
+from tests.cluster.jobs import until_phase
 from tests.cluster.processes import Daemon
 from tests.meta.tree import ROOT
 
@@ -63,6 +64,13 @@ class Controllers:
         daemon = start_pumice(self.cluster, log, "controller", *arguments, *flags)
         self.started.append(daemon)
         return daemon
+
+    def run_job(self, namespace: str, job: Object) -> Object:
+        """Start a controller, create a Job and wait until it runs; return it as created."""
+        self.start(namespace)
+        created = self.cluster.api().create("Job", namespace, job)
+        until_phase(self.cluster.api(), namespace, "Running", job["metadata"]["name"])
+        return created
 
     def stop(self) -> None:
         for daemon in self.started:

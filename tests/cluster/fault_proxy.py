@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -63,15 +62,13 @@ class Faults:
 class FaultProxy(BackgroundThread):
     """`server` is the URL for clients, `calls` are all calls, `injected` counts the failures by kind."""
 
-    def __init__(self, cluster: Cluster, faults: Faults | None = None, *, tls: bool = False) -> None:
+    def __init__(self, cluster: Cluster, faults: Faults | None = None) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self.watches = 0
         self.injected: Counter[str] = Counter()
         self.after: Callable[[Call], bool] = lambda _call: True  # False: close the connection instead of responding
-        self.before: Callable[[Call], bool] = lambda _call: True  # False: close it without calling the server
         self._cluster = cluster
-        self._tls = tls
         self._port = 0
         self._lock = threading.Lock()
         self._open_watches: dict[int, web.BaseRequest] = {}
@@ -89,7 +86,7 @@ class FaultProxy(BackgroundThread):
 
     @property
     def server(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def writes(self) -> list[Call]:
@@ -116,7 +113,7 @@ class FaultProxy(BackgroundThread):
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         try:
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._own_tls())
+            site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             [address] = runner.addresses
             self._port = address[1]
@@ -126,13 +123,6 @@ class FaultProxy(BackgroundThread):
             await runner.cleanup()
             await connector.close(abort_ssl=True)
             await self._session.close()
-
-    def _own_tls(self) -> ssl.SSLContext | None:
-        if not self._tls:
-            return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self._cluster.pki.path("server.crt"), self._cluster.pki.path("server.key"))
-        return context
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if "watch" in request.query and request.query["watch"] in {"1", "true"}:
@@ -144,7 +134,7 @@ class FaultProxy(BackgroundThread):
         body = await request.read()
         if fault == "slow":
             await asyncio.sleep(self._faults.delay if self._faults else 0)
-        if fault == "cut before" or not self.before(call):
+        if fault == "cut before":
             return _cut(request)
         status, headers, content = await self._forward(request, body)
         if fault == "cut after" or not self.after(call):

@@ -33,9 +33,7 @@ def test_a_command_for_an_earlier_job_is_removed_and_ignored(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
     with FakeKubelet(controllers.cluster, namespace):
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job())
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job())
         send_command(api, namespace, "TerminateJob", uid="4b6a8a1e-0000-4000-8000-000000000000")
         eventually("the Command is removed", lambda: api.list("Command", namespace) == [])
         eventually("there is an event", lambda: "CommandIgnored" in reasons(api, namespace))
@@ -44,9 +42,7 @@ def test_a_command_for_an_earlier_job_is_removed_and_ignored(
 
 def test_torchx_cancels_by_writing_the_status(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job())
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job())
 
         def cancelled() -> bool:
             job = api.get("Job", namespace, "train")
@@ -72,9 +68,7 @@ def test_a_suspended_job_starts_when_it_is_resumed(controllers: Controllers, api
 
 def test_scaling_creates_and_deletes_pods(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
-        controllers.start(namespace)
-        job = api.create("Job", namespace, a_job(minAvailable=1, plugins={"svc": []}))
-        until_phase(api, namespace, "Running")
+        job = controllers.run_job(namespace, a_job(minAvailable=1, plugins={"svc": []}))
 
         def scale(replicas: int) -> None:
             tasks = [{**job["spec"]["tasks"][0], "replicas": replicas}]
@@ -94,9 +88,7 @@ def test_scaling_creates_and_deletes_pods(controllers: Controllers, api: Api, na
 
 def test_a_finished_job_is_deleted_after_its_ttl(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace) as kubelet:
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job(replicas=1, ttlSecondsAfterFinished=1))
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job(replicas=1, ttlSecondsAfterFinished=1))
         kubelet.finish("train-worker-0")
         eventually("the job is gone", lambda: api.find("Job", namespace, "train") is None)
         eventually("its pods are gone", lambda: api.list("Pod", namespace) == [])

@@ -39,13 +39,6 @@ def test_calls_are_forwarded_and_counted(proxy: FaultProxy, proxied: Api, namesp
     assert proxy.writes == [Call(1, "POST", path)]
 
 
-def test_tls_with_the_certificate_of_the_cluster(cluster: Cluster) -> None:
-    with FaultProxy(cluster, tls=True) as proxy:
-        api = Api(proxy.server, "admin-token", cluster.tls)
-        assert api.get("Namespace", "", "default")["metadata"]["name"] == "default"
-        api.close()
-
-
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

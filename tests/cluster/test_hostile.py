@@ -98,9 +98,7 @@ def test_a_pod_without_its_label_is_reported_and_counts_again_with_it(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
     with FakeKubelet(controllers.cluster, namespace) as kubelet:
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job())
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job())
         label = api.get("Pod", namespace, "train-worker-0")["metadata"]["labels"]["volcano.sh/job-name"]
         api.patch("Pod", namespace, "train-worker-0", {"metadata": {"labels": {"volcano.sh/job-name": None}}})
         eventually("the status names the pod", lambda: "lost its label" in state(api, namespace).get("message", ""))
@@ -133,9 +131,7 @@ def test_a_command_with_a_foreign_finalizer_is_executed_once(
 
 def test_an_unknown_command_is_deleted_with_an_event(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job())
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job())
         for action in ("Dance", "x" * 50_000, ""):
             send_command(api, namespace, action)
         eventually("they are gone", lambda: not api.list("Command", namespace))

@@ -76,9 +76,7 @@ def test_a_running_job_that_becomes_invalid_keeps_its_phase_and_pods(
     controllers: Controllers, api: Api, namespace: str
 ) -> None:
     with FakeKubelet(controllers.cluster, namespace) as kubelet:
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job())
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job())
         api.patch("Job", namespace, "train", {"spec": {"plugins": {"nonsense": []}}})
         eventually("the status says InvalidJob", lambda: state(api, namespace).get("reason") == "InvalidJob")
         assert state(api, namespace)["phase"] == "Running"
@@ -120,9 +118,7 @@ def test_a_hostile_job_affects_no_other_job(controllers: Controllers, api: Api, 
 
 def test_pods_without_an_owner_are_ignored(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job())
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job())
         pod = {
             "metadata": {
                 "name": "stranger",

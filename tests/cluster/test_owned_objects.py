@@ -92,9 +92,7 @@ def test_objects_of_other_owners_are_not_changed(controllers: Controllers, api: 
 
 def test_completion_deletes_owned_objects_but_no_pods(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace) as kubelet:
-        controllers.start(namespace)
-        api.create("Job", namespace, a_job(plugins=PLUGINS))
-        until_phase(api, namespace, "Running")
+        controllers.run_job(namespace, a_job(plugins=PLUGINS))
         for index in range(2):
             kubelet.finish(f"train-worker-{index}")
         until_phase(api, namespace, "Completed")

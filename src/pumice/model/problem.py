@@ -16,6 +16,8 @@ of a file, an image, a setting, this machine. The exceptions form one tree:
       CertificateError          a TLS certificate or key
       ProtocolError             a response that is not HTTP/1.1
       GangError                 a gang provider that the cluster does not have
+      WebhookError              a webhook that cannot start
+      MalformedReviewError      a request to the webhook that is not an AdmissionReview
       PluginError               a third-party plugin
 """
 
