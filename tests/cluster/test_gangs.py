@@ -12,7 +12,7 @@ import pytest
 
 from pumice.model.job import Manifest
 from pumice.model.snapshot import GANG_PROVIDERS
-from tests.cluster.api import Api, Object, eventually
+from tests.cluster.api import Api, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers, phase
 from tests.cluster.fake_kubelet import FakeKubelet
@@ -109,39 +109,6 @@ def test_two_gangs_that_do_not_fit_together_never_deadlock(
     assert {pod["spec"]["schedulerName"] for pod in api.list("Pod", namespace)} == {"default-scheduler"}
 
 
-@pytest.fixture
-def priority_classes(api: Api, namespace: str) -> Iterator[tuple[str, str]]:
-    """The names of a low and a high priority class."""
-    names = (f"low-{namespace}"[:60], f"high-{namespace}"[:60])
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    for value, name in enumerate(names):
-        api.call("POST", path, {"metadata": {"name": name}, "value": value})
-    yield names
-    for name in names:
-        api.call("DELETE", f"{path}/{name}")
-
-
-def test_tasks_of_different_priorities_have_separate_groups(
-    controllers: Controllers, api: Api, namespace: str, priority_classes: tuple[str, str]
-) -> None:
-    low, high = priority_classes
-    controllers.start(namespace, gang="native")
-    job = a_job("mixed", {"master": 1, "worker": 2}, priorities={"master": high, "worker": low})
-    uid = api.create("Job", namespace, job)["metadata"]["uid"]
-    eventually("its pods are there", lambda: len(api.list("Pod", namespace)) == 3)
-    groups = {one["metadata"]["name"]: one["spec"] for one in api.list("NativePodGroup", namespace)}
-    assert {name: spec["schedulingPolicy"]["gang"]["minCount"] for name, spec in groups.items()} == {
-        f"mixed-{uid}-0": 1,
-        f"mixed-{uid}-1": 2,
-    }
-    members = {pod["metadata"]["name"]: _group(pod) for pod in api.list("Pod", namespace)}
-    assert members == {
-        "mixed-master-0": f"mixed-{uid}-0",
-        "mixed-worker-0": f"mixed-{uid}-1",
-        "mixed-worker-1": f"mixed-{uid}-1",
-    }
-
-
 def test_a_gang_of_no_pods_grows_when_the_job_is_scaled_up(controllers: Controllers, api: Api, namespace: str) -> None:
     controllers.start(namespace, gang="native")
     job = a_job("empty", {"worker": 0, "tester": 1}, minAvailable=0)
@@ -157,10 +124,6 @@ def test_a_gang_of_no_pods_grows_when_the_job_is_scaled_up(controllers: Controll
     eventually("the gang has grown", lambda: minimum() == 3)
     # The cluster has no node; there is no other problem.
     assert state(api, namespace, "empty").get("reason", "") in ("", "Unschedulable")
-
-
-def _group(pod: Object) -> str:
-    return str(pod["spec"]["schedulingGroup"]["podGroupName"])
 
 
 def test_with_volcano_pods_are_created_when_the_group_is_in_its_queue(
@@ -189,21 +152,6 @@ def test_with_volcano_pods_are_created_when_the_group_is_in_its_queue(
     assert phase(cluster, namespace, "train") == "Pending"
 
 
-def test_an_edited_group_is_restored(controllers: Controllers, api: Api, namespace: str) -> None:
-    controllers.start(namespace, gang="native")
-    uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
-    name = f"train-{uid}"
-    first = eventually("the group exists", lambda: api.find("NativePodGroup", namespace, name) or {})
-    api.patch("NativePodGroup", namespace, name, {"spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}})
-
-    def minimum() -> int:
-        found = api.get("NativePodGroup", namespace, name)
-        return int(found["spec"]["schedulingPolicy"]["gang"]["minCount"])
-
-    eventually("it is restored", lambda: minimum() == 2)
-    assert api.get("NativePodGroup", namespace, name)["metadata"]["uid"] == first["metadata"]["uid"]
-
-
 @pytest.fixture
 def coscheduling(api: Api, namespace: str) -> Iterator[str]:
     """The path of the plugin's PodGroups, whose CRD is reduced to the fields that Pumice writes; no plugin runs."""
@@ -222,34 +170,37 @@ def coscheduling(api: Api, namespace: str) -> Iterator[str]:
     api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
 
 
-def test_with_coscheduling_pods_name_the_group_in_a_label(
-    controllers: Controllers, api: Api, namespace: str, coscheduling: str
+@pytest.mark.parametrize("gang", ["native", "coscheduling"])
+def test_an_edited_group_is_restored(
+    controllers: Controllers, api: Api, namespace: str, gang: str, coscheduling: str
 ) -> None:
-    controllers.start(namespace, gang="coscheduling")
+    controllers.start(namespace, gang=gang)
     uid = api.create("Job", namespace, a_job("train", {"worker": 2}))["metadata"]["uid"]
-    pods = eventually("its pods are created", lambda: _all_of(api, namespace, 2))
-    [group] = api.call("GET", coscheduling)["items"]
-    assert group["metadata"]["name"] == f"train-{uid}"
-    assert group["spec"] == {"minMember": 2, "minResources": {"cpu": "2"}}
-    assert {pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for pod in pods} == {f"train-{uid}"}
-    assert {pod["spec"]["schedulerName"] for pod in pods} == {"scheduler-plugins-scheduler"}
-    api.call("PATCH", f"{coscheduling}/train-{uid}", {"spec": {"minMember": 1}}, "application/merge-patch+json")
-    eventually("it is restored", lambda: api.call("GET", coscheduling)["items"][0]["spec"]["minMember"] == 2)
+    path = f"{path_of('NativePodGroup', namespace) if gang == 'native' else coscheduling}/train-{uid}"
+    eventually("the group exists", lambda: api.ask("GET", path).status == 200)
+    created = api.call("GET", path)
+    edit = {"schedulingPolicy": {"gang": {"minCount": 1}}} if gang == "native" else {"minMember": 1}
+    api.call("PATCH", path, {"spec": edit}, "application/merge-patch+json")
+    eventually("it is restored", lambda: api.call("GET", path)["spec"] == created["spec"])
+    assert api.call("GET", path)["metadata"]["uid"] == created["metadata"]["uid"]
 
 
 @pytest.fixture
-def job_file(priority_classes: tuple[str, str], tmp_path: Path) -> Path:
+def job_file(api: Api, namespace: str, tmp_path: Path) -> Iterator[Path]:
     """A Job with every kind of object; its tasks have two priorities, which are two native PodGroups."""
+    path, priority = "/apis/scheduling.k8s.io/v1/priorityclasses", f"high-{namespace}"[:60]
+    api.call("POST", path, {"metadata": {"name": priority}, "value": 1})
     job = a_job(
         "train",
         {"master": 1, "worker": 2},
-        priorities={"master": priority_classes[1]},
+        priorities={"master": priority},
         plugins={"env": [], "ssh": [], "svc": ["--disable-network-policy=false"]},
         volumes=[{"mountPath": "/data", "volumeClaim": CLAIM}],
     )
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(job), encoding="utf-8")
-    return file
+    yield file
+    api.call("DELETE", f"{path}/{priority}")
 
 
 @pytest.mark.parametrize("gang", GANG_PROVIDERS)
@@ -259,8 +210,3 @@ def test_the_controller_creates_exactly_what_render_prints(
     if gang == "coscheduling":
         request.getfixturevalue("coscheduling")
     check_created(controllers, namespace, job_file, gang)
-
-
-def _all_of(api: Api, namespace: str, count: int) -> list[Object]:
-    pods = api.list("Pod", namespace)
-    return pods if len(pods) == count else []

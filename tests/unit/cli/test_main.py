@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import COMMANDS
-from tests.unit.cli.running import COMMAND, JOB, PYTORCH, Terminal, child
+from tests.unit.cli.running import COMMAND, JOB, PYTORCH, Terminal
 
 
 def test_without_arguments_help_goes_to_stderr(terminal: Terminal) -> None:
@@ -205,7 +205,3 @@ def test_colour_on_a_terminal() -> None:
 )
 def test_colour_can_be_switched_off(env: dict[str, str]) -> None:
     assert "\x1b" not in on_terminal("validate", "missing.yaml", **env)
-
-
-def test_no_colour_in_a_pipe() -> None:
-    assert "\x1b" not in child("validate", "missing.yaml", env={**os.environ, "TERM": "xterm"}).out

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -19,7 +18,7 @@ from pumice.model.slot import Slot
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.runtime.offline_context import offline_context
-from tests.unit.cli.running import EXAMPLES, JOB, Terminal, child, joined
+from tests.unit.cli.running import JOB, Terminal, child, joined
 
 FULL = """\
 apiVersion: batch.volcano.sh/v1alpha1
@@ -234,13 +233,6 @@ def test_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> 
     file = terminal.run("render", terminal.write(FULL)).out
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FULL.encode())))
     assert terminal.run("render", "-").out == file
-
-
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
-def test_rendering_is_repeatable(file: Path, terminal: Terminal) -> None:
-    first = terminal.run("render", str(file))
-    assert first.code == 0
-    assert terminal.run("render", str(file)) == first
 
 
 def test_rendering_does_not_depend_on_the_hash_seed(terminal: Terminal) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.running import EXAMPLES, JOB, Terminal, child, joined
+from tests.unit.cli.running import EXAMPLES, JOB, Terminal, joined
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
 SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData: {a: b}\n"
@@ -264,10 +264,6 @@ def test_fields_that_only_pumice_knows(terminal: Terminal) -> None:
 def test_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BAD.encode())))
     assert terminal.run("validate", "-").out == "-:8: spec.tasks[0].replicas: -2: must be 0 or more\n"
-
-
-def test_standard_input_of_a_process() -> None:
-    assert child("validate", "-", stdin=JOB) == (0, "", "-: small: good (2 pods)\n")
 
 
 MANY = """\

@@ -13,7 +13,7 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.engines.kubernetes.cache.decode_pods import CachedPod
 from pumice.engines.kubernetes.gangs.pod_groups import CachedGroup, Condition, PodGroupManager, check_membership
-from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, GangProvider, JobKey, ObservedGroup
+from pumice.model.snapshot import COSCHEDULING, NATIVE, VOLCANO, GangProvider, JobKey
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job, a_task, a_template
@@ -22,6 +22,14 @@ from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of,
 JOB = a_job()
 KEY = JobKey(JOB.namespace, JOB.name)
 GROUP = CachedGroup(JOB.namespace, "g", "u1", "5", KEY, UID, {}, {}, "", (), is_deleting=False)
+
+
+def a_manager(
+    client: Client | None = None, provider: GangProvider = VOLCANO, enqueued: list[JobKey] | None = None
+) -> PodGroupManager:
+    server = cast(Client, client)
+    cache = ClusterCache(server, kubernetes_types().types, (), (enqueued if enqueued is not None else []).append)
+    return PodGroupManager(server, cache, resources.VOLCANO_POD_GROUPS, provider)
 
 
 async def kept_by_finalizer(_request: web.BaseRequest) -> web.StreamResponse:
@@ -48,8 +56,7 @@ def test_a_job_is_enqueued_when_its_deleted_group_is_gone(answer: Handler, stays
     async def story() -> None:
         enqueued: list[JobKey] = []
         async with client_of(answer) as client:
-            cache = ClusterCache(client, kubernetes_types().types, (), enqueued.append)
-            groups = PodGroupManager(client, cache, resources.NATIVE_POD_GROUPS[0], NATIVE)
+            groups = a_manager(client, NATIVE, enqueued)
             groups.watched.put(GROUP)
             await groups.remove(JOB, "g")
             assert groups.of(JOB, ["g"]) == []
@@ -79,8 +86,7 @@ def test_an_update_is_retried_after_a_conflict() -> None:
 
     async def story() -> None:
         async with client_of(script) as client:
-            cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
-            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
+            groups = a_manager(client)
             await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
     play(story())
@@ -96,8 +102,7 @@ def test_an_update_fails_after_too_many_conflicts() -> None:
 
     async def story() -> None:
         async with client_of(Script(refusing(409, "AlreadyExists"), always)) as client:
-            cache = ClusterCache(client, kubernetes_types().types, (), lambda _key: None)
-            groups = PodGroupManager(client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
+            groups = a_manager(client)
             with pytest.raises(EngineError, match="could not update PodGroup g"):
                 await groups.ensure(JOB, {"metadata": {"name": "g"}, "spec": {"minMember": 3}})
 
@@ -123,8 +128,7 @@ def a_condition(type_: str, moment: str, message: str = "no room") -> Condition:
 )
 def test_only_relevant_changes_enqueue_the_job(change: dict[str, Any], is_enqueued: bool) -> None:
     enqueued: list[JobKey] = []
-    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), enqueued.append)
-    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
+    groups = a_manager(enqueued=enqueued)
     before = dataclasses.replace(GROUP, conditions=(a_condition("A", "01"),))
     groups.watched.put(before)
     enqueued.clear()
@@ -135,21 +139,12 @@ def test_only_relevant_changes_enqueue_the_job(change: dict[str, Any], is_enqueu
 def test_another_order_of_the_conditions_in_time_enqueues_the_job() -> None:
     """The newest condition counts."""
     enqueued: list[JobKey] = []
-    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), enqueued.append)
-    groups = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, VOLCANO)
+    groups = a_manager(enqueued=enqueued)
     for version, moments in enumerate((("01", "02"), ("03", "02"))):
         conditions = tuple(a_condition(type_, moment) for type_, moment in zip("AB", moments, strict=True))
         enqueued.clear()
         groups.watched.put(dataclasses.replace(GROUP, resource_version=str(5 + version), conditions=conditions))
     assert KEY in enqueued
-
-
-def observing(provider: GangProvider, *groups: CachedGroup) -> ObservedGroup | None:
-    cache = ClusterCache(cast(Client, None), kubernetes_types().types, (), lambda _key: None)
-    manager = PodGroupManager(cache.client, cache, resources.VOLCANO_POD_GROUPS, provider)
-    for group in groups:
-        manager.watched.put(group)
-    return manager.observed(MIXED)
 
 
 def native(status: str, moment: str = "01") -> Condition:
@@ -196,7 +191,10 @@ def test_observed_phase_and_message(
     groups = [
         dataclasses.replace(GROUP, name=f"train-{UID}{ending}", phase=phase, conditions=conditions) for ending in names
     ]
-    found = observing(provider, *groups)
+    manager = a_manager(provider=provider)
+    for group in groups:
+        manager.watched.put(group)
+    found = manager.observed(MIXED)
     assert (found and (found.phase, found.message)) == expected
     assert found is None or list(found.manifests) == [group.name for group in groups]
 
