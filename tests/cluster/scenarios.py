@@ -40,6 +40,10 @@ class JobHandle:
     def until_phase(self, phase: str) -> None:
         self.until(f"the phase is {phase}", lambda found: found.get("state", {}).get("phase") == phase)
 
+    def command(self, action: str) -> None:
+        # A fixed name, because the status names the Command.
+        send_command(self.api, self.namespace, action, name=action.lower())
+
     def patch(self, spec: Object) -> None:
         self.api.patch("Job", self.namespace, NAME, {"spec": spec})
 
@@ -116,16 +120,16 @@ def _two_tasks(policy: Object) -> Object:
 
 def _abort_and_resume(handle: JobHandle) -> None:
     handle.until_phase("Running")
-    send_command(handle.api, handle.namespace, "AbortJob")
+    handle.command("AbortJob")
     handle.until_phase("Aborted")
-    send_command(handle.api, handle.namespace, "ResumeJob")
+    handle.command("ResumeJob")
     handle.until_phase("Running")
-    send_command(handle.api, handle.namespace, "CompleteJob")
+    handle.command("CompleteJob")
 
 
 def _terminate(handle: JobHandle) -> None:
     handle.until_phase("Running")
-    send_command(handle.api, handle.namespace, "TerminateJob")
+    handle.command("TerminateJob")
 
 
 def _suspend_and_resume(handle: JobHandle) -> None:
@@ -134,7 +138,7 @@ def _suspend_and_resume(handle: JobHandle) -> None:
     handle.until_phase("Aborted")
     handle.patch({"suspend": False})
     handle.until_phase("Running")
-    send_command(handle.api, handle.namespace, "CompleteJob")
+    handle.command("CompleteJob")
 
 
 def _scale(handle: JobHandle) -> None:
@@ -143,7 +147,7 @@ def _scale(handle: JobHandle) -> None:
     handle.until("four run", lambda found: found.get("running") == 4)
     handle.patch({"tasks": _tasks(worker=1)})
     handle.until("one runs", lambda found: found.get("running") == 1 and not found.get("terminating"))
-    send_command(handle.api, handle.namespace, "CompleteJob")
+    handle.command("CompleteJob")
 
 
 def _evict(handle: JobHandle) -> None:
