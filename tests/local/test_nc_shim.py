@@ -18,8 +18,9 @@ import pytest
 from pumice.engines.local.container_spec.nc_shim import Interpreter, nc_files, running_interpreter
 from pumice.engines.local.sandbox.specs import File, RootFs
 from pumice.plugins.wait_for_master import WaitForMaster
+from tests.async_tests import async_test
 from tests.local.roots import small_root
-from tests.local.sandbox.boxes import AS_ROOT, Box, Output, box, need_namespaces, python_mounts, run
+from tests.local.sandbox.boxes import AS_ROOT, Box, Output, box, need_namespaces, python_mounts
 from tests.meta.tree import ROOT
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -42,37 +43,31 @@ async def _wait(made: Box, image: Path, seconds: int) -> Output:
 
 @pytest.mark.needs("bash", "busybox", "dash")
 @pytest.mark.parametrize("probe", PROBES)
-def test_waits_until_the_master_listens(tmp_path: Path, probe: str) -> None:
+@async_test
+async def test_waits_until_the_master_listens(tmp_path: Path, probe: str) -> None:
     need_namespaces()
     image = small_root(tmp_path / "image", PROBES[probe])
-
-    async def story() -> None:
-        async with box(tmp_path / "stage") as made:
-            waiting = await _wait(made, image, 50)
-            assert await waiting.line() == "waiting for master:23456 (up to 50s)"
-            argv = (sys.executable, "-I", "-c", LISTEN)
-            master = await made.start(made.spec("master", *argv, mounts=python_mounts()))
-            assert await master.line() == "up"
-            assert re.fullmatch(r"master answered after \d+s\n", await waiting.rest())
-            assert (await waiting.ended()).code == 0
-
-    run(story())
+    async with box(tmp_path / "stage") as made:
+        waiting = await _wait(made, image, 50)
+        assert await waiting.line() == "waiting for master:23456 (up to 50s)"
+        argv = (sys.executable, "-I", "-c", LISTEN)
+        master = await made.start(made.spec("master", *argv, mounts=python_mounts()))
+        assert await master.line() == "up"
+        assert re.fullmatch(r"master answered after \d+s\n", await waiting.rest())
+        assert (await waiting.ended()).code == 0
 
 
 @pytest.mark.needs("bash", "busybox", "dash")
 @pytest.mark.parametrize("probe", PROBES)
-def test_times_out(tmp_path: Path, probe: str) -> None:
+@async_test
+async def test_times_out(tmp_path: Path, probe: str) -> None:
     need_namespaces()
     image = small_root(tmp_path / "image", PROBES[probe])
-
-    async def story() -> None:
-        async with box(tmp_path / "stage") as made:
-            output = await (waiting := await _wait(made, image, 2)).rest()
-            assert re.search(r"(?m)^gave up on master:23456: no answer in \d+s$", output), output
-            assert "raise --wait-master-timeout (now 2)" in output
-            assert (await waiting.ended()).code == 1
-
-    run(story())
+    async with box(tmp_path / "stage") as made:
+        output = await (waiting := await _wait(made, image, 2)).rest()
+        assert re.search(r"(?m)^gave up on master:23456: no answer in \d+s$", output), output
+        assert "raise --wait-master-timeout (now 2)" in output
+        assert (await waiting.ended()).code == 1
 
 
 JOB = """
@@ -187,7 +182,8 @@ def test_nc_shim(tmp_path: Path, arguments: list[str], code: int) -> None:
     assert bool(done.stderr) == ("usage" in done.stderr.decode())
 
 
-def test_a_python_that_other_users_cannot_read(tmp_path: Path) -> None:
+@async_test
+async def test_a_python_that_other_users_cannot_read(tmp_path: Path) -> None:
     """Such as a Python in root's home, for the container's user."""
     need_namespaces()
     real = running_interpreter()
@@ -201,13 +197,9 @@ def test_a_python_that_other_users_cannot_read(tmp_path: Path) -> None:
     (prefix / "lib" / library).symlink_to(real.prefix / "lib" / library)
     python = Interpreter(prefix / "bin" / real.executable.name, prefix)
     files, mounts = nc_files(str(tmp_path), python)
-
-    async def story() -> None:
-        async with box(tmp_path / "stage") as made:
-            await made.pod("a")
-            spec = made.spec("a", "nc", "-z", "10.77.0.99", files=tuple(files), mounts=(*mounts, *python_mounts()))
-            user = {"uid": 65534, "gid": 65534} if AS_ROOT else {}
-            ended, output = await made.run(made.spec("a", *spec.argv, files=spec.files, mounts=spec.mounts, **user))
-            assert (ended.code, "usage: nc -z" in output) == (1, True), output
-
-    run(story())
+    async with box(tmp_path / "stage") as made:
+        await made.pod("a")
+        spec = made.spec("a", "nc", "-z", "10.77.0.99", files=tuple(files), mounts=(*mounts, *python_mounts()))
+        user = {"uid": 65534, "gid": 65534} if AS_ROOT else {}
+        ended, output = await made.run(made.spec("a", *spec.argv, files=spec.files, mounts=spec.mounts, **user))
+        assert (ended.code, "usage: nc -z" in output) == (1, True), output

@@ -12,7 +12,7 @@ from pumice.engines.local.network import outbound
 from pumice.engines.local.network.outbound import HINT, NOTE, open_outbound
 from pumice.engines.local.network.relay import Server, Stream
 from pumice.engines.local.network.tunnel_programs import TunnelProgram, tun_device_problem
-from tests.local.sandbox.boxes import Box, box, in_box, need_namespaces, python_mounts, run
+from tests.local.sandbox.boxes import Box, in_box, python_mounts
 
 PEER = """
 import http.server
@@ -36,7 +36,6 @@ async def _answer(client: Stream) -> None:
 
 @in_box
 async def test_outbound_traffic_uses_the_proxy_and_pods_connect_directly(box: Box) -> None:
-    need_namespaces()
     listener = socket.create_server(("127.0.0.1", 0))
     server = Server(listener, _answer)
     await server.start()
@@ -58,25 +57,19 @@ async def test_outbound_traffic_uses_the_proxy_and_pods_connect_directly(box: Bo
     await server.close()
 
 
-def test_a_program_that_fails_is_named_and_the_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    need_namespaces()
+@in_box
+async def test_a_program_that_fails_is_named_and_the_proxy_is_used(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbound, "tun_device_problem", lambda: None)
     failing = TunnelProgram("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
     absent = TunnelProgram("no-such-program", list)
-
-    async def story() -> None:
-        async with box(tmp_path) as made:
-            route = await open_outbound(made.sandbox, [], programs=(absent, failing))
-            assert route.note == f"{NOTE}\n  sh does not work: no tap for you"
-            assert "https_proxy" in route.env
-            await route.close()
-
-    run(story())
+    route = await open_outbound(box.sandbox, [], programs=(absent, failing))
+    assert route.note == f"{NOTE}\n  sh does not work: no tap for you"
+    assert "https_proxy" in route.env
+    await route.close()
 
 
 @in_box
 async def test_an_unusable_tun_device_is_named(box: Box) -> None:
-    need_namespaces()
     route = await open_outbound(box.sandbox, [], programs=(TunnelProgram("sh", list),))
     device = tun_device_problem()
     assert route.note == f"{NOTE}\n  sh does not work: {device.text if device else 'it ended at once'}"
@@ -86,7 +79,6 @@ async def test_an_unusable_tun_device_is_named(box: Box) -> None:
 @in_box
 async def test_only_pods_of_the_job_can_connect_to_the_proxy(box: Box) -> None:
     """It listens in the job's network namespace."""
-    need_namespaces()
     before = _listeners()
     route = await open_outbound(box.sandbox, [], programs=())
     assert _listeners() - before == set()

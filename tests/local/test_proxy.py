@@ -12,7 +12,7 @@ import pytest
 
 from pumice.engines.local.network.proxy import Permits, Proxy, outside
 from pumice.engines.local.network.relay import Server, Stream
-from tests.local.sandbox.boxes import run
+from tests.async_tests import async_test
 
 
 async def _echo_head(client: Stream) -> None:
@@ -64,11 +64,9 @@ async def _converse(permits: Permits, request: str) -> str:
         ),
     ],
 )
-def test_http(request_: str, answer: str) -> None:
-    async def story() -> None:
-        assert await _converse(_everywhere, request_) == answer
-
-    run(story())
+@async_test
+async def test_http(request_: str, answer: str) -> None:
+    assert await _converse(_everywhere, request_) == answer
 
 
 @pytest.mark.parametrize(
@@ -85,11 +83,9 @@ def test_http(request_: str, answer: str) -> None:
         pytest.param("nonsense\n\n", "400", id="nonsense"),
     ],
 )
-def test_refused_http(request_: str, status: str) -> None:
-    async def story() -> None:
-        assert (await _converse(outside, request_)).startswith(f"HTTP/1.1 {status} ")
-
-    run(story())
+@async_test
+async def test_refused_http(request_: str, status: str) -> None:
+    assert (await _converse(outside, request_)).startswith(f"HTTP/1.1 {status} ")
 
 
 @pytest.mark.parametrize(
@@ -100,31 +96,26 @@ def test_refused_http(request_: str, status: str) -> None:
         pytest.param(f"GET http://a/{'a' * 100_000} HTTP/1.1\n\n", "", id="too long"),
     ],
 )
-def test_a_bad_request_is_not_logged(request_: str, answer: str, caplog: pytest.LogCaptureFixture) -> None:
+@async_test
+async def test_a_bad_request_is_not_logged(request_: str, answer: str, caplog: pytest.LogCaptureFixture) -> None:
     """The client gets an answer or is disconnected."""
-
-    async def story() -> None:
-        try:
-            response = await _converse(_everywhere, request_)
-        except ConnectionError:
-            response = ""
-        assert response.startswith(answer)
-        assert bool(response) == bool(answer)
-
-    run(story())
+    try:
+        response = await _converse(_everywhere, request_)
+    except ConnectionError:
+        response = ""
+    assert response.startswith(answer)
+    assert bool(response) == bool(answer)
     gc.collect()
     assert caplog.records == []
 
 
-def test_connection_refused() -> None:
-    async def story() -> None:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            port = unused.getsockname()[1]
-            answer = await _converse(_everywhere, f"CONNECT 127.0.0.1:{port} HTTP/1.1\n\n")
-        assert answer.startswith("HTTP/1.1 502 ")
-
-    run(story())
+@async_test
+async def test_connection_refused() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        answer = await _converse(_everywhere, f"CONNECT 127.0.0.1:{port} HTTP/1.1\n\n")
+    assert answer.startswith("HTTP/1.1 502 ")
 
 
 @pytest.mark.parametrize(
@@ -137,18 +128,16 @@ def test_connection_refused() -> None:
         pytest.param(_everywhere, 2, b"\x01\x7f\x00\x00\x01", 7, id="bind"),
     ],
 )
-def test_socks(permits: Permits, command: int, address: bytes, code: int) -> None:
-    async def story() -> None:
-        async with _proxied(permits) as (client, port):
-            client.writer.write(b"\x05\x01\x00")
-            assert await client.reader.readexactly(2) == b"\x05\x00"
-            client.writer.write(bytes((5, command, 0)) + address + port.to_bytes(2, "big"))
-            assert (await client.reader.readexactly(10))[:2] == bytes((5, code))
-            if code == 0:
-                client.writer.write(b"hello\r\n\r\n")
-            assert await client.reader.read() == (b"heard:hello\r\n\r\n" if code == 0 else b"")
-
-    run(story())
+@async_test
+async def test_socks(permits: Permits, command: int, address: bytes, code: int) -> None:
+    async with _proxied(permits) as (client, port):
+        client.writer.write(b"\x05\x01\x00")
+        assert await client.reader.readexactly(2) == b"\x05\x00"
+        client.writer.write(bytes((5, command, 0)) + address + port.to_bytes(2, "big"))
+        assert (await client.reader.readexactly(10))[:2] == bytes((5, code))
+        if code == 0:
+            client.writer.write(b"hello\r\n\r\n")
+        assert await client.reader.read() == (b"heard:hello\r\n\r\n" if code == 0 else b"")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from pumice.engines.local.network.published_ports import PublishedPort, publish
 from pumice.engines.local.network.relay import Stream
-from tests.local.sandbox.boxes import Box, in_box, need_namespaces, python_mounts, run
+from tests.async_tests import async_test
+from tests.local.sandbox.boxes import Box, in_box, python_mounts
 
 # Answers only after the client has closed its side: without half-closes there is no answer.
 SERVER = """
@@ -37,7 +38,6 @@ async def _ask(published: PublishedPort, words: bytes) -> bytes:
 
 @in_box
 async def test_many_connections_at_once_with_half_closes(box: Box) -> None:
-    need_namespaces()
     published = await publish(box.sandbox, "a", 8080)
     with pytest.raises(ConnectionError):
         await _ask(published, b"too early")
@@ -57,16 +57,14 @@ class _Unreachable:
         raise ConnectionRefusedError(pod, port)
 
 
-def test_another_port_is_used_if_the_pods_port_is_taken() -> None:
-    async def story() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            published = await publish(_Unreachable(), "a", port)
-            assert published.local_port != port
-            assert published.address == f"127.0.0.1:{published.local_port}"
-            await published.close()
+@async_test
+async def test_another_port_is_used_if_the_pods_port_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
         published = await publish(_Unreachable(), "a", port)
-        assert published.local_port == port
+        assert published.local_port != port
+        assert published.address == f"127.0.0.1:{published.local_port}"
         await published.close()
-
-    run(story())
+    published = await publish(_Unreachable(), "a", port)
+    assert published.local_port == port
+    await published.close()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, total
+from tests.async_tests import async_test
 
 GIB = 1 << 30
 MACHINE = Machine((0, 1, 2, 3), 4, 8 * GIB, ("0", "1", "2", "3"), all_memory=8 * GIB)
@@ -34,14 +35,6 @@ def rival(tmp_path: Path) -> Iterator[PodScheduler]:
     """Another run on the same machine."""
     with Reservations(tmp_path, "b") as mine:
         yield PodScheduler(MACHINE, mine)
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await story
-
-    asyncio.run(bounded())
 
 
 def reserved_by_others(scheduler: PodScheduler) -> dict[str, str]:
@@ -72,35 +65,31 @@ def test_a_gang_that_does_not_fit_reserves_nothing(scheduler: PodScheduler, riva
     assert rival.reserve({"q0": spec(cpu=4)}).fits
 
 
-def test_gpus_are_distinct_across_pods_and_runs(scheduler: PodScheduler, rival: PodScheduler) -> None:
-    async def story() -> None:
-        assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=1)}).fits
-        assert rival.reserve({"q0": spec(gpus=2)}).fits
-        for owner, pod, wants in ((scheduler, "p0", 1), (rival, "q0", 2), (scheduler, "p1", 1)):
-            assert await acquires_at_once(owner, pod, spec(gpus=wants))
-        assert [scheduler.gpus_of("p0"), scheduler.gpus_of("p1"), rival.gpus_of("q0")] == [("0",), ("1",), ("2", "3")]
-        assert not await acquires_at_once(rival, "q1", spec(gpus=1))
-        scheduler.release("p0")
-        assert scheduler.gpus_of("p0") == ()
-        assert await acquires_at_once(rival, "q1", spec(gpus=1))
-        assert rival.gpus_of("q1") == ("0",)
-
-    run(story())
+@async_test
+async def test_gpus_are_distinct_across_pods_and_runs(scheduler: PodScheduler, rival: PodScheduler) -> None:
+    assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=1)}).fits
+    assert rival.reserve({"q0": spec(gpus=2)}).fits
+    for owner, pod, wants in ((scheduler, "p0", 1), (rival, "q0", 2), (scheduler, "p1", 1)):
+        assert await acquires_at_once(owner, pod, spec(gpus=wants))
+    assert [scheduler.gpus_of("p0"), scheduler.gpus_of("p1"), rival.gpus_of("q0")] == [("0",), ("1",), ("2", "3")]
+    assert not await acquires_at_once(rival, "q1", spec(gpus=1))
+    scheduler.release("p0")
+    assert scheduler.gpus_of("p0") == ()
+    assert await acquires_at_once(rival, "q1", spec(gpus=1))
+    assert rival.gpus_of("q1") == ("0",)
 
 
-def test_a_recreated_pod_gets_the_same_gpus(scheduler: PodScheduler) -> None:
-    async def story() -> None:
-        assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=2)}).fits
-        for pod, count in (("p0", 1), ("p1", 2)):
-            assert await acquires_at_once(scheduler, pod, spec(gpus=count))
-        for pod in ("p0", "p1"):
-            scheduler.release(pod)
-            scheduler.pod_removed(pod)
-        for pod, count in (("p1", 2), ("p0", 1)):
-            assert await acquires_at_once(scheduler, pod, spec(gpus=count))
-        assert (scheduler.gpus_of("p0"), scheduler.gpus_of("p1")) == (("0",), ("1", "2"))
-
-    run(story())
+@async_test
+async def test_a_recreated_pod_gets_the_same_gpus(scheduler: PodScheduler) -> None:
+    assert scheduler.reserve({"p0": spec(gpus=1), "p1": spec(gpus=2)}).fits
+    for pod, count in (("p0", 1), ("p1", 2)):
+        assert await acquires_at_once(scheduler, pod, spec(gpus=count))
+    for pod in ("p0", "p1"):
+        scheduler.release(pod)
+        scheduler.pod_removed(pod)
+    for pod, count in (("p1", 2), ("p0", 1)):
+        assert await acquires_at_once(scheduler, pod, spec(gpus=count))
+    assert (scheduler.gpus_of("p0"), scheduler.gpus_of("p1")) == (("0",), ("1", "2"))
 
 
 def test_reserved_gpus_that_this_run_cannot_see_do_not_count(tmp_path: Path, scheduler: PodScheduler) -> None:
@@ -110,63 +99,53 @@ def test_reserved_gpus_that_this_run_cannot_see_do_not_count(tmp_path: Path, sch
         assert PodScheduler(last, mine).reserve({"q0": spec(gpus=1)}).fits
 
 
-def test_a_pod_outside_the_gang_waits_for_room(scheduler: PodScheduler) -> None:
+@async_test
+async def test_a_pod_outside_the_gang_waits_for_room(scheduler: PodScheduler) -> None:
     announced: list[str] = []
     scheduler.announce = announced.append
-
-    async def story() -> None:
-        assert scheduler.reserve({"p0": spec(cpu=3)}).fits
-        # The gang's reservation holds, though p0 has not started.
-        waiting = [asyncio.create_task(scheduler.acquire(pod, spec(cpu=2), lambda: None)) for pod in ("p1", "p2")]
-        await asyncio.sleep(0)
-        assert await acquires_at_once(scheduler, "p0", spec(cpu=3))
-        assert not any(task.done() for task in waiting)
-        scheduler.release("p0")
-        await asyncio.gather(*waiting)
-
-    run(story())
+    assert scheduler.reserve({"p0": spec(cpu=3)}).fits
+    # The gang's reservation holds, though p0 has not started.
+    waiting = [asyncio.create_task(scheduler.acquire(pod, spec(cpu=2), lambda: None)) for pod in ("p1", "p2")]
+    await asyncio.sleep(0)
+    assert await acquires_at_once(scheduler, "p0", spec(cpu=3))
+    assert not any(task.done() for task in waiting)
+    scheduler.release("p0")
+    await asyncio.gather(*waiting)
     assert announced == ["p1 waits until there is room for it on this machine (cpu: 2.00 wanted, 1.00 free)"]
 
 
-def test_a_waiting_pod_notices_that_another_run_has_ended(scheduler: PodScheduler, tmp_path: Path) -> None:
+@async_test
+async def test_a_waiting_pod_notices_that_another_run_has_ended(scheduler: PodScheduler, tmp_path: Path) -> None:
     scheduler.retry_interval = 0.02
-
-    async def story() -> None:
-        with Reservations(tmp_path, "b") as other:
-            assert PodScheduler(MACHINE, other).reserve({"q0": spec(cpu=4)}).fits
-            taking = asyncio.create_task(scheduler.acquire("p0", spec(cpu=1), lambda: None))
-            await asyncio.sleep(0.05)
-            assert not taking.done()
-        await taking
-
-    run(story())
+    with Reservations(tmp_path, "b") as other:
+        assert PodScheduler(MACHINE, other).reserve({"q0": spec(cpu=4)}).fits
+        taking = asyncio.create_task(scheduler.acquire("p0", spec(cpu=1), lambda: None))
+        await asyncio.sleep(0.05)
+        assert not taking.done()
+    await taking
 
 
-def test_a_finished_pod_releases_its_resources_for_other_runs(scheduler: PodScheduler, rival: PodScheduler) -> None:
-    async def story() -> None:
-        assert scheduler.reserve({"p0": spec(cpu=4)}).fits
-        assert await acquires_at_once(scheduler, "p0", spec(cpu=4))
-        scheduler.release("p0")
-        assert rival.reserve({"q0": spec(cpu=4)}).fits
-        # The resources are gone, so a new p0 waits like any pod.
-        scheduler.pod_removed("p0")
-        assert not await acquires_at_once(scheduler, "p0", spec(cpu=4))
-        rival.pod_removed("q0")
-        assert reserved_by_others(rival) == {}
-
-    run(story())
+@async_test
+async def test_a_finished_pod_releases_its_resources_to_others(scheduler: PodScheduler, rival: PodScheduler) -> None:
+    assert scheduler.reserve({"p0": spec(cpu=4)}).fits
+    assert await acquires_at_once(scheduler, "p0", spec(cpu=4))
+    scheduler.release("p0")
+    assert rival.reserve({"q0": spec(cpu=4)}).fits
+    # The resources are gone, so a new p0 waits like any pod.
+    scheduler.pod_removed("p0")
+    assert not await acquires_at_once(scheduler, "p0", spec(cpu=4))
+    rival.pod_removed("q0")
+    assert reserved_by_others(rival) == {}
 
 
-def test_a_pod_without_requests_never_waits(scheduler: PodScheduler, rival: PodScheduler) -> None:
-    async def story() -> None:
-        assert rival.reserve({"q0": spec(cpu=4)}).fits
-        assert scheduler.reserve({"p0": spec(), "p1": spec()}).fits
-        for pod in ("p0", "p1", "p2"):
-            assert await acquires_at_once(scheduler, pod, spec())
-            scheduler.release(pod)
-            scheduler.pod_removed(pod)
-
-    run(story())
+@async_test
+async def test_a_pod_without_requests_never_waits(scheduler: PodScheduler, rival: PodScheduler) -> None:
+    assert rival.reserve({"q0": spec(cpu=4)}).fits
+    assert scheduler.reserve({"p0": spec(), "p1": spec()}).fits
+    for pod in ("p0", "p1", "p2"):
+        assert await acquires_at_once(scheduler, pod, spec())
+        scheduler.release(pod)
+        scheduler.pod_removed(pod)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +155,8 @@ def test_a_pod_without_requests_never_waits(scheduler: PodScheduler, rival: PodS
         pytest.param("open", errno.EMFILE, False, id="no descriptors left"),
     ],
 )
-def test_release_does_not_fail(
+@async_test
+async def test_release_does_not_fail(
     scheduler: PodScheduler, rival: PodScheduler, monkeypatch: pytest.MonkeyPatch, call: str, code: int, *, kept: bool
 ) -> None:
     def fail(*_: object) -> None:
@@ -185,18 +165,15 @@ def test_release_does_not_fail(
     def seen_by_others() -> str:
         return reserved_by_others(rival).get("cpu", "nothing")
 
-    async def story() -> None:
-        assert scheduler.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
-        for pod, cpu in (("p0", 1), ("p1", 2)):
-            assert await acquires_at_once(scheduler, pod, spec(cpu=cpu))
-        with monkeypatch.context() as patches:
-            patches.setattr(os, call, fail)
-            scheduler.release("p0")
-            scheduler.pod_removed("p0")
-        # Other runs still see the last reservation.
-        assert seen_by_others() == "3"
-        scheduler.release("p1")
-        assert seen_by_others() == ("1" if kept else "nothing")
-        assert await acquires_at_once(scheduler, "p0", spec(cpu=1))
-
-    run(story())
+    assert scheduler.reserve({"p0": spec(cpu=1), "p1": spec(cpu=2)}).fits
+    for pod, cpu in (("p0", 1), ("p1", 2)):
+        assert await acquires_at_once(scheduler, pod, spec(cpu=cpu))
+    with monkeypatch.context() as patches:
+        patches.setattr(os, call, fail)
+        scheduler.release("p0")
+        scheduler.pod_removed("p0")
+    # Other runs still see the last reservation.
+    assert seen_by_others() == "3"
+    scheduler.release("p1")
+    assert seen_by_others() == ("1" if kept else "nothing")
+    assert await acquires_at_once(scheduler, "p0", spec(cpu=1))
