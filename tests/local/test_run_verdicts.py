@@ -147,7 +147,7 @@ def test_retries_are_exhausted(place: Place) -> None:
     assert result.code == 4
     lines = _check_form(result)
     assert lines[0].endswith("(attempt 2 of 2)")
-    assert "  why           no retry is left of 2" in lines
+    assert "  why           all 2 attempts failed (maxRetry)" in lines
     assert result.err.count("only-0 failed: PodFailed -> RestartJob (policies[0], job.yaml:") == 2
 
 

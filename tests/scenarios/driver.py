@@ -174,7 +174,7 @@ class Driver:
     def evict(self, name: str) -> None:
         """Somebody else asks for the pod's removal."""
         stored = self.pod(name)
-        if self.world.ask_to_delete(self.key, stored.seen.name):
+        if self.world.delete_pod(self.key, stored.seen.name):
             self._deleting(self.key, stored)
 
     def gone(self, name: str) -> None:

@@ -190,14 +190,14 @@ class Stage:
     def ask_out(self, *names: str) -> Stage:
         """Somebody else asks for these pods to be deleted; they take their time."""
         for name in names:
-            self.world.ask_to_delete(self.key, self.pod(name).name)
+            self.world.delete_pod(self.key, self.pod(name).name)
         return self.rest()
 
     def evict(self, *names: str) -> Stage:
         """Somebody else removes these pods: at once, or (on a slow stage) after a while."""
         for name in names:
             pod = self.pod(name)
-            if self.world.ask_to_delete(self.key, pod.name) and not self.slow:
+            if self.world.delete_pod(self.key, pod.name) and not self.slow:
                 self.world.vanish(self.key, pod.name, pod.uid)
         return self.rest()
 

@@ -37,7 +37,7 @@ def test_a_command_for_another_job_is_ignored_and_removed() -> None:
     assert play.phase == "Running"
     assert play.world.commands[play.key] == {}
     assert play.messages("CommandIgnored") == [
-        "Command late was meant for an earlier job of this name and is ignored",
+        "Command late is for an earlier job of this name and is ignored",
     ]
 
 

@@ -22,7 +22,7 @@ def test_a_pod_that_is_gone_was_evicted(stage: MakeStage) -> None:
     if play.slow:
         assert play.reason == (
             "Evicted",
-            "worker-0 was removed by somebody else; policy spec.policies[0] PodEvicted: RestartJob",
+            "worker-0 was deleted by someone else; policy spec.policies[0] PodEvicted: RestartJob",
         )
     play.let_go().run()
     assert play.phases == ["Pending", "Running", "Restarting", "Pending", "Running"]

@@ -39,7 +39,7 @@ def test_a_secret_comes_back_with_new_keys_and_a_warning(stage: MakeStage) -> No
     assert _keys(play).keys() == keys.keys()
     assert not set(_keys(play).values()) & set(keys.values())
     assert play.messages("SecretReplaced") == [
-        "Secret train-ssh was gone and is made anew with new keys; pods that run keep the old ones"
+        "Secret train-ssh was deleted and is created again with new keys; running pods keep the old ones"
     ]
     assert play.uids == pods
     assert play.phase == "Running"

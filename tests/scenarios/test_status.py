@@ -89,7 +89,7 @@ def test_an_eviction_by_the_node(stage: MakeStage) -> None:
 
 def test_a_pod_that_nobody_can_explain(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1))).run().end_containers("worker-0")
-    assert play.reason == ("PodFailed", "worker-0 failed first: for a reason that is not known")
+    assert play.reason == ("PodFailed", "worker-0 failed first: for an unknown reason")
 
 
 def test_the_container_that_failed_first_is_named() -> None:
@@ -106,7 +106,7 @@ def test_the_budget_ended_it_and_the_cause_is_named(stage: MakeStage) -> None:
     assert play.reason == (
         "RetriesExhausted",
         (
-            "no retry is left of 1; the last cause: worker-1 failed first: exit code 7 in container main; "
+            "all 1 attempts failed (maxRetry); the last cause: worker-1 failed first: exit code 7 in container main; "
             "policy spec.policies[0] PodFailed: RestartJob"
         ),
     )

@@ -100,7 +100,7 @@ def test_no_pod_is_made_before_the_old_ones_are_gone(stage: MakeStage) -> None:
     if play.slow:
         assert play.phase == "Pending"
         assert play.pods == {"worker-3": "Terminating"}
-        assert play.reason == ("Restarting", "waits for the pods of the run before to be gone")
+        assert play.reason == ("Restarting", "waits for the pods of the previous run to terminate")
     play.let_go()
     assert play.phase == "Pending"
     assert play.counts == {"pending": 4}

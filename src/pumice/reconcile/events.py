@@ -35,7 +35,7 @@ def events_for(before: State, after: State, request: Request | None, plugins: Se
 def _of_request(before: State, after: State, request: Request | None) -> Iterator[JobEvent]:
     for command in stale_commands(before):
         if command.target is not None and command.target.uid not in ("", before.job.uid):
-            message = f"Command {command.metadata.name} was meant for an earlier job of this name and is ignored"
+            message = f"Command {command.metadata.name} is for an earlier job of this name and is ignored"
             yield JobEvent("CommandIgnored", message, Severity.WARNING)
     if request is None:
         return
@@ -57,12 +57,12 @@ def _of_command(command: Command, action: Action | str, *, changed: bool) -> Ite
     name = command.metadata.name
     yield JobEvent(COMMAND_ISSUED, f"Command {name}: {command.action}", action=command.action)
     if action != command.action:
-        why = "spec.suspend is true" if command.action == Action.RESUME_JOB else "that is no action of a whole job"
+        why = "spec.suspend is true" if command.action == Action.RESUME_JOB else "not an action for a whole job"
         yield JobEvent(
             "CommandIgnored", f"Command {name}: {shortened(command.action, _SHOWN)}: {why}", Severity.WARNING
         )
     elif changed:
-        yield JobEvent(EXECUTE_ACTION, f"{action} was asked for by Command {name}", action=str(action))
+        yield JobEvent(EXECUTE_ACTION, f"{action} was requested by Command {name}", action=str(action))
 
 
 def _changed(before: State, after: State) -> bool:

@@ -1,10 +1,8 @@
-"""What must outlive the controller.
+"""The ledger: what the controller must know after a restart.
 
-Kept in `status.controlledResources`, the free map of strings that Volcano's CRD has.
-
-A pass reads the ledger, and writes it together with the phase in one compare-and-set. So whatever was decided is known
-after a crash, and nothing is counted twice. Entries that are not ours (`plugin-svc`, `volume-pvc-x`) pass through.
-Whoever may write a status may write nonsense under our names, too: that is read as if it were not there.
+It is stored in `status.controlledResources`, the map of strings that Volcano's CRD has. A pass writes it together with
+the phase in one compare-and-set, so that a crash loses no decision and counts nothing twice. Entries of other programs
+(`plugin-svc`, `volume-pvc-x`) are kept. Invalid values under our own names are ignored.
 """
 
 from __future__ import annotations
@@ -36,24 +34,24 @@ _KINDS: Final = frozenset(str(kind) for kind in RestartKind)
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A restart that was decided: which pods must go. Kept until they are gone."""
+    """A restart under way: which pods it replaces. Kept until they are gone."""
 
     kind: RestartKind
-    retry: int = 0  # of the targets, pods that were made before this retry are meant
+    retry: int = 0  # only targets that were created before this retry are replaced
     targets: ByTask = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     spent: int = 0  # of maxRetry
-    generation: int = 0  # of the spec that was last acted upon
-    void: int = 0  # what pods of versions before this one achieved was voided by a restart of the whole job
+    generation: int = 0  # of the spec that was last acted on
+    void: int = 0  # successes of earlier versions were voided by a restart of the whole job
     seen: ByTask = field(default_factory=dict)  # indexes that had a pod at this version
     succeeded: ByTask = field(default_factory=dict)  # indexes that need no pod any more
     restart: Restart | None = None
     restarts_by_task: Mapping[str, int] = field(default_factory=dict)
     evicted: Mapping[str, dt.datetime] = field(default_factory=dict)  # pods that wait for a policy's timeout
-    noticed: Mapping[str, dt.datetime] = field(default_factory=dict)  # as `evicted`, of other events: by event and whom
+    noticed: Mapping[str, dt.datetime] = field(default_factory=dict)  # the same for other events
     unknown_since: dt.datetime | None = None
     first_running: dt.datetime | None = None
     suspended: bool = False  # by spec.suspend, not by a Command
@@ -64,7 +62,7 @@ class Ledger:
         return index in self.succeeded.get(task, NONE)
 
     def without_targets(self, targets: ByTask) -> Ledger:
-        """Forget what was known of pods that are to be made anew."""
+        """Drop what is recorded about pods that a restart replaces."""
         return replace(
             self,
             seen={task: indexes - targets.get(task, NONE) for task, indexes in self.seen.items()},

@@ -50,7 +50,7 @@ def replaced_secrets(state: State, plugins: Sequence[Base]) -> Iterator[JobEvent
         # A failure to create it was reported already.
         failed = any(name in failure.message for failure in snapshot.failures)
         if isinstance(owned, Once) and ("Secret", name) not in snapshot.owned_objects and not failed:
-            message = f"Secret {name} was gone and is made anew with new keys; pods that run keep the old ones"
+            message = f"Secret {name} was deleted and is created again with new keys; running pods keep the old ones"
             yield JobEvent("SecretReplaced", message, Severity.WARNING)
 
 

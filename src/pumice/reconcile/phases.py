@@ -23,7 +23,7 @@ from pumice.reconcile.state import PodCounts
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules may look at."""
+    """The input of the rules."""
 
     job: Job
     counts: PodCounts
@@ -71,7 +71,7 @@ def _finished(facts: Facts) -> Phase:
         return Phase.COMPLETED
     if counts.succeeded + counts.failed == replicas:
         outcome = _outcome(facts)
-        # A failure that a policy will deal with is not the end yet.
+        # A policy will act on the failure, so this is not the end yet.
         return Phase.RUNNING if outcome is Phase.FAILED and facts.pending_failure else outcome
     if counts.pending > replicas - spec.min_available:
         return Phase.PENDING
@@ -127,7 +127,7 @@ restarted: Final = Rule(
 Row = Mapping[Action | str | None, Move]
 
 ELSE: Final = None
-# Not an action that anybody can ask for: the job's time is up.
+# Requested by activeDeadlineSeconds only.
 DEADLINE: Final = "DeadlineExceeded"
 
 _ABORT: Final = Move(Phase.ABORTING, new_version=True)
@@ -157,7 +157,7 @@ TABLE: Final[Mapping[Phase, Row]] = {
     Phase.RUNNING: {**_CONTROL, ELSE: Move(finished)},
     Phase.RESTARTING: {
         **_ENDINGS,
-        # Already paid for: a restart that grows while it is under way costs no second retry.
+        # A restart that grows while it is under way costs no second retry.
         Action.RESTART_JOB: Move(Phase.RESTARTING, new_version=True),
         Action.RESTART_TASK: Move(Phase.RESTARTING, targeted=True),
         Action.RESTART_POD: Move(Phase.RESTARTING, targeted=True),
@@ -177,7 +177,7 @@ FINAL: Final = frozenset((Phase.COMPLETED, Phase.FAILED, Phase.TERMINATED))
 
 
 def answers(phase: Phase, action: Action | str) -> bool:
-    """Whether the action means anything of its own in this phase."""
+    """Whether the action has an effect of its own in this phase."""
     return action in TABLE[phase]
 
 

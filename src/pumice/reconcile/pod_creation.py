@@ -69,7 +69,7 @@ def _blocked(state: State, now: dt.datetime) -> Failure | None:
         return Failure("", "")
     if any(pod.deleted_at is None or now < pod.deleted_at for pod in state.previous_run):
         # Two runs must not meet; a pod that outlives its grace period is not waited for.
-        return Failure(RESTARTING, "waits for the pods of the run before to be gone")
+        return Failure(RESTARTING, "waits for the pods of the previous run to terminate")
     if snapshot.gang.has_groups and (snapshot.group is None or not snapshot.group.admits_pods):
         message = snapshot.group.message if snapshot.group is not None else ""
         return Failure(UNSCHEDULABLE if message else "", message)

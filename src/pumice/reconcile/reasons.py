@@ -47,7 +47,7 @@ def _of_request(state: State, request: Request) -> Verdict:
         seconds = state.job.spec.active_deadline_seconds
         return Verdict(DEADLINE, f"the job ran longer than its activeDeadlineSeconds, {seconds}")
     if request.command is not None:
-        return Verdict("Command", f"{request.command.action} was asked for by Command {request.command.metadata.name}")
+        return Verdict("Command", f"{request.command.action} was requested by Command {request.command.metadata.name}")
     if not request.matches:
         return Verdict(request.reason, "spec.suspend is true" if request.reason else "")
     match = request.matches[0]
@@ -59,7 +59,7 @@ def _of_request(state: State, request: Request) -> Verdict:
             return Verdict(failed.reason, failed.message + acted, failed.pod)
     if event is Event.POD_EVICTED:
         name = match.occurrence.short_name
-        return Verdict(EVICTED, f"{name} was removed by somebody else{acted}", name)
+        return Verdict(EVICTED, f"{name} was deleted by someone else{acted}", name)
     pod = match.occurrence.short_name
     return Verdict(str(event), (f"{event} of {pod}" if pod else str(event)) + acted, pod)
 
@@ -83,7 +83,7 @@ def _spent_budget(state: State) -> str:
     for task in job.spec.tasks:
         if task.max_restarts is not None and caused.get(task.name, 0) > task.max_restarts:
             return f"task {task.name} has caused more restarts than its maxRestarts, {task.max_restarts}"
-    return f"no retry is left of {job.spec.max_retry}"
+    return f"all {job.spec.max_retry} attempts failed (maxRetry)"
 
 
 def _short_task(job: Job, counts: PodCounts) -> str:

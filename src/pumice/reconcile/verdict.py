@@ -1,4 +1,4 @@
-"""Who failed first, and who only followed: the answer that a person looks for in a failed job."""
+"""The verdict on a failed job: which pod failed first, and how many followed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Verdict:
 
 
 def verdict(pods: Iterable[ObservedPod]) -> Verdict | None:
-    """About the failed pods among these; None if none failed."""
+    """The verdict on the failed pods; None if none failed."""
     never = dt.datetime.max.replace(tzinfo=dt.UTC)
     failed = sorted(
         (pod for pod in pods if pod.phase is PodPhase.FAILED),
@@ -40,7 +40,7 @@ def verdict(pods: Iterable[ObservedPod]) -> Verdict | None:
 
 
 def how_it_ended(end: ContainerEnd) -> str:
-    """`exit code 1`, or `signal 9 (SIGKILL)`, and the reason if it is telling."""
+    """`exit code 1`, or `signal 9 (SIGKILL)`, with the reason if it adds something."""
     number = end.signal or max(end.exit_code - _SIGNAL_BASE, 0)
     known = {int(each): each.name for each in signal.Signals}
     how = f"signal {number} ({known[number]})" if number in known else f"exit code {end.exit_code}"
@@ -57,6 +57,6 @@ def _reason(pod: ObservedPod) -> str:
 def _how(pod: ObservedPod) -> str:
     end = pod.first_failure
     if end is None:
-        return pod.reason or "for a reason that is not known"
+        return pod.reason or "for an unknown reason"
     container = f" in container {end.container}" if end.container and end.container != pod.task else ""
     return how_it_ended(end) + container

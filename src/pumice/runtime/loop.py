@@ -1,7 +1,7 @@
-"""The loop: observe a job, decide, write the status, carry out the commands, tell the events; then the next.
+"""The reconcile loop: observe a job, decide, write the status, carry out the commands, emit the events.
 
-The order is fixed. The status goes first, by compare-and-set: whoever decided on an outdated view is stopped before he
-does harm, and a crash after the write heals by itself, because the commands follow again from what was written.
+The order is fixed. The status is written first, by compare-and-set: a decision from an outdated cache stops at the
+conflict, and after a crash the next pass derives the same commands from the written status.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 Clock = Callable[[], dt.datetime]
 
 LONGEST_REST: Final = dt.timedelta(seconds=2)
-# So many failures of one kind in one pass tell enough: the rest is tried in the next.
+# After so many failures of one kind the pass stops; the next pass tries the rest.
 ENOUGH_FAILURES: Final = 10
 
 
@@ -43,22 +43,21 @@ class Loop:
     clock: Clock
     queue: KeyQueue = field(default_factory=KeyQueue)
     parallel: int = 1  # how many commands of one job may be under way at once
-    # How many times as long as it took to think a job rests before the next pass: what happens to it meanwhile is one
-    # pass instead of many. A job of thousands of pods would otherwise be looked at anew for each of them.
+    # After a pass the key rests for this multiple of the time that `decide` took, so that changes coalesce: a job of
+    # thousands of pods would otherwise be reconciled once for each of them.
     rest: float = 0.0
     passes: int = 0
-    # What an engine last failed at, by job: told in the job's status until it works. Lost with the process, and found
-    # again by the next one.
+    # What the engine last failed at, by job: reported in the status until it works. A new process finds it again.
     _failures: dict[JobKey, tuple[Failure, ...]] = field(default_factory=dict)
     # A job is admitted once for each change of its spec. A caller that has admitted a job already adds it here.
     admitted: dict[JobKey, Admitted] = field(default_factory=dict)
-    # How long the pass that is under way took to decide.
-    _thought: dict[JobKey, dt.timedelta] = field(default_factory=dict)
+    # How long `decide` took in the pass that is under way.
+    _decided_in: dict[JobKey, dt.timedelta] = field(default_factory=dict)
     # Jobs whose last pass ended in a conflict.
     _conflicts: set[JobKey] = field(default_factory=set)
 
     async def serve_next(self) -> bool:
-        """Serve one key if one is due; whether there was one."""
+        """Reconcile one key if one is due. Return whether there was one."""
         key = self.queue.take(self.clock())
         if key is None:
             return False
@@ -66,12 +65,12 @@ class Loop:
         return True
 
     async def serve(self, key: JobKey) -> None:
-        """Serve a key that was taken from the queue."""
+        """Reconcile a key that was taken from the queue, and release it."""
         try:
             good = await self.reconcile(key)
         except ConflictError:
-            # Somebody else was faster. What he wrote is what counts; look at it. If that is a conflict again, what he
-            # wrote has not reached us yet, and asking faster does not bring it.
+            # Another client has changed the job: reconcile again at once. A second conflict means that the change has
+            # not reached the cache yet, so back off.
             good = key not in self._conflicts
             self._conflicts.add(key)
             if good:
@@ -79,20 +78,20 @@ class Loop:
         except EngineError:
             good = False
         except BaseException:
-            # A defect, or the end of the program: whoever goes on must not find the key held by nobody.
+            # A defect, or the end of the program: release the key.
             self.queue.failed(key, self.clock())
             raise
         else:
             self._conflicts.discard(key)
-        thought = self._thought.pop(key, dt.timedelta())
+        took = self._decided_in.pop(key, dt.timedelta())
         now = self.clock()
         if good:
-            self.queue.done(key, now + min(thought * self.rest, LONGEST_REST) if self.rest else None)
+            self.queue.done(key, now + min(took * self.rest, LONGEST_REST) if self.rest else None)
         else:
             self.queue.failed(key, now)
 
     async def reconcile(self, key: JobKey) -> bool:
-        """One pass. False if something did not work and must be tried again."""
+        """One pass. Return False if something failed and must be tried again."""
         self.passes += 1
         snapshot = await self.engine.observe(key)
         if snapshot is None:
@@ -105,7 +104,7 @@ class Loop:
             decision = decide(snapshot, plugins, began)
         except PluginError as error:
             decision = decide(replace(snapshot, errors=(str(error),)), (), began)
-        self._thought[key] = self.clock() - began
+        self._decided_in[key] = self.clock() - began
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("job %s: %s", key, _shown(decision), extra={"job": key})
         if decision.status != stored.job.status:
@@ -131,29 +130,29 @@ class Loop:
     async def _carry_out(self, key: JobKey, decision: Decision) -> bool:
         failures: dict[Failure, None] = {}
         for commands in _alike(decision.commands):
-            failures |= dict.fromkeys(await self._tried_all(key, commands))
+            failures |= dict.fromkeys(await self._apply_all(key, commands))
         if failures:
             self._failures[key] = tuple(failures)
         else:
             self._failures.pop(key, None)
         return not failures
 
-    async def _tried_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Failure]:
-        """Commands of one kind; what came of them."""
+    async def _apply_all(self, key: JobKey, commands: Sequence[EngineCommand]) -> list[Failure]:
+        """Apply commands of one kind, several at once; return the failures."""
         failures: dict[int, Failure] = {}
         left = enumerate(commands)
 
         async def work(*, until_good: bool = False) -> None:
             while len(failures) < ENOUGH_FAILURES and (taken := next(left, None)) is not None:
-                place, command = taken
-                failure = await self._tried(key, command)
+                position, command = taken
+                failure = await self._apply(key, command)
                 if failure is not None:
-                    failures[place] = failure
+                    failures[position] = failure
                 elif until_good:
                     return
 
         if key in self._failures:
-            # Whoever was refused last time asks one by one until something works again.
+            # After a failure, try one by one until something works again.
             await work(until_good=True)
         workers = min(self.parallel, len(commands))
         if workers == 1:
@@ -162,11 +161,10 @@ class Loop:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(workers):
                     tasks.create_task(work())
-        # Whichever failed first: the same failure is told in the same words, or each pass would change the status, and
-        # so bring on the next.
-        return [failures[place] for place in sorted(failures)[:ENOUGH_FAILURES]]
+        # In the order of the commands: if the message varied, each pass would change the status and cause the next.
+        return [failures[position] for position in sorted(failures)[:ENOUGH_FAILURES]]
 
-    async def _tried(self, key: JobKey, command: EngineCommand) -> Failure | None:
+    async def _apply(self, key: JobKey, command: EngineCommand) -> Failure | None:
         try:
             await self.engine.apply(key, command)
         except EngineError as error:
@@ -175,7 +173,7 @@ class Loop:
 
 
 def _alike(commands: Sequence[EngineCommand]) -> Iterator[list[EngineCommand]]:
-    """The commands in their order, in runs of one kind: pods may be made at once, but not before what they mount."""
+    """The commands in runs of one kind, in order: pods may be created at once, but not before what they mount."""
     run: list[EngineCommand] = []
     for command in commands:
         if run and type(command) is not type(run[0]):
@@ -187,7 +185,7 @@ def _alike(commands: Sequence[EngineCommand]) -> Iterator[list[EngineCommand]]:
 
 
 def _shown(decision: Decision) -> str:
-    """For whoever wants to follow every pass: `Running; 3 CreatePod; again in 10s`."""
+    """The decision for the debug log: `Running; 3 CreatePod; again in 10s`."""
     counts = Counter(type(command).__name__ for command in decision.commands)
     later = [] if decision.requeue_after is None else [f"again in {decision.requeue_after.total_seconds():g}s"]
     return "; ".join([str(decision.status.state.phase), *(f"{count} {kind}" for kind, count in counts.items()), *later])

@@ -1,4 +1,4 @@
-"""The Engine port: all that the loop needs of a world, be it Kubernetes, this machine or a table in memory."""
+"""The Engine port: what the loop needs of Kubernetes, of this machine or of the memory engine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from pumice.reconcile.decision import EngineCommand, JobEvent
 
 
 class ConflictError(Exception):
-    """The job has changed since it was observed; look again."""
+    """The job has changed since it was observed."""
 
 
 class EngineError(Exception):
-    """The engine could not do what it was asked for; it may work later.
-
-    `reason` is a word for programs (`FailedCreate`), the message is for people.
-    """
+    """A command failed; it may work later. `reason` is for programs (`FailedCreate`), the message for people."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -27,17 +24,17 @@ class EngineError(Exception):
 
 class Engine(Protocol):
     async def observe(self, key: JobKey) -> Snapshot | None:
-        """Everything known, at one moment; None if there is no such job. Never writes."""
+        """Return the state of the job at one moment; None if the job does not exist. Never writes."""
         ...
 
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
-        """Compare-and-set on the version of the job that the snapshot holds; ConflictError if it has moved on."""
+        """Write the status if the job still has the snapshot's resourceVersion; raise ConflictError otherwise."""
         ...
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:
-        """Idempotent: applying twice equals once. EngineError if it does not work now."""
+        """Apply a command. Idempotent. Raises EngineError if it fails."""
         ...
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:
-        """Best effort."""
+        """Emit events. Failures are ignored."""
         ...

@@ -1,8 +1,8 @@
-"""The queue of jobs to look at. It holds keys and moments, nothing else.
+"""The work queue: keys of jobs to reconcile, now or at some time.
 
-A key that is added many times is taken once (coalescing); a key that is being served is not taken by anybody else, and
-is taken again afterwards if it was added meanwhile; what failed comes back after a delay that grows. Time is a
-parameter, so the same queue serves a clock on the wall and one that is made up.
+A key that is added several times is taken once. A key that is being reconciled is not taken a second time; if it is
+added meanwhile, it is taken again afterwards. A key that failed returns after exponential backoff. Time is a parameter,
+so the queue works with real and with virtual clocks.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from pumice.model.snapshot import JobKey
 
 FIRST_DELAY = dt.timedelta(milliseconds=5)
 LONGEST_DELAY = dt.timedelta(seconds=60)
-# After a failure nobody can hurry a key by more than this: what goes wrong may itself be what adds it.
-LONGEST_PATIENCE = dt.timedelta(seconds=1)
+# After a failure an added key waits up to this time: the failure itself may be what adds it.
+LONGEST_HOLD = dt.timedelta(seconds=1)
 LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
-# Keys that are never added again would be remembered for ever.
+# Expired rests are dropped when there are more than this.
 MOST_RESTING = 1000
 
 
 @dataclass(slots=True)
 class KeyQueue:
     on_add: Callable[[], None] = lambda: None  # called when a key becomes ready or gets an earlier appointment
-    _ready: dict[JobKey, None] = field(default_factory=dict)  # in the order of their coming
+    _ready: dict[JobKey, None] = field(default_factory=dict)  # in the order in which they were added
     _serving: set[JobKey] = field(default_factory=set)
     _again: set[JobKey] = field(default_factory=set)
     _due: dict[JobKey, dt.datetime] = field(default_factory=dict)
     _heap: list[tuple[dt.datetime, JobKey]] = field(default_factory=list)
     _failures: dict[JobKey, int] = field(default_factory=dict)
     _resting: dict[JobKey, dt.datetime] = field(default_factory=dict)
-    _latest: dt.datetime = LONG_AGO  # that the clock has shown
+    _latest: dt.datetime = LONG_AGO  # time seen
 
     def __len__(self) -> int:
-        """How many wait for their turn."""
+        """The number of keys that are ready."""
         return len(self._ready)
 
     def add(self, key: JobKey) -> None:
@@ -49,14 +49,14 @@ class KeyQueue:
             self.on_add()
 
     def add_at(self, key: JobKey, moment: dt.datetime) -> None:
-        """Come back to a key at a moment; an earlier appointment stands."""
+        """Add the key at this time, unless it is due earlier."""
         if key not in self._due or moment < self._due[key]:
             self._due[key] = moment
             heapq.heappush(self._heap, (moment, key))
             self.on_add()
 
     def take(self, now: dt.datetime) -> JobKey | None:
-        self._ripen(now)
+        self._promote_due(now)
         for key in self._ready:
             del self._ready[key]
             self._serving.add(key)
@@ -64,29 +64,29 @@ class KeyQueue:
         return None
 
     def done(self, key: JobKey, rest: dt.datetime | None = None) -> None:
-        """The key was served well; whoever adds it, it is not taken again before its rest is over."""
+        """The key was reconciled. It is not taken again before its rest ends."""
         self._failures.pop(key, None)
         if rest is not None:
             self._resting[key] = rest
         self._release(key)
 
     def failed(self, key: JobKey, now: dt.datetime, spread: float = 1.0) -> None:
-        """The key was not served well: it comes back, later each time. `spread` keeps many from coming at once."""
+        """The key failed: it returns after exponential backoff, times `spread`."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay = min(FIRST_DELAY * 2 ** min(count, 20), LONGEST_DELAY)
         self.add_at(key, now + delay * spread)
-        self._resting[key] = now + min(delay, LONGEST_PATIENCE)
+        self._resting[key] = now + min(delay, LONGEST_HOLD)
         self._release(key)
 
     def next_due(self) -> dt.datetime | None:
-        """When there will be something to take; the past if there is already."""
+        """When the next key is ready; a time in the past if one is ready now."""
         if self._ready:
             return LONG_AGO
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
-    def _ripen(self, now: dt.datetime) -> None:
+    def _promote_due(self, now: dt.datetime) -> None:
         if now < self._latest:
             self._set_back(self._latest - now)
         self._latest = now
@@ -100,7 +100,7 @@ class KeyQueue:
             self._resting = {key: end for key, end in self._resting.items() if end > now}
 
     def _set_back(self, by: dt.timedelta) -> None:
-        """The clock was set back: what was due in a minute would be due in hours. To look early does no harm."""
+        """The clock was set back: shift all times. To reconcile early does no harm."""
         self._due = {key: moment - by for key, moment in self._due.items()}
         self._resting = {key: end - by for key, end in self._resting.items()}
         self._heap = [(moment, key) for key, moment in self._due.items()]

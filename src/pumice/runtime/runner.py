@@ -1,6 +1,6 @@
 """Runs the loop in real time: reconciles every key of its queue as soon as it is due.
 
-Several jobs may be served at once; the queue sees to it that one job never has two workers.
+Several jobs may be reconciled at once; the queue never gives out a key twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pumice.model.snapshot import JobKey
 from pumice.runtime.loop import Loop
 
-# However far off the next appointment is, look at the clock now and then: it may have been set.
+# Check the clock at least this often: it may have been set.
 LONGEST_SLEEP = 60.0
 
 
@@ -21,8 +21,7 @@ LONGEST_SLEEP = 60.0
 class Runner:
     loop: Loop
     workers: int = 1
-    # What to do when a pass ends in a defect of ours. Without it the runner ends; with it the job is tried again later,
-    # and the others do not notice.
+    # Called when a pass raises an unexpected exception; the job is tried again later. Without it the runner ends.
     on_defect: Callable[[JobKey, Exception], None] | None = None
     _awake: asyncio.Event = field(default_factory=asyncio.Event)
     _busy: int = 0
@@ -38,10 +37,10 @@ class Runner:
                     tasks.create_task(self._serve_one(key), name=f"serve {key}")
                 # Not wait_for: in Python 3.11 it may swallow a cancellation that comes together with the event.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._nap()):
+                    async with asyncio.timeout(self._sleep_time()):
                         await self._awake.wait()
 
-    def _nap(self) -> float:
+    def _sleep_time(self) -> float:
         due = self.loop.queue.next_due()
         if due is None or self._busy >= self.workers:
             return LONGEST_SLEEP

@@ -98,10 +98,10 @@ def test_a_policy_that_changed_nothing_emits_no_event() -> None:
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
-        pytest.param("Dance", "Command stop: Dance: that is no action of a whole job", id="no action"),
-        pytest.param("RestartPod", "Command stop: RestartPod: that is no action of a whole job", id="of a pod"),
+        pytest.param("Dance", "Command stop: Dance: not an action for a whole job", id="no action"),
+        pytest.param("RestartPod", "Command stop: RestartPod: not an action for a whole job", id="of a pod"),
         pytest.param("ResumeJob", "Command stop: ResumeJob: spec.suspend is true", id="held by the spec"),
-        pytest.param("x" * 99, f"Command stop: {'x' * 37}...: that is no action of a whole job", id="long"),
+        pytest.param("x" * 99, f"Command stop: {'x' * 37}...: not an action for a whole job", id="long"),
     ],
 )
 def test_a_command_without_effect_is_reported(action: str, expected: str) -> None:
@@ -113,7 +113,7 @@ def test_a_command_without_effect_is_reported(action: str, expected: str) -> Non
 
 def test_the_effect_of_a_command_names_it() -> None:
     _, executed = emitted({}, {"version": 1, "message": "of another"}, BY_COMMAND)
-    assert executed == ("ExecuteAction", "AbortJob was asked for by Command stop", "Normal")
+    assert executed == ("ExecuteAction", "AbortJob was requested by Command stop", "Normal")
 
 
 @pytest.mark.parametrize(

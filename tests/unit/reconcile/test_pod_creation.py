@@ -74,7 +74,7 @@ def test_what_holds_all_pods_back(fields: dict[str, Any], expected: Failure | No
     assert (created(**fields) == []) is (expected is not None)
 
 
-WAITS = Failure("Restarting", "waits for the pods of the run before to be gone")
+WAITS = Failure("Restarting", "waits for the pods of the previous run to terminate")
 KEPT = Ledger(restart=Restart(RestartKind.UNSUCCESSFUL), succeeded={"worker": frozenset((0,))})
 
 

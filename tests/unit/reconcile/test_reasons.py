@@ -44,7 +44,7 @@ ACTED = "; policy spec.policies[0]"
         pytest.param(
             Request(DEADLINE), (DEADLINE, "the job ran longer than its activeDeadlineSeconds, 60"), id="the deadline"
         ),
-        pytest.param(COMMAND, ("Command", "AbortJob was asked for by Command stop"), id="a Command"),
+        pytest.param(COMMAND, ("Command", "AbortJob was requested by Command stop"), id="a Command"),
         pytest.param(Request(Action.ABORT_JOB, reason=SUSPENDED), ("Suspended", "spec.suspend is true"), id="the spec"),
         pytest.param(Request(Action.RESUME_JOB), ("", ""), id="resumed by the spec"),
         pytest.param(
@@ -54,7 +54,7 @@ ACTED = "; policy spec.policies[0]"
         ),
         pytest.param(
             by_policy(Action.ABORT_JOB, Event.POD_EVICTED, "worker-1"),
-            ("Evicted", f"worker-1 was removed by somebody else{ACTED} PodEvicted: AbortJob"),
+            ("Evicted", f"worker-1 was deleted by someone else{ACTED} PodEvicted: AbortJob"),
             id="an eviction",
         ),
         pytest.param(
@@ -105,8 +105,12 @@ OVERDONE = {"ledger": Ledger(restarts_by_task={"worker": 2})}
 @pytest.mark.parametrize(
     ("job", "fields", "expected"),
     [
-        pytest.param(a_two_worker_job(), {}, "no retry is left of 3; the last cause: because", id="maxRetry"),
-        pytest.param(LIMITED, {}, "no retry is left of 3; the last cause: because", id="maxRestarts is kept"),
+        pytest.param(
+            a_two_worker_job(), {}, "all 3 attempts failed (maxRetry); the last cause: because", id="maxRetry"
+        ),
+        pytest.param(
+            LIMITED, {}, "all 3 attempts failed (maxRetry); the last cause: because", id="maxRestarts is kept"
+        ),
         pytest.param(
             LIMITED,
             OVERDONE,

@@ -32,7 +32,7 @@ from tests.unit.reconcile.values import a_pod, ended
         ),
         pytest.param(
             (a_pod("worker-0", "Failed"),),
-            ("PodFailed", "worker-0 failed first: for a reason that is not known", "worker-0"),
+            ("PodFailed", "worker-0 failed first: for an unknown reason", "worker-0"),
             id="nothing is known",
         ),
         pytest.param(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.model.snapshot import JobKey
-from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, LONGEST_PATIENCE, MOST_RESTING, KeyQueue
+from pumice.runtime.queue import FIRST_DELAY, LONGEST_DELAY, LONGEST_HOLD, MOST_RESTING, KeyQueue
 
 A, B, C = (JobKey("lab", name) for name in "abc")
 START = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
@@ -130,7 +130,7 @@ def test_many_that_failed_at_once_may_be_spread() -> None:
 
 @pytest.mark.parametrize(
     ("failures", "expected"),
-    [pytest.param(1, FIRST_DELAY, id="the first time"), pytest.param(30, LONGEST_PATIENCE, id="in the end")],
+    [pytest.param(1, FIRST_DELAY, id="the first time"), pytest.param(30, LONGEST_HOLD, id="in the end")],
 )
 def test_a_failure_puts_off_what_was_added_meanwhile_by_a_second_at_most(failures: int, expected: dt.timedelta) -> None:
     queue, now = KeyQueue(), START
@@ -146,7 +146,7 @@ def test_a_failure_puts_off_what_was_added_meanwhile_by_a_second_at_most(failure
     assert queue.take(now + expected) == A
 
 
-def test_who_fails_and_is_added_by_his_own_failure_is_not_tried_all_the_time() -> None:
+def test_a_key_that_its_own_failure_adds_backs_off() -> None:
     queue, now, tries = KeyQueue(), START, 0
     queue.add(A)
     while now < at(60):

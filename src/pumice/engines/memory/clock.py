@@ -1,11 +1,11 @@
-"""A clock that moves only when it is told to."""
+"""A virtual clock."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
 
-# Where made-up time begins; a round number, so that what is printed is easy to read.
+# The start of virtual time.
 EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 
 

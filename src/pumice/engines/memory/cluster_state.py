@@ -1,6 +1,6 @@
-"""What an API server would hold: jobs, pods and objects with uids and versions, owners, and graceful deletion.
+"""The state of a simulated cluster: jobs, pods and objects with uids, versions, owners and graceful deletion.
 
-Nothing happens here by itself: pods start, end and vanish when somebody (a scenario, a test) says so.
+Pods start, end and vanish only when a scenario or a test calls a method.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 from pumice.model.timestamps import to_seconds
 
 DEFAULT_GRACE = 30
-# What is longer than this is for ever; a date could not hold it.
+# Ten years; dates beyond the year 9999 do not exist.
 LONGEST_GRACE = 10 * 365 * 24 * 3600
 
 
 @dataclass(slots=True)
 class StoredPod:
-    """A pod with its manifest, and what is known of it."""
+    """A pod: its manifest and its observed state."""
 
     manifest: Manifest
     seen: ObservedPod
@@ -54,7 +54,7 @@ class World:
     objects: dict[JobKey, dict[tuple[str, str], Manifest]] = field(default_factory=dict)
     claims: set[str] = field(default_factory=set)
     commands: dict[JobKey, dict[str, Command]] = field(default_factory=dict)
-    changed: list[JobKey] = field(default_factory=list)  # what a watch would tell
+    changed: list[JobKey] = field(default_factory=list)  # what a watch would report
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def touch(self, key: JobKey) -> None:
@@ -64,7 +64,7 @@ class World:
         return f"uid-{next(self._numbers)}"
 
     def put_job(self, job: Job) -> JobKey:
-        """Create a job, or change the spec of one that is there."""
+        """Create a job, or update its spec."""
         key = JobKey(job.namespace or "default", job.name)
         old = self.jobs.get(key)
         metadata = msgspec.structs.replace(
@@ -80,13 +80,13 @@ class World:
         return key
 
     def delete_job(self, key: JobKey, *, pods_linger: bool = False) -> None:
-        """The job and all that it owns, as garbage collection would; pods at once, or when they have ended."""
+        """Delete the job and all that it owns; pods at once, or gracefully."""
         self.jobs.pop(key, None)
         self.groups.pop(key, None)
         self.objects.pop(key, None)
         self.commands.pop(key, None)
-        for owner, name in [place for place in self.pods if place[0] == key]:
-            if not pods_linger or not self.ask_to_delete(key, name):
+        for owner, name in [pod for pod in self.pods if pod[0] == key]:
+            if not pods_linger or not self.delete_pod(key, name):
                 self.pods.pop((owner, name), None)
         self.touch(key)
 
@@ -126,8 +126,8 @@ class World:
         phase = PodPhase.SUCCEEDED if end.exit_code == 0 else PodPhase.FAILED
         self.change_pod(key, name, phase=phase, ready=False, ends=(*stored.seen.ends, end))
 
-    def ask_to_delete(self, key: JobKey, name: str, uid: str = "") -> bool:
-        """Begin a graceful deletion; a finished pod has nothing to end and goes at once."""
+    def delete_pod(self, key: JobKey, name: str, uid: str = "") -> bool:
+        """Start a graceful deletion; a finished pod is removed at once. Return whether the pod terminates now."""
         stored = self.pods.get((key, name))
         if stored is None or (uid and stored.seen.uid != uid) or stored.seen.is_deleting:
             return False
@@ -144,6 +144,6 @@ class World:
             self.touch(key)
 
     def pods_of(self, key: JobKey) -> list[StoredPod]:
-        """Those that the job owns; pods of an earlier job of its name are not."""
+        """The pods that the job owns, without those of an earlier job of its name."""
         job = self.jobs.get(key)
         return [one for (at, _), one in self.pods.items() if at == key and (job is None or one.owner == job.uid)]

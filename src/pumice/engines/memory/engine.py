@@ -112,7 +112,7 @@ class MemoryEngine:
             case CreatePod(manifest):
                 self._create_pod(key, manifest)
             case DeletePod(name, uid):
-                if world.ask_to_delete(key, name, uid):
+                if world.delete_pod(key, name, uid):
                     self.on_deleting(key, world.pods[(key, name)])
             case Ensure(owned):
                 self._ensure(key, owned)

@@ -1,4 +1,4 @@
-"""The lines of a story, as values and as text; in the text, what many pods did at one moment is one line."""
+"""The lines of the event log. In the text, pods that did the same at one moment share a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-# So many pods are called by name; more are counted.
+# Up to so many pods are named; more are counted.
 _NAMED: Final = 3
 _PHASE_WIDTH: Final = 12
 
@@ -36,7 +36,7 @@ class Line:
 
 
 def texts(lines: Sequence[Line]) -> Iterator[str]:
-    """A line each; pods that did the same at one moment share theirs."""
+    """The lines as text."""
     width = max((len(line.moment) for line in lines), default=0)
     for line, message in _gathered(lines):
         yield f"{line.moment:<{width}}  {line.phase:<{_PHASE_WIDTH}}{message}{line.acted}".rstrip()
@@ -50,7 +50,7 @@ def _gathered(lines: Sequence[Line]) -> Iterator[tuple[Line, str]]:
         alike: dict[tuple[str, ...], list[Line]] = {}
         for line in together:
             task = line.pod.rpartition("-")[0]
-            # What a policy acted upon is told by itself.
+            # An event that a policy acted on has its own line.
             alike.setdefault((line.pod,) if line.policy else (task, line.event, line.what), []).append(line)
         for about, group in alike.items():
             names = ", ".join(line.pod for line in group) if len(group) <= _NAMED else f"{len(group)} of {about[0]}"

@@ -1,4 +1,4 @@
-"""The story of a simulated job: a line for each thing that happened, with the phase that the job was in."""
+"""The event log of a simulation: a line for each event, with the phase that the job was in."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.ledger import read_ledger
 
-# Events of the controller that the story tells in another way: as its phases, or as a step of the scenario.
-_TOLD_OTHERWISE: Final = frozenset((*Phase, "CommandIssued", "ExecuteAction"))
-# On entering these it is told how many pods end.
-_TELLING: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
-# What happened right now if a policy acted upon it; anything else happened some time ago, and the policy waited.
+# Events of the controller that the log shows as phases or as steps of the scenario.
+_SHOWN_OTHERWISE: Final = frozenset((*Phase, "CommandIssued", "ExecuteAction"))
+# Phases whose line says how many pods end.
+_WINDING_DOWN: Final = frozenset((Phase.RESTARTING, Phase.ABORTING, Phase.COMPLETING, Phase.TERMINATING))
+# The event at the same moment that a policy acted on; any other one is older, and the policy had a timeout.
 _CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged"}
 _LATER: Final = {
     Event.POD_PENDING: "is still pending",
@@ -35,20 +35,20 @@ _LATER: Final = {
 
 
 @dataclass(slots=True)
-class Story:
+class EventLog:
     world: World
     engine: MemoryEngine
     key: JobKey
     lines: list[Line] = field(default_factory=list)
     _phase: str = ""
     _retries: int = 0
-    _heard: int = 0
+    _recorded: int = 0
     # By task, at this moment: in the pass that is under way, and in those before it.
     _just_made: Counter[str] = field(default_factory=Counter)
     _made: Counter[str] = field(default_factory=Counter)
     _just_ending: Counter[str] = field(default_factory=Counter)
     _ending: Counter[str] = field(default_factory=Counter)
-    _beginning: Line | None = None  # of a run: completed when it is known which pods it begins with
+    _beginning: Line | None = None  # of a run: completed when its first pods are known
 
     def record(self, event: str, what: str, pod: str = "", action: str = "") -> Line:
         line = Line(self.world.clock.elapsed, self._phase or Phase.PENDING, event, what, pod, action=action)
@@ -69,20 +69,20 @@ class Story:
         details = ", ".join(filter(None, (str(end.exit_code), end.reason, container)))
         self.record("PodFailed", f"failed ({details})", pod.short_name)
 
-    def listen(self) -> None:
-        """Take down what the controller said and did in its last pass."""
-        for _, event in self.engine.events[self._heard :]:
+    def record_pass(self) -> None:
+        """Record the events and actions of the last pass."""
+        for _, event in self.engine.events[self._recorded :]:
             if event.policy:
                 self._acted(event)
-            elif event.reason not in _TOLD_OTHERWISE:
+            elif event.reason not in _SHOWN_OTHERWISE:
                 self.record(event.reason, event.message)
-        self._heard = len(self.engine.events)
+        self._recorded = len(self.engine.events)
         job = self.world.jobs.get(self.key)
         if job is None:
             if self._phase != GONE:
                 self.close_moment()
                 self._phase = GONE
-                self.record("JobDeleted", "the job is removed, with all that it owned")
+                self.record("JobDeleted", "the job is deleted, with all that it owned")
         elif job.status.state.phase != self._phase:
             self.close_moment()
             self._phase = job.status.state.phase
@@ -91,13 +91,13 @@ class Story:
             self._retries = job.status.retry_count
         # A pass writes its phase first, so what it did belongs to that phase.
         self._made += self._just_made
-        if self._phase not in _TELLING:
+        if self._phase not in _WINDING_DOWN:
             self._ending += self._just_ending
         self._just_made.clear()
         self._just_ending.clear()
 
     def close_moment(self) -> None:
-        """Nothing more happens in this phase at this moment: tell of the pods that were made or removed, together."""
+        """End the moment: one line for all pods that were created, one for all that were deleted."""
         if self._ending:
             verb = "ends" if self._ending.total() == 1 else "end"
             self.record("PodsEnd", f"{_pods(self._ending.total())} {verb}: {_by_task(self._ending)}")
@@ -114,7 +114,7 @@ class Story:
             self.record("PodsMade", made)
 
     def _acted(self, event: JobEvent) -> None:
-        """A policy acted: told with what made it act if that was just now, else on its own."""
+        """A policy acted: mark the line of its event if that is of this moment, else add a line."""
         name = Event(event.event)
         line = self._cause(event.pod, _CAUSES.get(name, "Pod")) or self.record(name, _LATER[name], event.pod)
         line.event, line.policy, line.action = event.event, str(event.policy), event.action
@@ -125,7 +125,7 @@ class Story:
         return next((one for one in moment if one.pod == pod and not one.policy and one.event.startswith(kind)), None)
 
     def _about(self, job: Job) -> str:
-        """What is worth saying about a phase when it is entered."""
+        """The text for a phase that is entered."""
         status = job.status
         ending = "no pod has to end"
         if status.terminating:

@@ -1,4 +1,4 @@
-"""What a scenario expects of a job, held against what is."""
+"""Compares what a scenario expects with the state of the job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pumice.model.snapshot import JobKey
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether an expectation was met, when, and what was there when it was last looked at."""
+    """Whether and when an expectation was met, and the values at the last check."""
 
     expectation: Expectation
     met_at: float | None
@@ -35,11 +35,11 @@ class Expectations:
 
     @property
     def open(self) -> int:
-        """How many there are to look at."""
+        """The number of expectations that are not decided yet."""
         return len(self._open)
 
-    def look(self) -> None:
-        """Note which of those with a time are met now, and how those stand whose time has come."""
+    def check(self) -> None:
+        """Check the expectations whose time has come."""
         now, facts = self.world.clock.elapsed, None
         for number in sorted(self._open):
             expectation = self.all[number]
@@ -53,7 +53,7 @@ class Expectations:
                     self._open.discard(number)
 
     def rest(self) -> None:
-        """The job has come to its end; what is so now is what counts, even if the job is removed later."""
+        """The job has ended: keep its final values, even if the job is deleted later."""
         self._at_rest = self._facts()
 
     def outcomes(self) -> list[Outcome]:
@@ -63,7 +63,7 @@ class Expectations:
         ]
 
     def _last_facts(self, expectation: Expectation) -> dict[str, object]:
-        """Who asks for the end of a job means how it ended, unless he asks whether it is gone."""
+        """The final values of the job; only `phase: gone` asks for a deleted one."""
         return self._facts() if expectation.parts.get("phase") == GONE else self._facts() or self._at_rest
 
     def _outcome(self, expectation: Expectation, facts: dict[str, object]) -> Outcome:
@@ -74,7 +74,7 @@ class Expectations:
         return Outcome(expectation, now if met else None, now, str(facts.get("phase", GONE)), found)
 
     def _facts(self) -> dict[str, object]:
-        """Everything that can be asked for; what is not there is gone."""
+        """All values that a scenario may name."""
         job = self.world.jobs.get(self.key)
         if job is None:
             return {}
@@ -94,7 +94,7 @@ class Expectations:
         }
 
     def _pods(self) -> dict[str, object]:
-        """The phase of each pod; of a task, and of all, the one that they share, or how many are in which."""
+        """The phase of each pod, and of each task and all pods the common phase, or the number in each phase."""
         by_name: dict[str, object] = {}
         shared: dict[str, Counter[str]] = {}
         for stored in self.world.pods_of(self.key):

@@ -1,4 +1,4 @@
-"""What a scheduler and a kubelet would do with the pods of a simulated job: start them, let them run, end them."""
+"""Simulates the scheduler and the kubelet: starts, runs and ends the pods of a simulated job."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pumice.engines.memory.cluster_state import StoredPod, World
-from pumice.engines.memory.event_log import Story
+from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.pod_behavior import Behaviours, names_of
 from pumice.engines.memory.timeline import Timeline
 from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 
-# How long a pod that failed on its way out is still seen.
+# How long a pod that failed while being deleted still exists.
 _LAST_SEEN: Final = dt.timedelta(seconds=1)
-# Told about the pod, not about one of its containers.
+# Reasons of a pod, not of one of its containers.
 _POD_REASONS: Final = ("Evicted", "NodeLost", "Preempting")
 
 
@@ -24,42 +24,42 @@ class Kubelet:
     world: World
     key: JobKey
     timeline: Timeline
-    story: Story
+    story: EventLog
     behaviours: Behaviours
     capacity: int | None = None
-    _told_to_hang: set[str] = field(default_factory=set)  # short names whose next pod never starts
+    _to_hang: set[str] = field(default_factory=set)  # short names whose next pod never starts
     _hanging: set[str] = field(default_factory=set)  # uids
-    _placed: set[str] = field(default_factory=set)  # uids of those that have room
-    _plans: dict[str, int] = field(default_factory=dict)  # by uid: what comes next if nothing else happens to it
+    _placed: set[str] = field(default_factory=set)  # uids of pods that have room
+    _plans: dict[str, int] = field(default_factory=dict)  # by uid: the next planned event
     _crowd_changed: bool = False
 
     def behave(self, pods: str, fields: Mapping[str, Any]) -> None:
-        """From now on these pods (`*`, a task or a pod) behave so; those that run already run on from now."""
-        self.behaviours.say(pods, fields)
+        """Set the behaviour of these pods (`*`, a task or a pod); the run time of running ones starts again."""
+        self.behaviours.set(pods, fields)
         for stored in self.world.pods_of(self.key):
             runs = stored.seen.phase is PodPhase.RUNNING and not stored.seen.is_deleting
             if runs and pods in names_of(stored.seen):
                 self._run_on(stored)
 
     def hang(self, name: str) -> None:
-        """The next pod of this name takes its room but never starts; so does one that is there and has not started."""
+        """The next pod of this name, or the present one if it is pending, gets its room but never starts."""
         stored = self.find(name)
         if stored is not None and stored.seen.phase is PodPhase.PENDING:
             self._hanging.add(stored.seen.uid)
             self._cancel(stored.seen.uid)
         else:
-            self._told_to_hang.add(name)
+            self._to_hang.add(name)
 
     def let_start(self, name: str) -> bool:
-        """End the hanging of a pod; whether one hung, or would have."""
+        """Let a hanging pod start. Return whether there was one."""
         stored = self.find(name)
         if stored is not None and stored.seen.uid in self._hanging:
             self._hanging.discard(stored.seen.uid)
             if stored.seen.uid in self._placed:
                 self._start_soon(stored)
             return True
-        told = name in self._told_to_hang
-        self._told_to_hang.discard(name)
+        told = name in self._to_hang
+        self._to_hang.discard(name)
         return told
 
     def find(self, name: str) -> StoredPod | None:
@@ -68,12 +68,12 @@ class Kubelet:
     def created(self, _key: JobKey, stored: StoredPod) -> None:
         self.story.made(stored.seen)
         self._crowd_changed = True
-        if stored.seen.short_name in self._told_to_hang:
-            self._told_to_hang.discard(stored.seen.short_name)
+        if stored.seen.short_name in self._to_hang:
+            self._to_hang.discard(stored.seen.short_name)
             self._hanging.add(stored.seen.uid)
 
     def deleting(self, _key: JobKey, stored: StoredPod) -> None:
-        """A pod was told to end: it takes its time, but not longer than its grace, and then it is gone."""
+        """A pod is being deleted: it is gone after its stop time, at most its grace period."""
         self.story.ending(stored.seen)
         self._gone_after(stored, self._time_to_stop(stored))
 
@@ -86,18 +86,18 @@ class Kubelet:
         self._crowd_changed = True
 
     def evict(self, stored: StoredPod, exit_code: int | None) -> None:
-        """Somebody else removes the pod; with an exit code it fails on its way out and is seen so."""
+        """Another client deletes the pod; with an exit code it fails while being deleted."""
         name, uid = stored.seen.short_name, stored.seen.uid
-        self.story.record("PodDeleting", "is removed by somebody else", pod=name)
-        if not self.world.ask_to_delete(self.key, stored.seen.name):
+        self.story.record("PodDeleting", "is deleted by someone else", pod=name)
+        if not self.world.delete_pod(self.key, stored.seen.name):
             return
         stop = self._time_to_stop(stored)
         if exit_code is None:
-            self._gone_after(stored, stop, told=True)
+            self._gone_after(stored, stop, report=True)
             return
 
         def fail() -> None:
-            # The job may have been removed meanwhile, with all its pods.
+            # The job and its pods may have been deleted meanwhile.
             if self._is_there(stored, uid):
                 self.end(stored, ContainerEnd(stored.seen.task, exit_code))
 
@@ -105,7 +105,7 @@ class Kubelet:
         self._gone_after(stored, stop + _LAST_SEEN)
 
     def give_room(self) -> None:
-        """Let those pods start for which there is room, but nobody before the whole gang fits."""
+        """Start the pods for which there is room, but none before the whole gang fits."""
         if not self._crowd_changed:
             return
         self._crowd_changed = False
@@ -122,7 +122,7 @@ class Kubelet:
         fitting = waiting[:room]
         if counting + len(fitting) >= self.gang:
             for stored in fitting:
-                self._place(stored)
+                self._assign(stored)
 
     @property
     def gang(self) -> int:
@@ -130,7 +130,7 @@ class Kubelet:
         return 0 if group is None else int(group.manifest["spec"]["minMember"])
 
     def waiting(self) -> list[str]:
-        """Pods that have found no room."""
+        """Pods without room."""
         return [pod.short_name for pod in self._pending() if pod.uid not in self._placed]
 
     def hanging(self) -> list[str]:
@@ -140,7 +140,7 @@ class Kubelet:
         pods = [stored.seen for stored in self.world.pods_of(self.key)]
         return [pod for pod in pods if pod.phase is PodPhase.PENDING]
 
-    def _place(self, stored: StoredPod) -> None:
+    def _assign(self, stored: StoredPod) -> None:
         self._placed.add(stored.seen.uid)
         if stored.seen.uid not in self._hanging:
             self._start_soon(stored)
@@ -154,7 +154,7 @@ class Kubelet:
         self._plans[stored.seen.uid] = self.timeline.plan(self.world.clock.now + delay, start)
 
     def _run_on(self, stored: StoredPod) -> None:
-        """A later word of the scenario may change how long it runs; the last one counts."""
+        """A later step of the scenario may change how long the pod runs; the last one counts."""
         uid = stored.seen.uid
         self._cancel(uid)
 
@@ -169,12 +169,12 @@ class Kubelet:
             return dt.timedelta()
         return min(self.behaviours.stop(stored.seen), stored.grace)
 
-    def _gone_after(self, stored: StoredPod, delay: dt.timedelta, *, told: bool = False) -> None:
+    def _gone_after(self, stored: StoredPod, delay: dt.timedelta, *, report: bool = False) -> None:
         uid = stored.seen.uid
         self._cancel(uid)
 
         def gone() -> None:
-            if told and self._is_there(stored, uid):
+            if report and self._is_there(stored, uid):
                 self.story.record("PodGone", "is gone", pod=stored.seen.short_name)
             self.world.vanish(self.key, stored.seen.name, uid)
             self._placed.discard(uid)

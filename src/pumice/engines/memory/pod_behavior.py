@@ -1,4 +1,4 @@
-"""What was said about how pods behave: about all, about those of a task, about one. What was said last counts."""
+"""The behaviour of pods, set for all, for a task or for one pod. The last setting counts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pumice.model.snapshot import ObservedPod
 @dataclass(slots=True)
 class Behaviours:
     seed: int = 0
-    # By whom it is about and then by field, when it was said and what: two ways to look up, however much was said.
-    _said: dict[str, dict[str, tuple[int, Any]]] = field(default_factory=dict)
-    _words: int = 0
+    # By selector and field: the number of the setting, and its value.
+    _settings: dict[str, dict[str, tuple[int, Any]]] = field(default_factory=dict)
+    _count: int = 0
 
-    def say(self, pods: str, fields: Mapping[str, Any]) -> None:
-        self._words += 1
-        self._said.setdefault(pods, {}).update({name: (self._words, value) for name, value in fields.items()})
+    def set(self, pods: str, fields: Mapping[str, Any]) -> None:
+        self._count += 1
+        self._settings.setdefault(pods, {}).update({name: (self._count, value) for name, value in fields.items()})
 
     def of(self, pod: ObservedPod) -> Behaviour:
         latest: dict[str, tuple[int, Any]] = {}
         for name in names_of(pod):
-            for what, said in self._said.get(name, {}).items():
-                if what not in latest or latest[what][0] < said[0]:
-                    latest[what] = said
+            for what, setting in self._settings.get(name, {}).items():
+                if what not in latest or latest[what][0] < setting[0]:
+                    latest[what] = setting
         return Behaviour(**{what: value for what, (_, value) in latest.items()})
 
     def start(self, pod: ObservedPod) -> dt.timedelta:
@@ -44,5 +44,5 @@ class Behaviours:
 
 
 def names_of(pod: ObservedPod) -> tuple[str, ...]:
-    """The words by which a scenario may speak of a pod."""
+    """The selectors that match a pod."""
     return "*", pod.task, pod.short_name

@@ -10,7 +10,7 @@ import msgspec
 
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import MemoryEngine
-from pumice.engines.memory.event_log import Story
+from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.scenario import Step
 from pumice.model.command import Command
@@ -27,7 +27,7 @@ class Director:
     key: JobKey
     engine: MemoryEngine
     kubelet: Kubelet
-    story: Story
+    story: EventLog
     controller: Callable[[Step], None]  # stops and starts it
     _commands: int = 0
 
@@ -62,7 +62,7 @@ class Director:
         if step.pending:
             self.kubelet.hang(step.pod)
         elif not self.kubelet.let_start(step.pod):
-            self.story.record("StepSkipped", f"{step.pod} does not hang: nothing to let go")
+            self.story.record("StepSkipped", f"{step.pod} does not hang: nothing to release")
 
     def _restart_containers(self, step: Step) -> None:
         stored = self._pod(step, "restart", alive=True)

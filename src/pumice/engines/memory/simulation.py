@@ -1,4 +1,4 @@
-"""Plays a scenario on the memory engine: virtual time, pods that behave as told, a controller that may be away."""
+"""Plays a scenario on the memory engine, in virtual time."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from pumice.admission.context import Context
 from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import MemoryEngine
-from pumice.engines.memory.event_log import Story
+from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.expectations import Expectations, Outcome
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.pod_behavior import Behaviours
 from pumice.engines.memory.scenario import HORIZON, SETTINGS, Scenario, Step
 from pumice.engines.memory.scenario_steps import Director
-from pumice.engines.memory.stuck_job import what_is_missing
+from pumice.engines.memory.stuck_job import stuck_reason
 from pumice.engines.memory.timeline import Timeline
 from pumice.model.snapshot import JobKey
 from pumice.model.vocabulary import Phase
 from pumice.runtime.loop import Loop
 
-# What bounds a simulation, about ten seconds: a pass costs something, so does every pod that it looks at, and most of
-# all what it does to pods.
+# The budget of a simulation, about ten seconds: each pass, each pod in it and each call of the engine has a price.
 WORK: Final = 2_500_000
 _WORK_OF_A_PASS: Final = 150
 _WORK_OF_A_CALL: Final = 10
@@ -40,24 +39,24 @@ class Simulation:
     context: Context
     work: int = WORK
     world: World = field(init=False)
-    story: Story = field(init=False)
+    story: EventLog = field(init=False)
     key: JobKey = field(init=False)
     passes: int = 0
     _engine: MemoryEngine = field(init=False)
     _kubelet: Kubelet = field(init=False)
     _director: Director = field(init=False)
     _expectations: Expectations = field(init=False)
-    _loop: Loop | None = field(init=False, default=None)  # None while the controller is away
+    _loop: Loop | None = field(init=False, default=None)  # None while the controller is down
     _back_at: dt.datetime = EPOCH
     _timeline: Timeline = field(default_factory=Timeline)
 
     def __post_init__(self) -> None:
         self.world = World(VirtualClock())
         self.key = self.world.put_job(self.admitted.job)
-        # Claims that the job only names are somebody else's; they are taken to exist.
+        # Claims that the job only names exist.
         self.world.claims.update(volume.volume_claim_name for volume in self.admitted.job.spec.volumes)
         engine = self._engine = MemoryEngine(self.world)
-        self.story = Story(self.world, engine, self.key)
+        self.story = EventLog(self.world, engine, self.key)
         behaviours = Behaviours(self.scenario.seed)
         kubelet = Kubelet(self.world, self.key, self._timeline, self.story, behaviours, self.scenario.capacity)
         self._kubelet = kubelet
@@ -72,23 +71,23 @@ class Simulation:
             await self._settle()
             moment = self._next_moment()
             if self.work <= 0:
-                self._cut_off("it goes on and on")
+                self._cut_off("it does not end")
                 break
             if self._is_over():
                 break
             if moment is None:
-                missing = what_is_missing(self.world, self.key, self._kubelet, controller=self._loop is not None)
+                missing = stuck_reason(self.world, self.key, self._kubelet, controller=self._loop is not None)
                 self.story.record("Stuck", f"stuck: {missing}")
                 break
             if moment > EPOCH + HORIZON:
-                self._cut_off("more would happen only after a year")
+                self._cut_off("the next event is more than a year away")
                 break
             self.world.clock.move_to(moment)
             self._timeline.play_until(self.world.clock.now)
         return self._expectations.outcomes()
 
     def _begin(self) -> None:
-        """Steps of the very first moment that are settings come before everything else."""
+        """Settings at 0s apply before everything else."""
         for step in self.scenario.steps:
             if not step.at and step.kind in SETTINGS:
                 self._director.play(step)
@@ -96,11 +95,11 @@ class Simulation:
                 self._timeline.plan(EPOCH + step.at, partial(self._director.play, step))
         for expectation in self.scenario.expectations:
             if expectation.at is not None:
-                # Time must not jump over the moment that is asked about.
+                # Time must not skip this moment.
                 self._timeline.plan(EPOCH + expectation.at, lambda: None)
 
     async def _settle(self) -> None:
-        """Let the controller come to rest at this moment."""
+        """Run the controller until nothing is left to do at this moment."""
         loop = self._loop
         while loop is not None and self.work > 0:
             for key in dict.fromkeys(self.world.changed):
@@ -110,14 +109,14 @@ class Simulation:
                 break
             self.passes += 1
             self._pay()
-            self.story.listen()
-            self._expectations.look()
+            self.story.record_pass()
+            self._expectations.check()
         self.story.close_moment()
-        self._expectations.look()
+        self._expectations.check()
         self._kubelet.give_room()
 
     def _pay(self) -> None:
-        """For the pass that was just made."""
+        """Charge the last pass to the budget."""
         looked_at = len(self.world.pods) + self._expectations.open
         self.work -= _WORK_OF_A_PASS + looked_at + _WORK_OF_A_CALL * self._engine.calls
         self._engine.calls = 0
@@ -127,7 +126,7 @@ class Simulation:
         return min((moment for moment in (due, self._timeline.next_moment()) if moment is not None), default=None)
 
     def _is_over(self) -> bool:
-        """Nothing more to come: the job rests, no step is left, nobody is on the way out, nothing is to be removed."""
+        """Nothing more happens: the job is at rest, no step is left, no pod terminates, and no TTL runs."""
         job, now = self.world.jobs.get(self.key), self.world.clock.now - EPOCH
         moments = [step.at for step in self.scenario.steps]
         moments += [expectation.first for expectation in self.scenario.expectations]
@@ -136,7 +135,7 @@ class Simulation:
         if job is None:
             return True
         if self._loop is None and self.world.changed:
-            # Somebody should look at that.
+            # A new controller would act on it.
             return False
         alive = any(not stored.seen.is_finished for stored in self.world.pods_of(self.key))
         if alive or job.status.state.phase not in _AT_REST:
@@ -166,7 +165,7 @@ class Simulation:
             self._back_at = _NEVER
             self.story.record("ControllerDown", "controller down")
             return
-        # Who is away for a second time meanwhile comes back when both times are over.
+        # If it goes down a second time meanwhile, it returns when both times are over.
         self._back_at = max(self._back_at if self._back_at != _NEVER else now, now + away)
         self.story.record("ControllerDown", f"controller down for {away.total_seconds():g}s")
         self._timeline.plan(self._back_at, self._controller_returns)

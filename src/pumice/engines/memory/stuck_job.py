@@ -1,4 +1,4 @@
-"""What a job waits for that will never come: the last line of a story that stops in the middle."""
+"""Why a simulated job does not end: the last line of a log that stops in the middle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pumice.reconcile.state import State
 _NAMED: Final = 3
 
 
-def what_is_missing(world: World, key: JobKey, kubelet: Kubelet, *, controller: bool) -> str:
+def stuck_reason(world: World, key: JobKey, kubelet: Kubelet, *, controller: bool) -> str:
     if not controller:
         return "the controller is down, and no step starts it again"
     job = world.jobs[key]
@@ -26,7 +26,7 @@ def what_is_missing(world: World, key: JobKey, kubelet: Kubelet, *, controller: 
 def _missing(world: World, key: JobKey, kubelet: Kubelet, job: Job) -> Iterator[str]:
     group = world.groups.get(key)
     if group is not None and group.phase == "Pending":
-        yield "the PodGroup is Pending, so no pods are made"
+        yield "the PodGroup is Pending, so no pods are created"
     waiting, gang = kubelet.waiting(), kubelet.gang
     if waiting:
         together = f", and {gang} must start together (minAvailable)" if gang > (kubelet.capacity or 0) else ""

@@ -1,4 +1,4 @@
-"""What is going to happen, by moment; things of one moment happen in the order in which they were planned."""
+"""Planned events by time; those of one moment happen in the order in which they were planned."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 @dataclass(slots=True)
 class Timeline:
     _heap: list[tuple[dt.datetime, int]] = field(default_factory=list)
-    _acts: dict[int, Callable[[], None]] = field(default_factory=dict)  # of what was not cancelled
+    _acts: dict[int, Callable[[], None]] = field(default_factory=dict)  # those that were not cancelled
     _order: Iterator[int] = field(default_factory=itertools.count)
 
     def plan(self, moment: dt.datetime, act: Callable[[], None]) -> int:
-        """Returns a number by which it can be cancelled."""
+        """Return a number for `cancel`."""
         number = next(self._order)
         self._acts[number] = act
         heapq.heappush(self._heap, (moment, number))
         return number
 
     def cancel(self, number: int) -> None:
-        """Also what has happened already may be cancelled; nothing comes of it."""
+        """Cancel an event; no effect if it has happened."""
         self._acts.pop(number, None)
 
     def next_moment(self) -> dt.datetime | None:

@@ -55,7 +55,7 @@ t+96.0s   Running     master-0 succeeded -> policy spec.tasks[0].policies[0] Tas
 t+96.0s   Running     worker-0, worker-1 succeeded
 t+96.0s   Completing  no pod has to end
 t+96.0s   Completed   3 succeeded
-t+696.0s  gone        the job is removed, with all that it owned
+t+696.0s  gone        the job is deleted, with all that it owned
 expect phase Completed by 120s     ok (96.0s)
 expect retryCount 1 by 120s        ok (96.0s)
 expect running 0 by 120s           ok (96.0s)

@@ -38,7 +38,9 @@ def _names(failures: Failures) -> list[str]:
 
 def test_who_failed_first_comes_first_and_no_more_than_six_lines() -> None:
     pods = [_failed(index, _end(10 - index, line="first\n  hint: second")) for index in range(6)]
-    state = JobState(phase="Failed", reason="RetriesExhausted", message="no retry is left of 3; the last cause: x")
+    state = JobState(
+        phase="Failed", reason="RetriesExhausted", message="all 3 attempts failed (maxRetry); the last cause: x"
+    )
     job = Job(spec=JobSpec(max_retry=3), status=JobStatus(state=state))
     words = last_words(job, _failures(*pods).in_order(), Advice("pumice run x", "PodFailed -> AbortJob (policies[0])"))
     followers = [f"w-{4 - later} (exit code 1, {later + 1}.0s later)" for later in range(3)]
@@ -46,7 +48,7 @@ def test_who_failed_first_comes_first_and_no_more_than_six_lines() -> None:
         "w-5 failed first: exit code 1 after 5.0s (attempt 2 of 3)",
         "  last line     first; hint: second",
         f"  then          {', '.join(followers)} and 2 more",
-        "  why           no retry is left of 3",
+        "  why           all 3 attempts failed (maxRetry)",
         "  policy        PodFailed -> AbortJob (policies[0])",
         "  next          pumice run x",
     )

@@ -39,7 +39,7 @@ def test_a_behaviour_leaves_others_alone() -> None:
 def test_a_behaviour_does_not_bring_back_who_is_on_his_way_out() -> None:
     text = "steps: [{pods: '*', stop: 9s}, {at: 2s, pod: worker-1, evict: true}, {at: 5s, pods: worker-1, run: 20s}]"
     assert story(text, admitted(policies=RESTART))[2:4] == [
-        "t+2.0s Running worker-1 is removed by somebody else",
+        "t+2.0s Running worker-1 is deleted by someone else",
         "t+10.0s Running worker-0 succeeded",
     ]
 
@@ -106,7 +106,7 @@ def test_an_init_container_may_fail_before_the_pod_runs() -> None:
 def test_an_eviction_is_one_when_the_pod_is_gone() -> None:
     told = story("steps: [{at: 3s, pod: worker-1, evict: true}]", admitted(policies=RESTART))
     assert told[2:6] == [
-        "t+3.0s Running worker-1 is removed by somebody else",
+        "t+3.0s Running worker-1 is deleted by someone else",
         "t+4.0s Running worker-1 is gone -> policy spec.policies[0] PodEvicted: RestartJob",
         "t+4.0s Restarting 1 pod ends; retry 1, budget 0 of 3 spent",
         "t+5.0s Pending version 1: 2 pods made: worker 2",
@@ -121,7 +121,7 @@ def test_a_pod_may_fail_on_its_way_out() -> None:
 def test_a_finished_pod_that_is_removed_has_still_succeeded() -> None:
     told = story("steps: [{at: 3s, pod: worker-1, exit: 0}, {at: 5s, pod: worker-1, evict: true}]")
     assert told[3:] == [
-        "t+5.0s Running worker-1 is removed by somebody else",
+        "t+5.0s Running worker-1 is deleted by someone else",
         "t+10.0s Running worker-0 succeeded",
         "t+10.0s Completed 2 succeeded",
     ]
@@ -300,7 +300,7 @@ def test_a_policy_with_a_timeout_acts_later() -> None:
         ("{at: 20s, pod: worker-1, exit: 1}", "worker-1 has succeeded already: nothing to end"),
         ("{at: 20s, pod: worker-1, restarts: 1}", "worker-1 has succeeded already: nothing to restart"),
         ("{at: 20s, pod: worker-1, ready: true}", "worker-1 has succeeded already: nothing to change"),
-        ("{at: 20s, pod: worker-1, pending: false}", "worker-1 does not hang: nothing to let go"),
+        ("{at: 20s, pod: worker-1, pending: false}", "worker-1 does not hang: nothing to release"),
         ("{at: 20s, group: Unknown}", "there is no PodGroup: nothing to change"),
     ],
 )
@@ -324,7 +324,7 @@ def test_a_job_that_is_removed_after_its_time_is_gone_for_steps_too() -> None:
     job = admitted(ttlSecondsAfterFinished=60)
     told = story("steps: [{at: 80s, command: AbortJob}, {at: 81s, suspend: true}]", job)
     assert told[-3:] == [
-        "t+70.0s gone the job is removed, with all that it owned",
+        "t+70.0s gone the job is deleted, with all that it owned",
         "t+80.0s gone the job is gone: nothing to change",
         "t+81.0s gone the job is gone: nothing to change",
     ]
@@ -337,7 +337,7 @@ def test_a_job_may_be_removed_while_pods_still_run_or_start() -> None:
         "t+10.0s Running worker-0 succeeded",
         "t+10.0s Completed 1 succeeded",
         "t+10.0s Completed 2 pods end: worker 2",
-        "t+10.0s gone the job is removed, with all that it owned",
+        "t+10.0s gone the job is deleted, with all that it owned",
         "t+120.0s gone the job is gone: nothing to change",
     ]
 
@@ -349,10 +349,10 @@ def test_a_job_may_be_removed_while_somebody_elses_victim_still_ends(evict: str)
         f"steps: [{{pods: '*', stop: 20s}}, {{at: 5s, pod: worker-1, evict: {evict}}}, {{at: 60s, suspend: true}}]", job
     )
     assert told[2:] == [
-        "t+5.0s Running worker-1 is removed by somebody else",
+        "t+5.0s Running worker-1 is deleted by someone else",
         "t+10.0s Running worker-0 succeeded",
         "t+10.0s Completed 1 succeeded",
-        "t+10.0s gone the job is removed, with all that it owned",
+        "t+10.0s gone the job is deleted, with all that it owned",
         "t+60.0s gone the job is gone: nothing to change",
     ]
 
@@ -404,7 +404,10 @@ GANG = "and 4 must start together (minAvailable)"
             id="two hanging",
         ),
         pytest.param(
-            "steps: [{at: 0s, group: Pending}]", [a_task()], "the PodGroup is Pending, so no pods are made", id="group"
+            "steps: [{at: 0s, group: Pending}]",
+            [a_task()],
+            "the PodGroup is Pending, so no pods are created",
+            id="group",
         ),
         pytest.param(
             "steps: [{at: 0s, pods: a, exit: 1}]",
@@ -439,12 +442,12 @@ def test_a_job_that_goes_on_for_ever_is_cut_off() -> None:
     job = admitted(policies=RESTART, maxRetry=2**31 - 1)
     told = story("steps: [{pods: '*', run: 0s, stop: 0s, exit: 1}]", job, work=20_000)
     assert told[-1].startswith("t+0.0s ")
-    assert told[-1].endswith(" retries: it goes on and on")
+    assert told[-1].endswith(" retries: it does not end")
 
 
 def test_a_story_does_not_last_longer_than_a_year() -> None:
     assert story("steps: [{pods: '*', run: 8760h}, {at: 1h, pods: '*', run: 8760h}]")[-1] == (
-        "t+3600.0s Running cut off: more would happen only after a year"
+        "t+3600.0s Running cut off: the next event is more than a year away"
     )
     told = story(
         "steps: [{at: 1s, command: AbortJob}]",
