@@ -94,7 +94,7 @@ ON_FAILURE = {"event": "PodFailed", "action": "RestartJob"}
         ),
     ],
 )
-def test_one_mistake_is_told_once(spec: dict[str, Any], expected: list[Row]) -> None:
+def test_one_mistake_is_reported_once(spec: dict[str, Any], expected: list[Row]) -> None:
     assert found(a_document(**spec)) == expected
 
 
@@ -151,7 +151,7 @@ def test_plugins_are_not_asked_about_a_template_that_has_errors() -> None:
     ]
 
 
-def test_what_is_plainly_meant_is_taken_as_meant() -> None:
+def test_values_with_clear_intent_are_converted() -> None:
     document = a_document(minAvailable="9", policies=[{"events": "PodFaild", "action": "AbortJob"}])
     assert [(finding.path, finding.value) for finding in found(document)] == [
         ("spec.minAvailable", "9"),
@@ -161,14 +161,14 @@ def test_what_is_plainly_meant_is_taken_as_meant() -> None:
     ]
 
 
-def test_what_two_rules_find_is_told_once() -> None:
+def test_the_same_finding_of_two_rules_is_reported_once() -> None:
     """Both the shape of a template and the rules for pods want an image."""
     pod = {"spec": {"containers": [{"name": "a"}], "restartPolicy": "Never"}}
     paths = [finding.path for finding in found(a_document(tasks=[task(template=pod)]))]
     assert paths == ["spec.tasks[0].template.spec.containers[0].image"]
 
 
-def test_a_good_job_comes_back_as_written_and_with_defaults() -> None:
+def test_a_valid_job_is_returned_as_written_and_with_defaults() -> None:
     admitted = admit(a_document(plugins={"mpi": ["--master=worker", "--worker=worker"]}), a_context())
     assert admitted.is_good
     assert (admitted.written.spec.queue, admitted.job.spec.queue) == ("", "default")

@@ -71,5 +71,5 @@ def test_good(document: Manifest) -> None:
         ),
     ],
 )
-def test_faults(document: Manifest, expected: Row) -> None:
+def test_errors(document: Manifest, expected: Row) -> None:
     assert rows(check_config_data(document)) == [expected]

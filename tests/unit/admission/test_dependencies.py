@@ -90,7 +90,7 @@ def circle(position: int, chain: str) -> Row:
             [],
             id="good",
         ),
-        pytest.param([waiting("a")], [], id="waits for nobody"),
+        pytest.param([waiting("a")], [], id="no dependencies"),
     ],
 )
 def test_dependencies(tasks: list[Manifest], expected: list[Row]) -> None:

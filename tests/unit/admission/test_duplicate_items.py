@@ -89,11 +89,11 @@ def pod(*containers: Manifest, **spec: Any) -> Manifest:
         ),
     ],
 )
-def test_twins(template: Manifest, expected: list[Row]) -> None:
+def test_duplicate_items(template: Manifest, expected: list[Row]) -> None:
     assert found(a_document(tasks=[task("first"), task("second", template=template)])) == expected
 
 
-def test_items_without_a_key_are_told_as_such_only() -> None:
+def test_items_without_a_key_are_reported_once() -> None:
     template = pod(a_container(env=[{"value": "1"}, {"value": "2"}]))
     findings = found(a_document(tasks=[task("first"), task("second", template=template)]))
     assert [finding.path for finding in findings] == [f"{AT}.containers[0].env[{index}].name" for index in (0, 1)]

@@ -51,11 +51,7 @@ def blank(path: str) -> Row:
                 "tasks": [
                     task(
                         replicas=2,
-                        partitionPolicy={
-                            "totalPartitions": 1,
-                            "partitionSize": 2,
-                            "networkTopology": {"mode": ""},
-                        },
+                        partitionPolicy={"totalPartitions": 1, "partitionSize": 2, "networkTopology": {"mode": ""}},
                     )
                 ]
             },
@@ -65,5 +61,5 @@ def blank(path: str) -> Row:
         pytest.param({"queue": "", "schedulerName": ""}, [], id="what has a default"),
     ],
 )
-def test_blanks(spec: dict[str, Any], expected: list[Row]) -> None:
+def test_empty_strings(spec: dict[str, Any], expected: list[Row]) -> None:
     assert found(a_document(**spec)) == expected

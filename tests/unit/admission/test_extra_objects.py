@@ -90,7 +90,7 @@ def test_metadata(kind: str, metadata: Any, expected: Row) -> None:
         pytest.param(
             companion("PersistentVolumeClaim", spec={"accessModes": ["ReadWriteOnce"], "size": 1, **SIZE}),
             error("spec.size", "unknown field"),
-            id="unknown field of a claim, told once",
+            id="unknown field of a claim, reported once",
         ),
         pytest.param(
             companion("ConfigMap", metadata={"name": "a", "labels": {"b": "c d"}}),
@@ -123,7 +123,7 @@ def test_what_a_secret_holds_is_never_repeated(field: str, value: object) -> Non
     assert "12345" not in str(found(companion("Secret", **{field: {"password": value}})))
 
 
-def test_a_secrets_value_of_the_wrong_type_is_told_without_it() -> None:
+def test_a_secret_value_of_the_wrong_type_is_not_shown() -> None:
     assert found(companion("Secret", stringData={"password": 12345})) == [
         error("stringData.password", "must be a string, found a number", hint="quote it")
     ]

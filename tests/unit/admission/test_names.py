@@ -96,7 +96,7 @@ def test_accepted_metadata(metadata: Manifest) -> None:
         pytest.param(
             {"tasks": [task("t" * 64)]},
             error("spec.tasks[0].name", "must be at most 63 characters, this has 64", "t" * 64),
-            id="task longer than a label; its pods are not told, too",
+            id="task longer than a label; its pods are not reported, too",
         ),
         pytest.param({"queue": "Fast"}, error("spec.queue", SUBDOMAIN, "Fast"), id="queue"),
         pytest.param(
@@ -120,7 +120,7 @@ def test_names_in_the_spec(spec: Manifest, expected: Row) -> None:
     assert found(a_document(**spec)) == [expected]
 
 
-def test_every_task_after_the_first_of_its_name_is_told() -> None:
+def test_every_duplicate_task_name_is_reported() -> None:
     document = a_document(tasks=[task("a"), task("b"), task("a"), task("a")])
     assert found(document) == [
         error(f"spec.tasks[{position}].name", "must differ from that of spec.tasks[0]", "a") for position in (2, 3)

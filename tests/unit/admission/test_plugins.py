@@ -34,7 +34,7 @@ def test_unknown_plugins(plugins: Manifest, hint: str) -> None:
     assert found(a_document(plugins=plugins)) == [error(f"spec.plugins.{name}", "unknown plugin", hint=hint)]
 
 
-def test_bad_arguments_are_told_and_nothing_is_concluded_from_them() -> None:
+def test_bad_arguments_are_reported_without_consequences() -> None:
     document = a_document(plugins={"pytorch": ["--master=worker", "--port=0"]})
     assert [(finding.path, finding.message) for finding in found(document)] == [
         ("spec.plugins.pytorch[1]", "must be between 1 and 65535")
@@ -51,7 +51,7 @@ def test_plugins_say_what_they_miss() -> None:
     ]
 
 
-def test_a_companion_that_outgrows_what_kubernetes_holds() -> None:
+def test_an_owned_object_above_the_limit() -> None:
     (finding,) = found(a_document(plugins={"svc": ["--inject-hosts-env=false"]}, tasks=[task("w" * 40, 20_000)]))
     fits = int(finding.message.split(": ")[1].split()[0])
     assert finding.path == "spec.tasks"
@@ -97,11 +97,11 @@ def careless(how: str, **spec: Any) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("how", ["check", "objects", "shape"])
-def test_a_plugin_that_fails_is_told_by_name(how: str) -> None:
+def test_a_failing_plugin_is_reported_by_name(how: str) -> None:
     assert careless(how) == [("spec.plugins.careless", "plugin careless failed: RuntimeError: boom")]
 
 
-def test_a_plugin_that_fails_is_told_once_whatever_the_number_of_tasks() -> None:
+def test_a_failing_plugin_is_reported_once_for_many_tasks() -> None:
     assert len(careless("shape", tasks=[task("a"), task("b")])) == 1
 
 
@@ -114,7 +114,7 @@ def test_a_plugin_that_spoils_a_pod() -> None:
     assert careless("spoil") == [("spec.tasks[0].template.spec.restartPolicy", message)]
 
 
-def test_a_good_pod() -> None:
+def test_a_valid_pod() -> None:
     assert careless("") == []
 
 
@@ -123,7 +123,7 @@ def test_pods_of_many_tasks_are_not_all_made() -> None:
     assert len(careless("spoil", tasks=tasks)) == TASKS_MADE
 
 
-def test_what_was_doubtful_before_is_not_told_again() -> None:
+def test_warnings_about_the_template_are_not_repeated() -> None:
     """The rules run once more on the pod that the plugins made; what they said of the template is enough."""
     pod = a_template(terminationGracePeriodSeconds=-5, restartPolicy="Never")
     assert found(a_document(plugins={"svc": []}, tasks=[task(template=pod)])) == [

@@ -43,14 +43,14 @@ def container(**fields: Any) -> dict[str, Any]:
             id="a claim",
         ),
         pytest.param(container(livenessProbe={"periodSeconds": 1.5}), {}, id="no amount"),
-        pytest.param(container(unknown={"cpu": 0.5}), {}, id="a field that nobody knows"),
+        pytest.param(container(unknown={"cpu": 0.5}), {}, id="an unknown field"),
         pytest.param(container(resources=0.5), {}, id="another type"),
         pytest.param({"tasks": [{"template": {"spec": {"containers": 0.5}}}]}, {}, id="no list"),
         pytest.param({"tasks": ["text"], "volumes": {}}, {}, id="no task"),
         pytest.param("text", {}, id="no spec"),
     ],
 )
-def test_amounts_with_a_fraction_become_text(spec: object, expected: dict[str, str]) -> None:
+def test_fractional_quantities_become_strings(spec: object, expected: dict[str, str]) -> None:
     operations = as_text({"spec": spec}, TYPES)
     assert {operation["path"]: operation["value"] for operation in operations} == expected
     assert all(operation["op"] == "add" for operation in operations)

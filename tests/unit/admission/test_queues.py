@@ -28,9 +28,7 @@ LEAF = "only a leaf queue takes jobs"
         ),
         pytest.param("nowhere", [error("spec.queue", "no such queue", "nowhere")], id="unknown"),
         pytest.param(
-            "closed",
-            [error("spec.queue", "the queue is Closed; only an open one takes jobs", "closed")],
-            id="closed",
+            "closed", [error("spec.queue", "the queue is Closed; only an open one takes jobs", "closed")], id="closed"
         ),
         pytest.param(
             "new", [error("spec.queue", "the queue is not open yet; only an open one takes jobs", "new")], id="no state"
@@ -57,7 +55,7 @@ def test_queues_of_a_cluster(queue: str, expected: list[Row]) -> None:
     assert found(a_document(queue=queue), replace(a_context(), queues=QUEUES)) == expected
 
 
-def test_offline_nobody_can_tell() -> None:
+def test_queues_are_not_checked_offline() -> None:
     assert found(a_document(queue="nowhere")) == []
 
 

@@ -85,7 +85,7 @@ class TestMutate:
 
 
 class TestCreate:
-    def test_a_good_job_is_allowed(self) -> None:
+    def test_a_valid_job_is_allowed(self) -> None:
         assert response(validate(review("CREATE", a_document()), a_context())) == ALLOWED
 
     def test_all_errors_are_in_the_message(self) -> None:
@@ -175,7 +175,7 @@ class TestDetails:
         document = {**a_document(maxRetry=-1), "metadata": metadata}
         assert self.details(document, **fields)["name"] == name
 
-    def test_a_job_of_faults_is_answered_briefly(self) -> None:
+    def test_the_answer_for_many_errors_is_short(self) -> None:
         long = "x" * 1_000_000
         document = a_document(tasks=[task(name=long, replicas=-1) for _ in range(100)])
         status = validate(review("CREATE", document), a_context())["response"]["status"]
@@ -216,7 +216,7 @@ class TestUpdate:
         new = {**old, "metadata": {"name": "train", "labels": {"a": "b"}}}
         assert response(validate(review("UPDATE", new, old), a_context())) == ALLOWED
 
-    def test_what_is_wrong_anew_is_told(self) -> None:
+    def test_new_errors_are_reported(self) -> None:
         new = a_document(**FILLED, mistyped=1)
         answer = response(validate(review("UPDATE", new, a_document(**FILLED)), a_context()))
         assert answer == denied("spec.mistyped: unknown field")
@@ -228,7 +228,7 @@ class TestUpdate:
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT", ""])
-def test_other_operations_are_nobodys_business(operation: str) -> None:
+def test_other_operations_are_allowed(operation: str) -> None:
     bad: Manifest = {"spec": {"tasks": []}}
     assert response(validate(review(operation, bad, bad), a_context())) == ALLOWED
 
@@ -246,6 +246,6 @@ def test_a_review_without_a_request(asked: Manifest) -> None:
     assert response(validate(asked, context)) == {"uid": "", "allowed": True}
 
 
-def test_the_pod_of_the_builders_is_good() -> None:
+def test_the_pod_of_the_builders_is_valid() -> None:
     """Everything above relies on it."""
     assert response(validate(review("CREATE", a_document(tasks=[{"template": POD}])), a_context())) == ALLOWED

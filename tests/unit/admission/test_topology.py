@@ -110,7 +110,7 @@ def test_more_partitions_are_wanted_than_there_are() -> None:
     ]
 
 
-def test_negative_replicas_are_told_once() -> None:
+def test_negative_replicas_are_reported_once() -> None:
     policy = {"totalPartitions": 2, "partitionSize": 2}
     assert found(a_document(tasks=[task(replicas=-2, partitionPolicy=policy)])) == [
         error("spec.tasks[0].replicas", "must be 0 or more", -2)
@@ -189,7 +189,7 @@ def test_unknown_numa_policy() -> None:
         pytest.param({"spec": {"containers": ["x"]}}, "template.spec.containers[0]", id="container of another type"),
     ],
 )
-def test_what_is_no_container_is_told_by_its_shape_only(template: Manifest, path: str) -> None:
+def test_containers_of_the_wrong_type_are_reported_by_the_schema_only(template: Manifest, path: str) -> None:
     document = a_document(tasks=[task(topologyPolicy="restricted", template=template)])
     assert [finding.path for finding in found(document)] == [f"spec.tasks[0].{path}"]
 
@@ -223,6 +223,6 @@ def test_resources_of_another_type(resources: Any) -> None:
         pytest.param(4, {"totalPartitions": 3, "partitionSize": 2, "minPartitions": 3}, "", id="too few replicas"),
     ],
 )
-def test_a_default_that_follows_from_partitions_is_not_told_again(replicas: int, policy: Manifest, path: str) -> None:
+def test_a_default_from_partitions_is_not_reported_again(replicas: int, policy: Manifest, path: str) -> None:
     findings = found(a_document(tasks=[task("worker", replicas, partitionPolicy=policy)]))
     assert [finding.path for finding in findings] == [f"spec.tasks[0].partitionPolicy{path}"]

@@ -59,7 +59,7 @@ def found(new: Manifest, old: Manifest = OLD) -> list[Row]:
         pytest.param(("volumes", 0, "volumeClaimName"), "a-pvc-0123456789ab", id="name of a made claim"),
     ],
 )
-def test_what_may_change(path: tuple[str | int, ...], value: object) -> None:
+def test_mutable_fields(path: tuple[str | int, ...], value: object) -> None:
     assert found(changed(path, value)) == []
 
 
@@ -102,7 +102,7 @@ def test_what_may_change(path: tuple[str | int, ...], value: object) -> None:
         ),
     ],
 )
-def test_what_may_not_change_is_told_by_its_exact_place(
+def test_an_immutable_field_is_reported_by_its_exact_path(
     path: tuple[str | int, ...], value: object, expected: str
 ) -> None:
     assert found(changed(path, value)) == [error(expected, FIXED, hint=HINT)]
@@ -117,7 +117,7 @@ def test_what_may_not_change_is_told_by_its_exact_place(
         pytest.param("1", "much", False, id="no amount"),
     ],
 )
-def test_an_amount_may_be_written_otherwise(old: object, new: object, is_same: bool) -> None:
+def test_an_equal_quantity_is_no_change(old: object, new: object, is_same: bool) -> None:
     resources = ("tasks", 1, "template", "spec", "containers", 0, "resources")
     before, after = (changed(resources, {"limits": {"cpu": cpu}}) for cpu in (old, new))
     findings = list(check_update(job_of(before), job_of(after)))
@@ -131,7 +131,7 @@ def test_text_that_looks_like_a_quantity_is_compared_as_text() -> None:
     assert [finding.path for finding in found(after, before)] == ["spec.tasks[1].template.metadata.labels.limits"]
 
 
-def test_every_difference_is_told() -> None:
+def test_every_difference_is_reported() -> None:
     new = changed(("queue",), "other")
     new["tasks"][0]["template"]["spec"] = {**POD["spec"], "restartPolicy": "Always", "hostname": "x"}
     at = "spec.tasks[0].template.spec"
@@ -142,7 +142,7 @@ def test_every_difference_is_told() -> None:
     ("tasks", "now"),
     [pytest.param(OLD["tasks"][:1], 1, id="fewer"), pytest.param([*OLD["tasks"], {"name": "x"}], 3, id="more")],
 )
-def test_tasks_stay(tasks: list[Manifest], now: int) -> None:
+def test_tasks_cannot_be_added_or_removed(tasks: list[Manifest], now: int) -> None:
     assert found({**OLD, "minAvailable": 1, "tasks": tasks, "queue": "other"}) == [
         error(
             "spec.tasks",
@@ -178,7 +178,7 @@ def test_topology_is_checked_and_fixed() -> None:
     assert [finding.path for finding in found(new)] == ["spec.networkTopology", "spec.networkTopology"]
 
 
-def test_a_job_that_breaks_a_rule_of_today_may_still_change_its_labels() -> None:
+def test_labels_of_a_job_that_breaks_a_newer_rule_can_change() -> None:
     bad = {**OLD, "minAvailable": 99, "tasks": []}
     assert found(bad, copy.deepcopy(bad)) == []
 
@@ -193,7 +193,7 @@ def test_a_job_that_breaks_a_rule_of_today_may_still_change_its_labels() -> None
         pytest.param(("spec", "containers", 0, "resources"), {}, id="empty resources"),
     ],
 )
-def test_a_template_may_say_nothing_in_more_words(path: tuple[str | int, ...], value: object) -> None:
+def test_an_equivalent_template_is_no_change(path: tuple[str | int, ...], value: object) -> None:
     assert found(changed(("tasks", 0, "template", *path), value)) == []
 
 
@@ -204,6 +204,6 @@ def test_a_template_may_say_nothing_in_more_words(path: tuple[str | int, ...], v
         pytest.param(("spec", "hostNetwork"), False, id="a value"),
     ],
 )
-def test_what_a_template_says_anew_is_told(path: tuple[str | int, ...], value: object) -> None:
+def test_a_new_value_in_a_template_is_reported(path: tuple[str | int, ...], value: object) -> None:
     expected = f"spec.tasks[0].template.{'.'.join(map(str, path))}"
     assert [finding.path for finding in found(changed(("tasks", 0, "template", *path), value))] == [expected]

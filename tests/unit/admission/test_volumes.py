@@ -72,13 +72,7 @@ SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must
         ),
         pytest.param(
             [{"mountPath": "/a", "volumeClaim": {**CLAIM, "storageClas": "fast"}}],
-            [
-                error(
-                    "spec.volumes[0].volumeClaim.storageClas",
-                    "unknown field",
-                    hint="did you mean storageClassName?",
-                )
-            ],
+            [error("spec.volumes[0].volumeClaim.storageClas", "unknown field", hint="did you mean storageClassName?")],
             id="Kubernetes' schema of claims",
         ),
         pytest.param([{"mountPath": "/a", "volumeClaim": CLAIM}], [], id="claim to be made"),

@@ -125,10 +125,7 @@ def test_of_the_template_s_metadata_labels_and_annotations_are_used_and_the_job_
     ],
 )
 def test_what_is_copied_from_the_job(
-    annotations: dict[str, str],
-    labels: dict[str, str],
-    pod_annotations: dict[str, str],
-    pod_labels: dict[str, str],
+    annotations: dict[str, str], labels: dict[str, str], pod_annotations: dict[str, str], pod_labels: dict[str, str]
 ) -> None:
     job = a_job(metadata={"annotations": annotations, "labels": labels})
     metadata = bare_pod(a_slot(job)).manifest["metadata"]

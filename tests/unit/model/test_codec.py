@@ -26,7 +26,7 @@ def spec_of(spec: dict[str, Any]) -> tuple[JobSpec, list[str], list[str]]:
     )
 
 
-def test_a_good_document() -> None:
+def test_a_valid_document() -> None:
     decoded = decode({**a_document(), "status": {"whatever": 1}}, KUBERNETES)
     template = a_template(restartPolicy="Never")
     assert decoded.job == Job(
@@ -212,7 +212,7 @@ def test_a_key_that_is_a_number_beside_one_that_looks_like_it() -> None:
     assert decoded.job.metadata.labels == {}
 
 
-def test_a_place_below_something_that_has_none_is_left_alone() -> None:
+def test_an_edit_below_a_scalar_changes_nothing() -> None:
     assert _edited({"a": 1}, {Path(("a", "b")): str}) == {"a": 1}
 
 

@@ -56,7 +56,7 @@ def test_nothing_found_reads_as_such() -> None:
         pytest.param(SPEC / "task", False, id="beside it"),
     ],
 )
-def test_within_a_place(path: Path, within: bool) -> None:
+def test_a_path_is_within_paths(path: Path, within: bool) -> None:
     assert path.is_within({SPEC / "tasks"}) is within
     assert not path.is_within(set())
     assert path.is_within({ROOT})

@@ -5,13 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.model.job import (
-    Job,
-    JobSpec,
-    LifecyclePolicy,
-    PartitionPolicy,
-    TaskSpec,
-)
+from pumice.model.job import Job, JobSpec, LifecyclePolicy, PartitionPolicy, TaskSpec
 from tests.builders import a_job, a_task
 
 TOPOLOGY = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
@@ -138,7 +132,7 @@ def test_what_is_derived_is_made_once_a_job() -> None:
 
     one, other = a_job(), a_job()
     assert [one.derived("x", make), one.derived("x", make), one.derived("y", make), other.derived("x", make)] == [
-        *(1, 1, 2, 3),
+        *(1, 1, 2, 3)
     ]
     # A changed job starts afresh.
     assert msgspec.structs.replace(one, spec=JobSpec()).derived("x", make) == 4

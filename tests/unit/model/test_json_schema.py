@@ -111,5 +111,5 @@ def test_the_examples_fit(example: Any) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(document: dict[str, Any], place: list[Any]) -> None:
+def test_misfits_are_reported(document: dict[str, Any], place: list[Any]) -> None:
     assert place in [list(error.absolute_path) for error in CHECKER.iter_errors(document)]

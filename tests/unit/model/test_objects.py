@@ -19,7 +19,7 @@ def test_an_owned_object() -> None:
     }
 
 
-def test_what_is_made_once_is_made_of_the_keys_that_the_engine_gives() -> None:
+def test_a_secret_is_created_with_keys_of_the_engine() -> None:
     once = Once(
         {"kind": "Secret", "stringData": {"config": "c"}}, lambda keys: {"private": keys("rsa").private, "config": "x"}
     )

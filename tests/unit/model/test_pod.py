@@ -19,7 +19,7 @@ def a_pod(*containers: dict[str, Any], **spec: Any) -> Pod:
     return Pod({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": list(containers), **spec}})
 
 
-def test_what_a_pod_tells() -> None:
+def test_properties_of_a_pod() -> None:
     pod = a_pod(a_container(), initContainers=[a_container("init")])
     assert (pod.name, pod.containers, pod.init_containers) == ("p", [a_container()], [a_container("init")])
     assert pod.annotations == {}

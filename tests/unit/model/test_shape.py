@@ -83,11 +83,7 @@ def test_what_fits(value: object) -> None:
             Finding(CONTAINERS, "must be a list, found a mapping", hint="write it as a list item: - name: ..."),
             id="one mapping for a list",
         ),
-        pytest.param(
-            in_spec(containers={}),
-            Finding(CONTAINERS, "must be a list, found a mapping"),
-            id="no keys",
-        ),
+        pytest.param(in_spec(containers={}), Finding(CONTAINERS, "must be a list, found a mapping"), id="no keys"),
         pytest.param(
             in_container(command="sleep"),
             Finding(FIRST / "command", "must be a list, found a string", "sleep", "write it as a list item: - sleep"),
@@ -106,9 +102,7 @@ def test_what_fits(value: object) -> None:
             id="a long string for a list",
         ),
         pytest.param(
-            in_container(command=["a", None]),
-            Finding(FIRST / "command" / 1, "must be a string, found null"),
-            id="null",
+            in_container(command=["a", None]), Finding(FIRST / "command" / 1, "must be a string, found null"), id="null"
         ),
         pytest.param(
             in_container(command=[1]),
@@ -124,11 +118,7 @@ def test_what_fits(value: object) -> None:
         ),
         pytest.param(
             in_spec(nodeSelector=["a"]),
-            Finding(
-                SELECTOR,
-                "must be a mapping, found a list",
-                hint="write key: value lines without a leading -",
-            ),
+            Finding(SELECTOR, "must be a mapping, found a list", hint="write key: value lines without a leading -"),
             id="a list for a map",
         ),
         pytest.param(
@@ -179,12 +169,7 @@ def test_a_key_of_an_object_that_is_no_string() -> None:
             "it belongs to spec",
             id="too deep by two levels",
         ),
-        pytest.param(
-            in_container(resources={"name": "x"}),
-            FIRST / "resources" / "name",
-            "",
-            id="too deep, set there",
-        ),
+        pytest.param(in_container(resources={"name": "x"}), FIRST / "resources" / "name", "", id="too deep, set there"),
         pytest.param(
             {"metadata": {"spec": {}}}, ROOT / "metadata" / "spec", "it belongs to the top level", id="top level"
         ),
@@ -208,7 +193,7 @@ def test_unknown_fields(value: object, at: Path, hint: str) -> None:
             id="the right one is null",
         ),
         pytest.param(in_container(whatever=1), FIRST / "whatever", None, id="nothing like it"),
-        pytest.param(in_spec(image="x"), SPEC / "image", None, id="too high: nobody knows in which item"),
+        pytest.param(in_spec(image="x"), SPEC / "image", None, id="too high: the item is not known"),
         pytest.param({"labels": {}}, ROOT / "labels", ROOT / "metadata" / "labels", id="too high"),
         pytest.param({"labels": {}, "metadata": {}}, ROOT / "labels", ROOT / "metadata" / "labels", id="not there yet"),
         pytest.param({"labels": {}, "metadata": {"labels": {}}}, ROOT / "labels", None, id="too high, and there"),

@@ -47,7 +47,7 @@ def test_ten_thousand_in_a_row_are_a_few_characters() -> None:
     assert write_indexes(range(10_000)) == "0-9999"
 
 
-def test_what_stands_twice_is_written_once() -> None:
+def test_duplicate_indexes_are_written_once() -> None:
     assert write_indexes([3, 3, 2]) == "2-3"
 
 
@@ -70,7 +70,7 @@ def test_what_is_written_is_read(indexes: frozenset[int]) -> None:
         pytest.param("150000", set(), id="beyond that"),
     ],
 )
-def test_of_what_others_wrote_as_much_as_makes_sense(text: str, expected: set[int]) -> None:
+def test_untrusted_text_is_read_up_to_the_first_error(text: str, expected: set[int]) -> None:
     assert read_indexes(text) == expected
 
 

@@ -54,7 +54,7 @@ def test_parse_makes_a_plugin_of_what_is_right() -> None:
     assert [str(finding.path) for finding in findings] == ["spec.plugins.demo[1]"]
 
 
-def test_parse_may_be_told_the_place() -> None:
+def test_parse_with_another_path() -> None:
     _, findings = Demo.parse(["x"], ROOT / "here")
     assert [str(finding.path) for finding in findings] == ["here[0]"]
 

@@ -47,7 +47,7 @@ def edited(edit: Callable[[dict[str, Any]], object]) -> Callable[..., Pod]:
     return shape_pod
 
 
-def test_a_good_plugin_passes() -> None:
+def test_a_valid_plugin_passes() -> None:
     finding = Finding(SPEC, "hm")
     once = Once({**GOOD, "stringData": {"a": "b"}}, lambda _: {})
     plugin = plugin_with(
@@ -69,7 +69,7 @@ def test_a_fence_needs_what_the_plugin_needs() -> None:
     assert plugin_with(requires=("svc",)).requires == ("svc",)
 
 
-def test_a_plugin_that_edits_in_place_harms_no_other_pod() -> None:
+def test_a_plugin_that_edits_in_place_affects_no_other_pod() -> None:
     plugin = plugin_with(shape_pod=edited(lambda manifest: manifest["spec"]["containers"][0].update(env=[])))
     before = bare_pod(SLOT)
     assert plugin.shape_pod(before, SLOT).containers[0]["env"] == []

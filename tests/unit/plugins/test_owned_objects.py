@@ -73,7 +73,7 @@ ONCE = once()
         ),
     ],
 )
-def test_companions(made: Sequence[Sequence[OwnedObject]], expected: list[OwnedObject]) -> None:
+def test_objects_are_merged_and_sorted(made: Sequence[Sequence[OwnedObject]], expected: list[OwnedObject]) -> None:
     assert owned_objects(a_job(), [Maker(tuple(objects)) for objects in made]) == expected
 
 

@@ -70,7 +70,7 @@ def test_the_same_job_gives_the_same_bytes(document: Manifest) -> None:
 
 
 @given(good_documents())
-def test_nothing_stands_twice_in_a_container(document: Manifest) -> None:
+def test_nothing_is_duplicated_in_a_container(document: Manifest) -> None:
     admitted = admit(document, CONTEXT)
     for pod in pods(placed(admitted.job), admitted.plugins):
         for container in all_containers(pod.manifest):
@@ -112,7 +112,7 @@ def assert_kept(own: Manifest, made: Manifest) -> None:
 
 
 @given(good_documents())
-def test_a_good_job_s_only_errors_are_its_plugins(document: Manifest) -> None:
+def test_a_valid_job_has_only_errors_of_its_plugins(document: Manifest) -> None:
     """Whatever the strategy builds is good, unless a plugin misses a task or two ports clash."""
     for finding in admit(document, CONTEXT).findings:
         assert not finding.is_error or finding.path[1] == "plugins" or "as the plugins make it" in finding.message
@@ -129,7 +129,7 @@ def assert_admits(document: Any) -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(wild_documents())
-def test_a_wild_job_is_judged_and_rendered_if_good(document: Manifest) -> None:
+def test_a_random_job_is_checked_and_rendered_if_valid(document: Manifest) -> None:
     assert_admits(document)
 
 

@@ -48,7 +48,7 @@ def test_arguments_name_tasks_and_port() -> None:
     ]
 
 
-def test_a_pod_outside_of_the_group_is_told_where_but_has_no_rank() -> None:
+def test_a_pod_of_another_task_gets_the_address_but_no_rank() -> None:
     job = a_job(*JOB.spec.tasks, a_task("watcher"))
     expected = literal(MASTER_ADDR="train-master-0.train", MASTER_PORT="23456", WORLD_SIZE="3")
     assert shaped(PyTorch(nproc_per_node=4), job, "watcher").containers == [a_container(ports=[PORT], env=expected)]
@@ -115,10 +115,7 @@ def test_a_master_without_pods_is_an_error() -> None:
     found = list(PyTorch().check(a_job(a_task("worker", 2), a_task("master", 0))))
     message = "must be 1 or more: the workers need rank 0"
     assert rows(found) == [("error", "spec.tasks[1].replicas", message)]
-    assert (found[0].value, found[0].hint) == (
-        0,
-        "or make their own first pod rank 0: pytorch: ['--master=worker']",
-    )
+    assert (found[0].value, found[0].hint) == (0, "or make their own first pod rank 0: pytorch: ['--master=worker']")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +126,7 @@ def test_a_master_without_pods_is_an_error() -> None:
         pytest.param(a_job(a_task("master", -1), a_task("worker")), id="a number that is wrong anyway"),
     ],
 )
-def test_a_master_without_pods_that_nobody_looks_for(job: Job) -> None:
+def test_a_master_without_pods_and_workers(job: Job) -> None:
     assert list(PyTorch().check(job)) == []
 
 

@@ -64,11 +64,7 @@ def service(targets: list[str | int]) -> dict[str, Any]:
         {"name": name, "protocol": "TCP", "port": number, "targetPort": target}
         for (name, number), target in zip(names, targets, strict=True)
     ]
-    selector = {
-        "volcano.sh/job-name": "train",
-        "volcano.sh/job-namespace": NAMESPACE,
-        "volcano.sh/task-spec": "head",
-    }
+    selector = {"volcano.sh/job-name": "train", "volcano.sh/job-namespace": NAMESPACE, "volcano.sh/task-spec": "head"}
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -135,7 +131,7 @@ def test_arguments_that_would_have_no_effect() -> None:
     ]
 
 
-def test_defect_28_a_missing_head_is_told() -> None:
+def test_defect_28_a_missing_head_is_reported() -> None:
     """Volcano makes no pod, and no event says why."""
     job = a_job(a_task("worker", 1, a_template(a_container("worker"))))
     found = list(Ray().check(job))
@@ -148,7 +144,7 @@ def test_defect_28_a_missing_head_is_told() -> None:
     ("task", "flag"),
     [pytest.param("head", "headContainer", id="head"), pytest.param("worker", "workerContainer", id="worker")],
 )
-def test_defect_28_a_container_of_another_name_is_told(task: str, flag: str) -> None:
+def test_defect_28_a_container_of_another_name_is_reported(task: str, flag: str) -> None:
     """Volcano leaves the pod as it is: nothing starts, and nobody is told."""
     others = {"head", "worker"} - {task}
     tasks = [a_task(name, 1, a_template(a_container(name))) for name in sorted(others)]
@@ -164,7 +160,7 @@ def test_defect_28_a_container_of_another_name_is_told(task: str, flag: str) -> 
     assert found[0].hint == f"name it with --{flag}=<a|b>"
 
 
-def test_a_good_cluster() -> None:
+def test_a_valid_cluster() -> None:
     assert list(Ray().check(cluster())) == []
 
 

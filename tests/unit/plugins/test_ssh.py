@@ -80,7 +80,7 @@ def test_the_secret(args: list[str], entries: dict[str, str]) -> None:
     secret({**entries, "config": CONFIG}, ssh)
 
 
-def test_whether_keys_are_given_is_told() -> None:
+def test_given_keys_are_marked() -> None:
     assert [next(Ssh(ssh_private_key=key).objects(TWO_TASKS)).given for key in ("", "PRIVATE")] == [False, True]
 
 

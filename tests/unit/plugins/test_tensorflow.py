@@ -27,7 +27,7 @@ CLUSTER = (
         ("other", 0, '{"type":"other","index":0}'),
     ],
 )
-def test_every_pod_gets_the_cluster_and_its_place(task: str, index: int, own: str) -> None:
+def test_every_pod_gets_the_cluster_and_its_role(task: str, index: int, own: str) -> None:
     env = literal(TF_CONFIG=f'{{"cluster":{CLUSTER},"task":{own}}}')
     assert shaped(TensorFlow(), ROLES, task, index).spec == {
         "schedulerName": "volcano",

@@ -85,7 +85,7 @@ def test_the_example_is_found(installed: Path) -> None:
     assert [argument["name"] for argument in described["arguments"]] == ["prefix", "separator"]
 
 
-def test_a_job_with_the_example_is_good_and_gets_what_it_promises(installed: Path) -> None:
+def test_a_job_with_the_example_plugin_is_valid(installed: Path) -> None:
     valid = pumice(installed, "validate", EXAMPLE / "job.yaml")
     rendered = pumice(installed, "render", EXAMPLE / "job.yaml")
     assert (valid.returncode, valid.stdout, rendered.returncode) == (0, "", 0)
@@ -119,7 +119,7 @@ def test_it_is_explained(installed: Path) -> None:
     assert "place of worker-1 in NODE_LIST" in done.stdout
 
 
-def test_without_it_the_job_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_plugin_that_is_not_installed_is_reported(tmp_path: Path) -> None:
     done = pumice(tmp_path, "validate", EXAMPLE / "job.yaml")
     assert done.returncode == 2
     assert "spec.plugins.nodes: unknown plugin" in done.stdout
@@ -253,7 +253,7 @@ def test_a_plugin_that_cannot_say_why_is_reported_by_explain(tmp_path: Path) -> 
     assert "plugin odd failed: RuntimeError: sorry" in done.stderr
 
 
-def test_a_plugin_that_edits_what_it_is_given_harms_nobody_else(tmp_path: Path) -> None:
+def test_a_plugin_that_edits_its_input_affects_no_other(tmp_path: Path) -> None:
     hook = """\
     def shape_pod(self, pod, slot):
         slot.task.template["spec"]["containers"][0]["image"] = "changed"

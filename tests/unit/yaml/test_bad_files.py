@@ -180,9 +180,7 @@ TAGS = "remove it; accepted are !!str, !!int, !!float, !!bool, !!null, !!map and
     ("text", "expected"),
     [
         pytest.param(
-            "a: 1\nb: 2\na: 3\n",
-            ["3:1: key a is given twice: on line 1 and again on line 3"],
-            id="equal keys",
+            "a: 1\nb: 2\na: 3\n", ["3:1: key a is given twice: on line 1 and again on line 3"], id="equal keys"
         ),
         pytest.param(
             "a: {b: 1, b: 2, b: 3}\n",
@@ -222,10 +220,7 @@ TAGS = "remove it; accepted are !!str, !!int, !!float, !!bool, !!null, !!map and
         pytest.param("a: &x [*x]\n", ["1:8: alias *x is inside its own anchor"], id="endless value"),
         pytest.param(
             "a: &x {<<: *x}\n",
-            [
-                "1:12: alias *x is inside its own anchor",
-                "1:8: << takes a mapping, an alias of one, or a list of these",
-            ],
+            ["1:12: alias *x is inside its own anchor", "1:8: << takes a mapping, an alias of one, or a list of these"],
             id="endless merge",
         ),
         pytest.param(

@@ -199,7 +199,7 @@ def test_a_pipe_as_process_substitution_gives_one(tmp_path: FilePath) -> None:
 
 
 @given(st.text())
-def test_any_text_gives_documents_or_problems_with_a_place(text: str) -> None:
+def test_any_text_gives_documents_or_problems_with_a_position(text: str) -> None:
     for loader in (yaml.CLoader, yaml.Loader):
         clean = "".join(character for character in text if character.isprintable() or character in "\t\n")
         _, problems = parse(clean, "f", loader)
@@ -207,7 +207,7 @@ def test_any_text_gives_documents_or_problems_with_a_place(text: str) -> None:
 
 
 @given(st.text("ab01 \n\t:-?#&*!|>'\"%@`{}[],<~\\", max_size=40))
-def test_any_punctuation_gives_documents_or_problems_with_a_place(text: str) -> None:
+def test_any_punctuation_gives_documents_or_problems_with_a_position(text: str) -> None:
     for loader in (yaml.CLoader, yaml.Loader):
         _, problems = parse(text, "f", loader)
         assert all(problem.where.line >= 1 and problem.where.column >= 1 and problem.message for problem in problems)

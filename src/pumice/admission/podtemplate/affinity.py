@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import (
-    required_one_of,
-    required_spelled,
-    within,
-)
+from pumice.admission.podtemplate.checks import required_one_of, required_spelled, within
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.selectors import (
     check_label_keys,

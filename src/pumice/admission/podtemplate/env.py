@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from pumice.admission.podtemplate.checks import (
-    at_most_one,
-    no_backsteps,
-    required,
-    required_spelled,
-    spelled,
-)
+from pumice.admission.podtemplate.checks import at_most_one, no_backsteps, required, required_spelled, spelled
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.downward_api import ENV_FIELDS, check_field_ref, check_resource_ref
 from pumice.model.findings import Finding

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pumice.admission.podtemplate.checks import (
-    at_most_one,
-    one_of,
-    port_number,
-    required,
-    spelled,
-    within,
-)
+from pumice.admission.podtemplate.checks import at_most_one, one_of, port_number, required, spelled, within
 from pumice.admission.podtemplate.document_view import View
 from pumice.model.findings import Finding
 from pumice.model.suggestions import did_you_mean

@@ -34,7 +34,7 @@ def claim(**fields: object) -> list[str]:
         ),
     ],
 )
-def test_what_is_fine(fields: dict[str, object]) -> None:
+def test_valid(fields: dict[str, object]) -> None:
     assert claim(**fields) == []
 
 
@@ -95,5 +95,5 @@ def test_what_is_fine(fields: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(fields: dict[str, object], expected: list[str]) -> None:
+def test_refused(fields: dict[str, object], expected: list[str]) -> None:
     assert claim(**fields) == [f"spec.{text}" for text in expected]

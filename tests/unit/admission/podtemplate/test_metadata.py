@@ -29,7 +29,7 @@ def annotated(key: str, value: str, spec: dict[str, object] | None = None) -> li
         pytest.param({"creationTimestamp": None}, id="what tools leave behind"),
     ],
 )
-def test_what_is_fine(metadata: object) -> None:
+def test_valid(metadata: object) -> None:
     assert told_about(metadata) == []
 
 
@@ -59,7 +59,7 @@ def test_what_is_fine(metadata: object) -> None:
         ),
     ],
 )
-def test_what_is_refused(metadata: object, expected: list[str]) -> None:
+def test_refused(metadata: object, expected: list[str]) -> None:
     assert told_about(metadata) == [f"metadata.{text}" for text in expected]
 
 
@@ -98,10 +98,7 @@ def test_known_annotations_are_fine(key: str, value: str) -> None:
             id="high cost",
         ),
         pytest.param(
-            "kubernetes.io/config.mirror",
-            "x",
-            "is for static pods of a node, and needs spec.nodeName",
-            id="mirror",
+            "kubernetes.io/config.mirror", "x", "is for static pods of a node, and needs spec.nodeName", id="mirror"
         ),
         pytest.param(f"{APPARMOR}other", "unconfined", "no container of the pod has this name", id="apparmor of none"),
         pytest.param(
@@ -154,12 +151,7 @@ def profiled(key: str, **profile: object) -> dict[str, object]:
             profiled("seccompProfile", type="RuntimeDefault"),
             id="the old name of the default",
         ),
-        pytest.param(
-            f"{APPARMOR}main",
-            "unconfined",
-            pod(os={"name": "windows"}),
-            id="windows",
-        ),
+        pytest.param(f"{APPARMOR}main", "unconfined", pod(os={"name": "windows"}), id="windows"),
     ],
 )
 def test_annotations_that_agree_with_fields(key: str, value: str, spec: dict[str, object]) -> None:

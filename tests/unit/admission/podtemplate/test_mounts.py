@@ -47,7 +47,7 @@ PRIVILEGED: dict[str, Any] = {"securityContext": {"privileged": True}}
         pytest.param(mounts(devices=[device(), device("fresh", "/dev/y")]), id="devices"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -98,11 +98,11 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.containers[0].volumeMounts[0].{text}" for text in expected]
 
 
-def test_a_place_taken_twice() -> None:
+def test_duplicate_paths() -> None:
     at = "spec.containers[0].volumeMounts"
     assert rules(mounts(mount(), mount("image"))) == [
         f"{at}[1].mountPath: this path is already used at {at}[0].mountPath"

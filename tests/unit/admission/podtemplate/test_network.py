@@ -29,7 +29,7 @@ ADDRESS = "must be an IP address such as 10.9.8.7 or 2001:db8::1"
         pytest.param(pod(shareProcessNamespace=True), id="one process namespace"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -108,5 +108,5 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.{text}" for text in expected]

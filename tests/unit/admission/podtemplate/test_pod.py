@@ -16,7 +16,7 @@ SUBDOMAIN = "must be lower-case letters, digits, '-' or '.', and every part must
         pytest.param(pod(evictionResponders=[{"name": "example.com/a", "priority": 1000}]), id="eviction"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -54,7 +54,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.{text}" for text in expected]
 
 

@@ -46,7 +46,7 @@ def ports(*ports: dict[str, object], **spec: object) -> dict[str, object]:
         pytest.param(ports({"containerPort": None}, hostNetwork=True) | {"containers": [container()]}, id="no ports"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -75,7 +75,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.containers[0].ports[0].{text}" for text in expected]
 
 

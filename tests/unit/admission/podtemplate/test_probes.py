@@ -42,7 +42,7 @@ def hook(grace: object = None, **handler: object) -> dict[str, object]:
         pytest.param(in_container(lifecycle={"postStart": EXEC}), id="hook"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -83,10 +83,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         pytest.param(probe(tcpSocket={"port": "x_"}), [f"livenessProbe.tcpSocket.port: {PORT}"], id="tcp"),
         pytest.param(
             probe(grpc={"port": 70000, "mode": ""}),
-            [
-                "livenessProbe.grpc.port: must be from 1 to 65535",
-                "livenessProbe.grpc.mode: must be Plaintext or TLS",
-            ],
+            ["livenessProbe.grpc.port: must be from 1 to 65535", "livenessProbe.grpc.mode: must be Plaintext or TLS"],
             id="grpc",
         ),
         pytest.param(
@@ -132,7 +129,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.containers[0].{text}" for text in expected]
 
 

@@ -38,7 +38,7 @@ def resources(
         ),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -62,9 +62,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
             id="above the limit",
         ),
         pytest.param(
-            resources({"a/b": 2}, {"a/b": 1}),
-            ["requests[a/b]: must equal the limit, which is 2"],
-            id="a device shared",
+            resources({"a/b": 2}, {"a/b": 1}), ["requests[a/b]: must equal the limit, which is 2"], id="a device shared"
         ),
         pytest.param(
             resources(requests={"a/b": 1}),
@@ -90,15 +88,12 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         pytest.param(resources(claims=[{}]), ["claims[0].name: is required"], id="a claim without a name"),
         pytest.param(
             resources(claims=[{"name": "a", "request": "X"}]),
-            [
-                f"claims[0].request: {LABEL}",
-                "claims[0].name: must be a name in the pod's resourceClaims",
-            ],
+            [f"claims[0].request: {LABEL}", "claims[0].name: must be a name in the pod's resourceClaims"],
             id="a claim that the pod has not",
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.containers[0].resources.{text}" for text in expected]
 
 

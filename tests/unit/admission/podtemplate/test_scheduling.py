@@ -43,7 +43,7 @@ def spread(**fields: object) -> dict[str, object]:
         pytest.param(pod(schedulingGroup={"podGroupName": "g"}), id="a gang"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -159,7 +159,7 @@ def test_what_is_fine(spec: dict[str, object]) -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.{text}" for text in expected]
 
 

@@ -47,7 +47,7 @@ def context(**fields: object) -> dict[str, object]:
         pytest.param(context(runAsNonRoot=True, runAsUser=0), id="a contradiction that only the kubelet sees"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -264,12 +264,7 @@ def test_windows_options(fields: dict[str, object], expected: str) -> None:
             id="linux options on windows",
         ),
         pytest.param(
-            pod(
-                containers=[
-                    container(securityContext={"windowsOptions": {"hostProcess": True}}),
-                    container(name="b"),
-                ]
-            ),
+            pod(containers=[container(securityContext={"windowsOptions": {"hostProcess": True}}), container(name="b")]),
             [
                 ": either all containers or none must have hostProcess",
                 "hostNetwork: must be true for hostProcess containers",

@@ -86,7 +86,7 @@ def ephemeral(metadata: object = None, spec: object = CLAIM) -> dict[str, object
         pytest.param(in_volume(azureFile={"secretName": "a", "shareName": "b"}), id="azure file"),
     ],
 )
-def test_what_is_fine(spec: dict[str, object]) -> None:
+def test_valid(spec: dict[str, object]) -> None:
     assert rules(spec) == []
 
 
@@ -125,10 +125,7 @@ def test_two_volumes_of_one_name() -> None:
         ),
         pytest.param(
             in_volume(emptyDir={"sizeLimit": "-1", "mode": 0o2000}),
-            [
-                "emptyDir.sizeLimit: must be 0 or more",
-                "emptyDir.mode: must be from 0 to 1023, which is 01777 in octal",
-            ],
+            ["emptyDir.sizeLimit: must be 0 or more", "emptyDir.mode: must be from 0 to 1023, which is 01777 in octal"],
             id="empty",
         ),
         pytest.param(
@@ -150,9 +147,7 @@ def test_two_volumes_of_one_name() -> None:
             id="config map",
         ),
         pytest.param(
-            in_volume(
-                secret={"items": [{"key": "k", "path": path} for path in ("/a", "a/../b", "..a", "../a", "..")]},
-            ),
+            in_volume(secret={"items": [{"key": "k", "path": path} for path in ("/a", "a/../b", "..a", "../a", "..")]}),
             [
                 "secret.secretName: is required",
                 "secret.items[0].path: must be a relative path",
@@ -165,10 +160,7 @@ def test_two_volumes_of_one_name() -> None:
         ),
         pytest.param(
             in_volume(hostPath={"path": "/a/..", "type": "Folder"}),
-            [
-                "hostPath.path: must not contain '..'",
-                f"hostPath.type: must be {KINDS}",
-            ],
+            ["hostPath.path: must not contain '..'", f"hostPath.type: must be {KINDS}"],
             id="node",
         ),
         pytest.param(in_volume(persistentVolumeClaim={}), ["persistentVolumeClaim.claimName: is required"], id="claim"),
@@ -177,10 +169,7 @@ def test_two_volumes_of_one_name() -> None:
         ),
         pytest.param(
             in_volume(csi={"driver": "a" * 64, "nodePublishSecretRef": {}}),
-            [
-                "csi.driver: must be at most 63 characters, this has 64",
-                "csi.nodePublishSecretRef.name: is required",
-            ],
+            ["csi.driver: must be at most 63 characters, this has 64", "csi.nodePublishSecretRef.name: is required"],
             id="csi",
         ),
         pytest.param(in_volume(csi={"driver": "a_b"}), [f"csi.driver: {SUBDOMAIN}"], id="csi driver"),
@@ -274,7 +263,7 @@ def test_two_volumes_of_one_name() -> None:
         ),
     ],
 )
-def test_what_is_refused(spec: dict[str, object], expected: list[str]) -> None:
+def test_refused(spec: dict[str, object], expected: list[str]) -> None:
     assert rules(spec) == [f"spec.volumes[0].{text}" for text in expected]
 
 
