@@ -51,7 +51,7 @@ def patch(raw: Mapping[str, Any], before: Job, after: Job) -> list[Operation]:
         operations.append(_add("/spec/minAvailable", new.min_available))
     if (raw.get("spec") or {}).get("plugins") is not None:
         missing = [name for name in new.plugins if name not in old.plugins]
-        operations += [_add(f"/spec/plugins/{_escaped(name)}", []) for name in missing]
+        operations += [_add(f"/spec/plugins/{escaped(name)}", []) for name in missing]
     return operations
 
 
@@ -91,5 +91,5 @@ def _add(path: str, value: object) -> Operation:
     return {"op": "add", "path": path, "value": value}
 
 
-def _escaped(key: str) -> str:
+def escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pumice.admission.defaults import Operation, escaped
 from pumice.model.shape import Schema
 
 _QUANTITY: Final = "quantity"
-
-Operation = dict[str, Any]
 
 
 def as_text(raw: Mapping[str, Any], kubernetes: Schema) -> list[Operation]:
@@ -44,8 +43,4 @@ def _texts(value: object, type_: str, kubernetes: Schema, at: str) -> Iterator[O
         inner = type_[2:] if type_.startswith("{}") else ""
         for key, item in value.items():
             if expression := inner or fields.get(key, ""):
-                yield from _texts(item, expression, kubernetes, f"{at}/{_escaped(str(key))}")
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+                yield from _texts(item, expression, kubernetes, f"{at}/{escaped(str(key))}")

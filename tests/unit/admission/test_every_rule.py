@@ -49,7 +49,7 @@ def reached(document: dict[str, Any], old: dict[str, Any] | None = None) -> set[
 # A companion is a document of its own, and portability is asked for by a flag.
 ASKED_ELSEWHERE = {
     ("extra_objects", "check_extra_object"),
-    ("config_data", "check_config_data"),
+    ("extra_objects", "check_config_data"),
     ("portability", "check_portability"),
 }
 
