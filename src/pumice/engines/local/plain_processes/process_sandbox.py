@@ -56,6 +56,9 @@ class _Running:
 class ProcessSandbox:
     """Created by `start`."""
 
+    all_users = False
+    limits: frozenset[str] = frozenset()
+
     def __init__(self, directory: Path, lock: int, warn: Warn) -> None:
         self._directory = directory
         self._warn = warn
@@ -80,14 +83,6 @@ class ProcessSandbox:
     @property
     def pid(self) -> int:
         return self._reaper.pid
-
-    @property
-    def all_users(self) -> bool:
-        return False
-
-    @property
-    def limits(self) -> frozenset[str]:
-        return frozenset()
 
     async def create_pod(self, pod: str, address: str, hostname: str) -> None:
         self._addresses[pod] = address

@@ -20,8 +20,6 @@ from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, WORKING_DIRECTORY, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
-FAILED_BEFORE_EXEC = 128
-
 
 @dataclass(frozen=True, slots=True)
 class Streams:
@@ -80,7 +78,7 @@ def _become(
     except BaseException as error:  # noqa: BLE001 - a forked child must never return into its parent's loop
         report = [INTERNAL, f"{type(error).__name__}: {error}"]
     os.write(streams.errors, json.dumps(report).encode()[:60_000])
-    os._exit(FAILED_BEFORE_EXEC)
+    os._exit(128)
 
 
 def _prepare(setup: ContainerSetup, streams: Streams) -> None:

@@ -76,16 +76,11 @@ class HostRoot:
         lower = self._job.etc if path == "/etc" else path
         if is_system and self._mount_overlay(path, lower):
             return
-        if self._must_be_split(path, is_system=is_system):
+        inside = self._wanted + list(self._job.mount_points if is_system else ())
+        if any(each.startswith(path + "/") for each in inside):
             self._show_entries(path, is_system=is_system)
         else:
             self._bind(path)
-
-    def _must_be_split(self, path: str, *, is_system: bool) -> bool:
-        below = path + "/"
-        if any(wanted.startswith(below) for wanted in self._wanted):
-            return True
-        return is_system and any(point.startswith(below) for point in self._job.mount_points)
 
     def _bind(self, path: str) -> None:
         target = self._root + path
