@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pumice.model.job import VolumeSpec
 from pumice.model.naming import claim, claim_volume
-from pumice.model.objects import KeyPair, Once, claims, owned, owner_reference, with_claims
+from pumice.model.objects import KeyPair, Once, claim_names, claims, owned, owner_reference, with_claims
 from tests.builders import NAMESPACE, OWNER, UID, a_container, a_job
 
 
@@ -40,7 +40,8 @@ JOB = a_job(
 )
 
 
-def test_only_claims_that_are_described_are_made() -> None:
+def test_claims_with_a_spec_are_created() -> None:
+    assert claim_names(JOB) == ["data", MADE]
     assert list(claims(JOB)) == [
         {
             "apiVersion": "v1",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pumice.model.pod import Pod, add_env, add_port, env_values
+from pumice.model.pod import Pod, add_env, add_port, all_containers, env_values
 from tests.builders import a_container, literal
 
 VOLUME = {"name": "v", "emptyDir": {}}
@@ -22,6 +22,7 @@ def a_pod(*containers: dict[str, Any], **spec: Any) -> Pod:
 def test_properties_of_a_pod() -> None:
     pod = a_pod(a_container(), initContainers=[a_container("init")])
     assert (pod.name, pod.containers, pod.init_containers) == ("p", [a_container()], [a_container("init")])
+    assert all_containers(pod.spec) == [a_container("init"), a_container()]
     assert pod.annotations == {}
     assert Pod({"metadata": {"annotations": None}, "spec": {}}).annotations == {}
     assert (Pod({"spec": {"containers": None}}).containers, Pod({"spec": {}}).init_containers) == ([], [])
