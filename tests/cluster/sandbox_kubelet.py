@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pumice.admission.admit import admit
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.isolation import AnySandbox, Isolation, only_user, open_sandbox
+from pumice.engines.local.events import LogLine
+from pumice.engines.local.isolation import open_sandbox
 from pumice.engines.local.kubelet.container import Container
-from pumice.engines.local.kubelet.container_logs import LogFile, LogLine, LogPump
+from pumice.engines.local.kubelet.container_logs import LogFile, LogPump
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.preflight import claim_directories
+from pumice.engines.local.options import Isolation
+from pumice.engines.local.preflight import create_claim_directories
+from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.state.settings import Settings
 from pumice.model import keys
 from pumice.model.snapshot import ContainerEnd
@@ -70,7 +73,7 @@ class SandboxKubelet(Kubelet):
         self._objects: list[Object] = []
         self._leftovers: list[asyncio.Task[None]] = []
         self._host_key = make_key_pair("ed25519")
-        self._sandbox: AnySandbox | None = None
+        self._sandbox: SandboxPort | None = None
 
     def lines(self, pod: str) -> list[str]:
         """Return the output of a pod, named by task and index."""
@@ -177,7 +180,7 @@ class SandboxKubelet(Kubelet):
         document = await self.api.call("GET", path_of("Job", self.namespace, owner))
         named = [each["metadata"]["name"] for each in self._objects if each["kind"] == "PersistentVolumeClaim"]
         claims = {name: self._settings.state / "claims" / name for name in named}
-        claim_directories(claims.values())
+        create_claim_directories(claims.values())
         assert self._sandbox is not None
         objects = self._objects
         inputs = JobInputs(
@@ -192,7 +195,7 @@ class SandboxKubelet(Kubelet):
         )
         facts = SandboxFacts(
             all_users=self._sandbox.all_users,
-            only_user=only_user(self._sandbox),
+            only_user=self._sandbox.only_user,
             kernel_limits=self._sandbox.limits,
         )
         return SpecBuilder(inputs=inputs, sandbox=facts, host_key=self._host_key, warn=self.warnings.append)

@@ -1,4 +1,4 @@
-"""Containers and pods as the engine has them, in a real sandbox of a test."""
+"""Containers and pods of the local engine in a real sandbox."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pumice.engines.local.events import LogLine
 from pumice.engines.local.kubelet.container import Container
-from pumice.engines.local.kubelet.container_logs import LogLine, LogPump
+from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod, Scheduler, grace_of
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model import keys
@@ -24,8 +25,8 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)  # noqa: TID251 - containers live in real time
 
 
-class Nowhere:
-    """Where the output of a test's container is kept."""
+class NoLogFile:
+    """A log file that keeps nothing."""
 
     def write(self, data: bytes) -> int:
         return len(data)
@@ -46,11 +47,11 @@ def pod_manifest(*containers: Manifest, **spec: Any) -> Manifest:
 
 @dataclass
 class Stage:
-    """What a test sees of its containers: what they print, what is told about them, how often they were restarted."""
+    """What a test sees of its containers: their output, warnings about them, and their restarts."""
 
     box: Box
     lines: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     restarts: list[int] = field(default_factory=list)
     messages: Path | None = None
 
@@ -72,7 +73,7 @@ class Stage:
             changed=lambda: None,
             restarted=restarted,
             now=now,
-            tell=self.told.append,
+            warn=self.warnings.append,
             grace=grace,
         )
 
@@ -99,11 +100,11 @@ class Stage:
             created_at=now(),
             scheduler=scheduler,
             make_holder=lambda: holder,
-            tell=self.told.append,
+            warn=self.warnings.append,
         )
 
     def _pump(self, manifest: Manifest, stream: str) -> LogPump:
         def watch(lines: Sequence[LogLine] | LogLine) -> None:
             self.lines += [line.text for line in ([lines] if isinstance(lines, LogLine) else lines)]
 
-        return LogPump("task-0", manifest["name"], stream, Nowhere(), watch)
+        return LogPump("task-0", manifest["name"], stream, NoLogFile(), watch)

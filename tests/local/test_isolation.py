@@ -1,4 +1,4 @@
-"""Sandboxes of both kinds with their ways in and out."""
+"""Sandboxes of both kinds with their outbound routes and published ports."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from pumice.engines.local import isolation
-from pumice.engines.local.isolation import Isolation, Network, open_sandbox, published, way_out
+from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
 from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
+from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
-from pumice.engines.local.preflight import RefusedError
+from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.sandbox import protocol
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import Host, explain
@@ -28,11 +30,11 @@ from tests.local.sandbox import refusals
 from tests.local.sandbox.boxes import need_namespaces, run
 from tests.meta.tree import ROOT
 
-HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
+NAMES = ("job-a-0.job", "job-a-0", "10.77.0.10")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "network", "kind", "proxied", "warnings"),
+    ("wanted", "network", "kind", "proxied", "expected"),
     [
         pytest.param(Isolation.AUTO, Network.OUTBOUND, Sandbox, True, 1, id="namespaces, outbound"),
         pytest.param(Isolation.NAMESPACES, Network.JOB, Sandbox, False, 0, id="namespaces, job"),
@@ -40,7 +42,7 @@ HOSTS = "127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0 # a pod\n"
         pytest.param(Isolation.PROCESS, Network.JOB, ProcessSandbox, False, 1, id="process, job"),
     ],
 )
-def test_ways(
+def test_networks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -48,29 +50,29 @@ def test_ways(
     network: Network,
     kind: type,
     proxied: bool,
-    warnings: int,
+    expected: int,
 ) -> None:
     need_namespaces()
     # Whatever programs for it are installed: those have their own test.
     monkeypatch.setattr(isolation, "open_outbound", functools.partial(open_outbound, programs=()))
 
     async def story() -> None:
-        told: list[str] = []
-        sandbox = await open_sandbox("job", tmp_path / "stage", wanted, told.append)
+        warnings: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", wanted, warnings.append)
         assert type(sandbox) is kind
-        async with way_out(sandbox, network, HOSTS, told.append, told.append) as way:
-            assert ("https_proxy" in way.env) is proxied
-            assert not proxied or {"job-a-0.job", "job-a-0", "10.77.0.10"} <= set(way.env["no_proxy"].split(","))
+        async with outbound_route(sandbox, network, NAMES, warnings.append, warnings.append) as route:
+            assert ("https_proxy" in route.env) is proxied
+            assert not proxied or set(NAMES) <= set(route.env["no_proxy"].split(","))
         await sandbox.close()
-        assert len(told) == warnings
+        assert len(warnings) == expected
 
     run(story())
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["killed", "closed"])
-def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when somebody kills the program that leads out."""
-    told: list[str] = []
+def test_an_outbound_route_that_breaks_down_is_a_warning(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when somebody kills the tunnel program."""
+    warnings: list[str] = []
 
     async def story() -> None:
         ended, closed = asyncio.Event(), asyncio.Event()
@@ -86,8 +88,8 @@ def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.M
             return OutboundRoute(close, ended=over)
 
         monkeypatch.setattr(isolation, "open_outbound", opened)
-        sandbox = cast(Sandbox, object())
-        async with way_out(sandbox, Network.OUTBOUND, HOSTS, told.append, told.append):
+        sandbox = cast(Sandbox, SimpleNamespace(own_network=True))
+        async with outbound_route(sandbox, Network.OUTBOUND, NAMES, warnings.append, warnings.append):
             if ends:
                 ended.set()
             await asyncio.sleep(0.01)
@@ -95,7 +97,7 @@ def test_a_way_out_that_ends_by_itself_is_told(ends: bool, monkeypatch: pytest.M
         await asyncio.sleep(0.01)
 
     run(story())
-    assert told == ["what led the pods out has ended: from now on they reach each other only"] * ends
+    assert warnings == ["the outbound network is down: from now on pods reach only each other"] * ends
 
 
 async def _refuse(_name: str, _place: Path) -> Sandbox:
@@ -103,24 +105,26 @@ async def _refuse(_name: str, _place: Path) -> Sandbox:
 
 
 def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default the job runs all the same, and the user is told what it lacks."""
+    """By default the job runs as plain processes, with a warning."""
     monkeypatch.setattr(Sandbox, "start", _refuse)
 
     async def story() -> None:
-        told: list[str] = []
-        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        warnings: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, warnings.append)
         await sandbox.close()
         assert type(sandbox) is ProcessSandbox
-        assert told[0].startswith("this machine refuses what pods are made of: namespaces are refused")
-        with pytest.raises(RefusedError, match="refuses"):
-            await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, told.append)
+        assert warnings[0].startswith(
+            "this machine does not allow the namespaces that pods need: namespaces are refused"
+        )
+        with pytest.raises(RefusedError, match="does not allow"):
+            await open_sandbox("job", tmp_path / "stage", Isolation.NAMESPACES, warnings.append)
 
     run(story())
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plain processes would be no way out then."""
+def test_no_further_process_is_allowed(isolation: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain processes would not help."""
 
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
@@ -128,10 +132,10 @@ def test_no_process_left_to_be_had(isolation: Isolation, tmp_path: Path, monkeyp
     monkeypatch.setattr(subprocess, "Popen", refuse)
 
     async def story() -> None:
-        told: list[str] = []
+        warnings: list[str] = []
         with pytest.raises(RefusedError, match="job: cannot be started: no further process is allowed: see ulimit -u"):
-            await open_sandbox("job", tmp_path / "stage", isolation, told.append)
-        assert told == []
+            await open_sandbox("job", tmp_path / "stage", isolation, warnings.append)
+        assert warnings == []
 
     run(story())
     assert [path.name for path in (tmp_path / "stage").iterdir()] == ["lock"]
@@ -150,16 +154,16 @@ def test_the_supervisor_reports_why_it_ends(number: int, kind: str) -> None:
     assert list(received[0]) == [kind]
 
 
-def test_elsewhere_than_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_than_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_ON_LINUX", False)
     monkeypatch.setattr(isolation, "check_kernel", lambda: explain({}, Host(linux=False)))
 
     async def story() -> None:
-        told: list[str] = []
-        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, told.append)
+        warnings: list[str] = []
+        sandbox = await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, warnings.append)
         await sandbox.close()
         assert type(sandbox) is ProcessSandbox
-        assert "this is not Linux\n  Linux: namespaces exist on Linux only\n" in told[0]
+        assert "this is not Linux\n  Linux: namespaces exist on Linux only\n" in warnings[0]
 
     run(story())
 
@@ -173,7 +177,7 @@ spec:
   - {name: only, replicas: 1, template: {spec: {restartPolicy: Never, containers: [
       {name: c, image: none, command: [sh, -c, echo it ran]}]}}}
 """
-# What the guide shows is what is said.
+# The guide shows this message.
 GUIDE = (ROOT / "docs/guides/isolation-and-network.md").read_text(encoding="utf-8")
 NO_NAMESPACES = GUIDE.partition("```text\n")[2].partition("```")[0]
 
@@ -194,7 +198,7 @@ NO_NAMESPACES = GUIDE.partition("```text\n")[2].partition("```")[0]
 def test_pumice_run_where_something_is_refused(
     tmp_path: Path, *, refusal: refusals.Refusal, isolation: str, code: int, out: str, err: str
 ) -> None:
-    """For real; what is missing and the command that grants it are told, and the job runs if it may."""
+    """With a real refusal; the message names what is missing and the command that grants it."""
     need_namespaces()
     (tmp_path / "job.yaml").write_text(JOB)
     main = "import sys; from pumice.cli.main import main; sys.exit(main())"
@@ -212,12 +216,12 @@ def test_pumice_run_where_something_is_refused(
 
 def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
     async def story() -> None:
-        told: list[tuple[str, int, str]] = []
+        announced: list[tuple[str, int, str]] = []
         sandbox = await ProcessSandbox.start("job", tmp_path / "stage", warn=lambda _message: None)
-        async with published(sandbox, [("job-a-0", 34567)], lambda *words: told.append(words)):
-            assert told[0][:2] == ("job-a-0", 34567)
-            assert told[0][2].startswith("127.0.0.1:")
-            assert not told[0][2].endswith(":34567")
+        async with published_ports(sandbox, [("job-a-0", 34567)], lambda *words: announced.append(words)):
+            assert announced[0][:2] == ("job-a-0", 34567)
+            assert announced[0][2].startswith("127.0.0.1:")
+            assert not announced[0][2].endswith(":34567")
         await sandbox.close()
 
     run(story())

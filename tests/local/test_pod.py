@@ -200,7 +200,7 @@ async def test_a_pod_that_runs_for_too_long_is_ended(box: Box) -> None:
     stage = Stage(box)
     pod = await lived(stage, pod_manifest(shell(POLITE), activeDeadlineSeconds=0.5))
     assert (pod.phase, pod.reason) == (PodPhase.FAILED, "DeadlineExceeded")
-    assert stage.told == ["has run for its activeDeadlineSeconds (0.5) and is ended"]
+    assert stage.warnings == ["ran for its activeDeadlineSeconds (0.5) and is stopped"]
 
 
 @in_box

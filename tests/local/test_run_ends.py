@@ -114,7 +114,7 @@ def test_timeout_is_graceful_and_says_what_to_type(place: Place) -> None:
     # A machine that is too busy for it to start within that time can do without.
     assert ("up" in result.out) == ("farewell" in result.out)
     assert result.verdict == [
-        "trial took longer than --timeout 5s and was ended",
+        "trial ran longer than --timeout 5s and was stopped",
         "  next          pumice run job.yaml --keep",
     ]
     _nothing_left(place)
@@ -168,7 +168,7 @@ def test_output_that_cannot_be_written_ends_the_job(place: Place) -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert "output: no space left on device; the job is ended" in done.stderr
+    assert "output: no space left on device; the job is stopped" in done.stderr
     assert "Traceback" not in done.stderr
     _nothing_left(place)
 

@@ -142,12 +142,12 @@ def test_publish_leads_into_the_pod(place: Place) -> None:
     assert process.returncode == 0
 
 
-def test_what_the_way_out_lacks_is_told_once_and_only_where_it_was_not_asked_for(place: Place) -> None:
+def test_the_limits_of_the_default_network_are_a_warning_once_per_machine(place: Place) -> None:
     runs = [place.run(job(task("only", "true"))) for _ in range(2)]
     assert [run.code for run in runs] == [0, 0]
     assert "warning" not in runs[1].err
     plain = [place.run(job(task("only", "true")), flags=["--isolation=process", "--network=job"]) for _ in range(2)]
-    assert all("--network job is not honoured" in run.err for run in plain)
+    assert all("--network job has no effect" in run.err for run in plain)
 
 
 def test_timeout_that_is_long_enough_changes_nothing(place: Place) -> None:

@@ -133,9 +133,7 @@ def test_a_companion_serves_the_jobs_of_its_namespace(place: Place, own: str, it
     there["metadata"]["namespace"] = its or None
     result = place.run(there, only)
     assert result.code == code, result.err
-    told = (
-        "job.yaml:1: warning: ConfigMap there is in namespace other, where a job of namespace default does not see it"
-    )
+    told = "job.yaml:1: warning: ConfigMap there is in namespace other, which a job of namespace default does not see"
     assert (told in result.err) is (code == 2)
 
 
@@ -157,7 +155,7 @@ def test_a_claim_made_for_the_job_needs_no_document(place: Place) -> None:
         pytest.param(
             "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {tasks: [{replicas: 1, "
             "template: {spec: {containers: [{name: c, image: i}]}}}]}\n",
-            "a Job is not for --with",
+            "--with accepts ConfigMaps, Secrets and claims, not a Job",
             id="another job",
         ),
     ],
@@ -187,7 +185,7 @@ def test_all_mistakes_of_all_files_are_told(place: Place) -> None:
         pytest.param(["--kill", "only-1@1s"], "--kill: only-1@1s: the job has no pod only-1\n", id="kill"),
         pytest.param(["--scale", "onyl=2"], "--scale: onyl=2: the job has no task onyl\n", id="scale"),
         pytest.param(
-            ["--scale", "only=0"], "--scale leaves no pod\n  hint: --scale only=1 runs one\n", id="scale to nothing"
+            ["--scale", "only=0"], "--scale: no pod is left\n  hint: --scale only=1 runs one\n", id="scale to nothing"
         ),
         pytest.param(["--image", "nowher=."], "--image: nowher: the job has no image nowher\n", id="image"),
         pytest.param(["--entrypoint", "x=ls"], "--entrypoint: x: the job has no image x\n", id="entrypoint"),
@@ -224,7 +222,7 @@ def test_exactly_one_job(place: Place) -> None:
     one, two = job(task("only", "true")), job(task("only", "true"))
     two["metadata"]["name"] = "other"
     result = place.run(one, two)
-    assert (result.code, result.err) == (2, "job.yaml: has 2 Jobs; exactly one can be run\n")
+    assert (result.code, result.err) == (2, "job.yaml: contains 2 Jobs; `pumice run` runs exactly one\n")
 
 
 def test_too_large_a_job_is_told_the_shortfall_and_where_it_comes_from(place: Place) -> None:
@@ -326,7 +324,7 @@ def test_a_full_disk(place: Place) -> None:
     assert done.returncode in (0, 2), done.stderr
     if done.returncode == 0:
         assert "done" in done.stdout
-        assert "logs are shown but no longer kept" in done.stderr
+        assert "logs are shown but no longer written to" in done.stderr
 
 
 @pytest.mark.parametrize("files", [5, 8, 11, 12, 16, 24])

@@ -75,7 +75,7 @@ def _init(*containers: Manifest) -> Manifest:
             task("only", "", container=GREEDY),
             137,
             "signal 9 (SIGKILL), OOMKilled",
-            "cause         it took more than its memory limit, 64Mi (job.yaml:",
+            "cause         it used more than its memory limit, 64Mi (job.yaml:",
             id="out of memory",
         ),
         pytest.param(
@@ -134,11 +134,11 @@ def test_deadline(place: Place) -> None:
     assert _check_form(result)[0] == "trial Failed: the job ran longer than its activeDeadlineSeconds, 1"
 
 
-def test_a_suspended_job_is_told_what_to_change(place: Place) -> None:
+def test_the_verdict_of_a_suspended_job_says_what_to_change(place: Place) -> None:
     result = place.run(job(task("only", "echo never"), suspend=True))
     assert (result.code, result.out) == (1, "")
     last = _check_form(result)[-1]
-    assert re.fullmatch(r"  next          pumice run job\.yaml     once its suspend is false \(job\.yaml:\d+\)", last)
+    assert re.fullmatch(r"  next +pumice run job\.yaml     after suspend is set to false \(job\.yaml:\d+\)", last)
 
 
 def test_retries_are_exhausted(place: Place) -> None:

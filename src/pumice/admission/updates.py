@@ -19,6 +19,22 @@ _QUANTITIES: Final = {("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")
 _RESOURCE_LISTS: Final = {("resources", "limits"), ("resources", "requests"), ("spec", "overhead")}
 
 
+def scaled(spec: JobSpec, replicas: Mapping[str, int]) -> JobSpec:
+    """Return a spec with other replicas of some tasks, and minAvailable lowered where it would exceed them."""
+    tasks = [
+        msgspec.structs.replace(
+            task,
+            replicas=replicas[task.name],
+            min_available=None if task.min_available is None else min(task.min_available, replicas[task.name]),
+        )
+        if task.name in replicas
+        else task
+        for task in spec.tasks
+    ]
+    total = sum(task.replicas for task in tasks)
+    return msgspec.structs.replace(spec, tasks=tasks, min_available=min(spec.min_available, total))
+
+
 def check_update(old: Job, new: Job) -> Iterator[Finding]:
     """Yield findings about the update; none if the spec did not change."""
     if old.spec == new.spec:

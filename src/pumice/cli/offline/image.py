@@ -13,8 +13,8 @@ from pumice.cli.output import table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, images_directory
+from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.scheduling.fit import size_text
-from pumice.engines.local.state.settings import NoStateError
 
 _SHORT_DIGEST = len("sha256:") + 12
 
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
         return 2
     try:
         store = ImageStore(images_directory())
-    except NoStateError as error:
-        print(error.problem.text, file=sys.stderr)
+    except SettingsError as error:
+        print(error, file=sys.stderr)
         return 2
     if args.action == "list":
         _list(store.images(), as_json=args.json)

@@ -1,4 +1,4 @@
-"""`pumice run FILE`: the job here and now, in sandboxes on this machine, with live logs and the job's own exit code."""
+"""`pumice run FILE`: runs a Job in sandboxes on this machine, with live logs and the Job's own exit code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,18 +22,20 @@ from pumice.cli.run import options as run_options
 from pumice.cli.run.screen import Screen
 from pumice.cli.run.text_view import TextView
 from pumice.engines.local.event_json import JsonView
-from pumice.engines.local.events import Listener, Teller
-from pumice.engines.local.options import SettingsError
-from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, TIMED_OUT, Stop
-from pumice.engines.local.preflight import RefusedError
-from pumice.engines.local.session import LocalRun, Request
-from pumice.model.findings import Path as FindingPath
+from pumice.engines.local.events import Listener, RunEvent, RunPlanned, WarningIssued
+from pumice.engines.local.options import Locate
+from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
+from pumice.engines.local.run_errors import RunError
+from pumice.engines.local.session import LocalSession
+from pumice.engines.local.verdict import verdict_lines
+from pumice.model.findings import Path
 from pumice.model.job import Manifest
+from pumice.model.problem import Position
 from pumice.runtime.offline_context import offline_context
+from pumice.runtime.once import Once
 
 BAD_INPUT = 2
-_PATIENCE = 30.0  # seconds for what follows the grace of the pods
-_BUSY = 0.5  # seconds that a large job may keep the loop busy
+_BUSY = 0.5  # seconds that a large job may keep the event loop busy
 add_arguments = run_options.add_arguments
 
 
@@ -42,66 +44,64 @@ def run(args: argparse.Namespace) -> int:
     if loaded is None:
         return BAD_INPUT
     if len(loaded.jobs) != 1:
-        print(f"{args.file}: has {len(loaded.jobs)} Jobs; exactly one can be run", file=sys.stderr)
+        print(f"{args.file}: contains {len(loaded.jobs)} Jobs; `pumice run` runs exactly one", file=sys.stderr)
         return BAD_INPUT
-    others = [_load_companions(file) for file in args.companions]
+    others = [_load_documents(file) for file in args.documents]
     if None in others:
         return BAD_INPUT
     _prepare_streams()
-    entry = loaded.jobs[0]
+    job = loaded.jobs[0]
     files = [file for file in (loaded, *others) if file is not None]
-    documents = [value for file in files for value in _companions(file, entry.admitted.written.namespace or "default")]
+    documents = [value for file in files for value in _documents(file, job.admitted.written.namespace or "default")]
+    locate = _locator(job, args.file)
     try:
-        options = run_options.read_options(args)
-        request = Request(
-            admitted=entry.admitted,
-            options=options,
-            documents=documents,
-            file=args.file,
-            locate=_locator(entry, args.file),
-            again=partial(run_options.typed_again, args),
-        )
-        job = LocalRun(request, Teller([_view(args, request)]))
-        with job.prepared():
-            if job.tell.lost is not None:
-                return _output_lost(job.tell.lost).code
-            return asyncio.run(_Driver(job).drive(options.timeout, args.timeout or ""))
-    except (SettingsError, RefusedError) as error:
+        session = LocalSession(job.admitted, run_options.read_options(args), documents, locate)
+        return asyncio.run(_Driver(session, _view(args, locate)).run())
+    except RunError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
 
 
-def _load_companions(file: str) -> JobFile | None:
-    """A file of `--with`; None, and told why, if it holds anything that cannot be used."""
+def _load_documents(file: str) -> JobFile | None:
+    """Load a file of `--with`. None, with the reason on stderr, if it has something that cannot be used."""
     found = load(file, offline_context())
     write_reports(found.reports, sys.stderr, style_for(sys.stderr))
     if found.reports:
         print(counted(found.reports), file=sys.stderr)
     if found.jobs:
         line = found.jobs[0].document.line
-        print(f"{file}:{line}: a Job is not for --with, which takes what a Job uses", file=sys.stderr)
+        print(f"{file}:{line}: --with accepts ConfigMaps, Secrets and claims, not a Job", file=sys.stderr)
     return None if found.jobs or not found.is_good else found
 
 
-def _companions(file: JobFile, namespace: str) -> Iterator[Manifest]:
-    """Those that the job would find on a cluster. One without a namespace goes where the job goes."""
+def _documents(file: JobFile, namespace: str) -> Iterator[Manifest]:
+    """Yield the documents that the job would see on a cluster. One without a namespace gets the job's."""
     for document in file.extra_objects:
         value = document.value
         if not isinstance(value, dict):
             continue
-        place = value["metadata"].get("namespace") or namespace
-        if place == namespace:
+        own = value["metadata"].get("namespace") or namespace
+        if own == namespace:
             yield value
         else:
             name = f"{value['kind']} {value['metadata']['name']}"
-            told = f"{name} is in namespace {place}, where a job of namespace {namespace} does not see it"
-            print(f"{document.file}:{document.line}: warning: {told}", file=sys.stderr)
+            message = f"{name} is in namespace {own}, which a job of namespace {namespace} does not see"
+            print(f"{document.file}:{document.line}: warning: {message}", file=sys.stderr)
 
 
-def _view(args: argparse.Namespace, request: Request) -> Listener:
+def _locator(job: JobDocument, file: str) -> Locate:
+    def locate(path: Path) -> Position:
+        line, _ = job.document.position(path)
+        return Position(file, line)
+
+    return locate
+
+
+def _view(args: argparse.Namespace, locate: Locate) -> Listener:
+    next_step = partial(run_options.next_step, args, locate)
     if args.json:
-        return JsonView(_write_out)
-    return TextView(Screen.of(sys.stdout, sys.stderr), request.locate, prefix=not args.no_prefix)
+        return JsonView(_write_out, lambda outcome: verdict_lines(outcome, locate, next_step(outcome)))
+    return TextView(Screen.of(sys.stdout, sys.stderr), locate, next_step, prefix=not args.no_prefix)
 
 
 def _write_out(text: str) -> None:
@@ -110,109 +110,95 @@ def _write_out(text: str) -> None:
 
 
 def _prepare_streams() -> None:
-    """A terminal that cannot show a character of a log shows another one; one that is slow is waited for."""
+    """Replace characters that the terminal cannot show; wait for a reader that is slow."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
         with suppress(OSError):
-            # Whoever started us may share the stream, and may have made it one that does not wait.
+            # The stream may be shared with a caller that made it non-blocking.
             os.set_blocking(stream.fileno(), True)
 
 
 @dataclass(slots=True)
 class _Driver:
-    """Runs the job until it ends, or is told to: by keys, by signals, by the clock, or by output that leads nowhere."""
+    """Shows the run, and stops it on signals and when its output is lost."""
 
-    job: LocalRun
-    _task: asyncio.Future[int] = field(init=False)
-    _code: int = INTERRUPTED
-    _unheard: float | None = None  # since when a signal waits for the loop
+    session: LocalSession
+    view: Listener
+    _unhandled: float | None = None  # since when a signal waits for the event loop
+    _warnings: Once = field(default_factory=Once)
 
-    async def drive(self, timeout: float | None, told: str) -> int:  # noqa: ASYNC109 - the job ends gracefully then
-        loop = asyncio.get_running_loop()
-        self.job.tell.failed = self._output_failed
-        # Who ignores it, as some that start us do, never learns how a child has ended.
+    async def run(self) -> int:
+        # With SIGCHLD ignored, which a caller may have set, the exit codes of children are lost.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        loop.set_exception_handler(lambda _loop, about: self.job.tell.warn(_about(about)))
-        self._task = asyncio.ensure_future(self.job.run())
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # A shell without job control starts programs in the background so: Ctrl-C is for others.
-            self._listen(signal.SIGINT, Stop(INTERRUPTED, "Interrupted"))
-        self._listen(signal.SIGTERM, Stop(TERMINATED, "Terminated"))
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # The terminal is gone. With nohup the job goes on without it.
-            self._listen(signal.SIGHUP, Stop(HUNG_UP, "HungUp"))
-        if timeout is not None:
-            why = Stop(TIMED_OUT, "Timeout", f"{self.job.job.name} took longer than --timeout {told} and was ended")
-            loop.call_later(timeout, self._expire, why)
-        try:
-            return await self._task
-        except asyncio.CancelledError:
-            self.job.was_killed(self._code)
-            return self._code
+        if not _is_ignored(signal.SIGINT):
+            # The preparation does not let the event loop handle anything: interrupt it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: self._warn(context))
+        outcome = await self.session.run(self._show)
+        return outcome.exit_code
 
-    def _listen(self, number: signal.Signals, stop: Stop) -> None:
-        """By the loop; and beside it, because the loop hears nothing while it waits for somebody to read our output."""
+    def _show(self, event: RunEvent) -> None:
+        try:
+            self.view(event)
+        except OSError as error:
+            self.view = lambda _event: None
+            self.session.stop(_output_lost(error))
+        if isinstance(event, RunPlanned):
+            self._handle_signals()
+
+    def _handle_signals(self) -> None:
+        """A signal that the caller ignores stays ignored: SIGHUP by nohup, SIGINT by a shell for its background."""
+        stops = {
+            signal.SIGINT: Stop(INTERRUPTED, "Interrupted"),
+            signal.SIGTERM: Stop(TERMINATED, "Terminated"),
+            signal.SIGHUP: Stop(HUNG_UP, "HungUp"),
+        }
+        for number, stop in stops.items():
+            if number == signal.SIGTERM or not _is_ignored(number):
+                self._handle(number, stop)
+
+    def _handle(self, number: signal.Signals, stop: Stop) -> None:
+        """Handle a signal in the event loop, and beside it: the loop may wait for somebody to read our output."""
 
         def notice(_number: int, _frame: object) -> None:
-            if self._unheard is None:
-                self._unheard = time.monotonic()
-            elif time.monotonic() - self._unheard > _BUSY:
-                # Once more: at once. Whatever is left of the job ends with this process.
+            if self._unhandled is None:
+                self._unhandled = time.monotonic()
+            elif time.monotonic() - self._unhandled > _BUSY:
+                # The second signal: end at once. The sandbox ends with this process.
                 os._exit(stop.code)
 
         asyncio.get_running_loop().add_signal_handler(number, self._stop, stop)
         signal.signal(number, notice)
 
     def _stop(self, stop: Stop) -> None:
-        """Once: gracefully. Once more: at once. When all is over: too late."""
-        self._unheard = None
-        if not self._task.done() and not self.job.stop(stop):
-            self._code = stop.code
-            self._task.cancel()
+        """Stop gracefully at the first signal, at once at the second."""
+        self._unhandled = None
+        if not self.session.stop(stop):
+            self.session.stop(stop, force=True)
 
-    def _expire(self, stop: Stop) -> None:
-        """Gracefully, and without grace if that comes to nothing: nobody may be there to press a key."""
-        self.job.stop(stop)
-        self._code = stop.code
-        asyncio.get_running_loop().call_later(self.job.longest_grace + _PATIENCE, self._task.cancel)
-
-    def _output_failed(self, error: OSError) -> None:
-        self.job.stop(_output_lost(error))
+    def _warn(self, context: Mapping[str, Any]) -> None:
+        """Show in one line what asyncio reports, such as a connection that it could not accept."""
+        error = context.get("exception")
+        why = error.strerror if isinstance(error, OSError) else repr(error)
+        message = str(context["message"]).lower() + (f": {why}" if error is not None else "")
+        if self._warnings.first(message):
+            self._show(WarningIssued(message))
 
 
-def _about(happened: Mapping[str, Any]) -> str:
-    """What asyncio tells of itself, such as that it could not accept a connection: in a line, without a traceback."""
-    error = happened.get("exception")
-    why = error.strerror if isinstance(error, OSError) else repr(error)
-    return str(happened["message"]).lower() + (f": {why}" if error is not None else "")
+def _is_ignored(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 def _output_lost(error: OSError) -> Stop:
-    """Whoever read our output has seen enough, or there is no room for it: then nobody wants the job either."""
+    """The reader of our output has closed it, or the disk is full: nobody wants the job either."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            # Python would complain once more when it closes the stream.
+            # Python would report it again when it closes the stream.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if not isinstance(error, BrokenPipeError):
         with suppress(OSError):
-            print(f"output: {(error.strerror or str(error)).lower()}; the job is ended", file=sys.stderr)
+            print(f"output: {(error.strerror or str(error)).lower()}; the job is stopped", file=sys.stderr)
     return Stop(BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1, "OutputClosed")
-
-
-def _locator(entry: JobDocument, file: str) -> Callable[[str], str]:
-    def locate(path: str) -> str:
-        line, _ = entry.document.position(_parsed(path))
-        return f"{file}:{line}"
-
-    return locate
-
-
-def _parsed(path: str) -> FindingPath:
-    steps: list[str | int] = []
-    for part in filter(None, path.split(".")):
-        name, *indexes = part.replace("]", "").split("[")
-        steps += [name, *map(int, indexes)]
-    return FindingPath(steps)

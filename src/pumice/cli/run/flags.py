@@ -1,4 +1,4 @@
-"""The values of the flags of `pumice run`: each is read here, or refused with what is accepted."""
+"""Parses the values of the flags of `pumice run`. Each function raises SettingsError with what is accepted."""
 
 from __future__ import annotations
 
@@ -8,53 +8,58 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.options import Kill, Publish, SettingsError
+from pumice.engines.local.options import Kill, Publish
+from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
 from pumice.model.duration import Duration, DurationError
+from pumice.model.problem import Position
 from pumice.model.syntax import env_name_error
 
 _LAST_PORT: Final = 65535
+
+
+def bad_value(origin: str, message: str, hint: str = "") -> SettingsError:
+    """`origin` is a flag, or a table of pumice.toml."""
+    return SettingsError(message, hint, Position(origin))
 
 
 def pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not name:
-            raise SettingsError(f"{flag}: {text}: must be {form}")
+            raise bad_value(flag, f"{text}: must be {form}")
         yield name, value
 
 
 def variables(texts: list[str]) -> dict[str, str]:
     found = dict(pairs(texts, "--env", "NAME=VALUE"))
     for name, value in found.items():
-        if fault := env_name_error(name):
-            raise SettingsError(f"--env: {name}={value}: the name {fault}")
+        if error := env_name_error(name):
+            raise bad_value("--env", f"{name}={value}: the name {error}")
     return found
 
 
 def images(texts: list[str]) -> dict[str, Path]:
     named = dict(pairs(texts, "--image", "NAME=PATH"))
     if empty := next((name for name, path in named.items() if not path), ""):
-        # It would be the working directory, which nobody asks for by saying nothing.
-        raise SettingsError(f"--image: {empty}=: must be NAME=PATH")
+        # An empty path would be the working directory.
+        raise bad_value("--image", f"{empty}=: must be NAME=PATH")
     found = {name: Path(path).absolute() for name, path in named.items()}
     for name, path in found.items():
         if not path.exists():
-            raise SettingsError(
-                f"--image: {name}={path}: no such file or directory\n"
-                "  hint: PATH is a directory with the image's files, or an archive made by `docker save`"
-            )
+            hint = "PATH is a directory with the image's files, or an archive made by `docker save`"
+            raise bad_value("--image", f"{name}={path}: no such file or directory", hint)
     return found
 
 
 def command(text: str, origin: str) -> tuple[str, ...]:
-    """The words of a command line, as a shell takes it apart."""
+    """Split a command line as a shell does."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
-        raise SettingsError(f"{origin}: {text}: {str(error).lower()}") from error
+        raise bad_value(origin, f"{text}: {str(error).lower()}") from error
     if not words:
-        raise SettingsError(f'{origin}: must be a command, such as "python train.py"')
+        raise bad_value(origin, 'must be a command, such as "python train.py"')
     return words
 
 
@@ -69,32 +74,32 @@ def mount(text: str, base: Path, origin: str) -> ExtraMount:
     if not mark or (base / text).exists():
         path, mode = text, "rw"
     if mode not in ("ro", "rw"):
-        hint = "" if (base / path).exists() else f"\n  hint: {base / text} does not exist"
-        raise SettingsError(f"{origin}: {text}: must be PATH or PATH:ro{hint}")
-    place = base / path
-    if not path or not place.exists():
-        raise SettingsError(f"{origin}: {text}: no such file or directory: {place}")
-    return ExtraMount(place.absolute(), mode == "ro")
+        hint = "" if (base / path).exists() else f"{base / text} does not exist"
+        raise bad_value(origin, f"{text}: must be PATH or PATH:ro", hint)
+    source = base / path
+    if not path or not source.exists():
+        raise bad_value(origin, f"{text}: no such file or directory: {source}")
+    return ExtraMount(source.absolute(), mode == "ro")
 
 
 def kill(text: str) -> Kill:
     pod, mark, moment = text.rpartition("@")
     if not mark or not pod:
-        raise SettingsError(f"--kill: {text}: must be TASK-INDEX@TIME, such as worker-0@30s")
+        raise bad_value("--kill", f"{text}: must be TASK-INDEX@TIME, such as worker-0@30s")
     return Kill(pod, seconds(moment, f"--kill: {pod}"))
 
 
 def publish(text: str) -> Publish:
     match = re.fullmatch(r"(.+):([0-9]{1,5})", text, re.ASCII)
     if match is None or not 0 < int(match[2]) <= _LAST_PORT:
-        raise SettingsError(f"--publish: {text}: must be TASK-INDEX:PORT, with a port from 1 to {_LAST_PORT}")
+        raise bad_value("--publish", f"{text}: must be TASK-INDEX:PORT, with a port from 1 to {_LAST_PORT}")
     return Publish(match[1], int(match[2]))
 
 
 def timeout(text: str) -> float:
     found = seconds(text, "--timeout")
     if found <= 0:
-        raise SettingsError(f"--timeout: {text}: must be more than 0")
+        raise bad_value("--timeout", f"{text}: must be more than 0")
     return found
 
 
@@ -102,17 +107,17 @@ def seconds(text: str, origin: str) -> float:
     try:
         found = Duration.parse(text).seconds
     except DurationError as error:
-        raise SettingsError(f"{origin}: {text}: {error.message}") from error
+        raise bad_value(origin, f"{text}: {error.message}") from error
     if found < 0:
-        raise SettingsError(f"{origin}: {text}: must be 0 or more")
+        raise bad_value(origin, f"{text}: must be 0 or more")
     return found
 
 
 def scale(texts: list[str]) -> dict[str, int]:
     found = {}
     for task, number in pairs(texts, "--scale", "TASK=N"):
-        # Not isdecimal, to which digits of other scripts count as well.
+        # Not isdecimal, which accepts the digits of all scripts.
         if not re.fullmatch("[0-9]{1,6}", number):
-            raise SettingsError(f"--scale: {task}={number}: N must be a number, 0 or more")
+            raise bad_value("--scale", f"{task}={number}: N must be a number, 0 or more")
         found[task] = int(number)
     return found

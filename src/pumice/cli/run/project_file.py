@@ -1,4 +1,4 @@
-"""The `pumice.toml` beside a job file: what stands in for images on this machine, and what pods may see of it."""
+"""Reads the `pumice.toml` beside a Job file: replacements for images, and what pods may see of this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pumice.cli.run import flags
-from pumice.engines.local.options import SettingsError
+from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import did_you_mean
 from pumice.yaml.source import read_text
@@ -24,7 +24,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class TomlSettings:
-    """By names of images; paths are taken from where the file lies."""
+    """Tables by names of images. Paths are relative to the file."""
 
     images: Mapping[str, Path] = field(default_factory=dict)
     entrypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -34,8 +34,8 @@ class TomlSettings:
 
 
 def read_toml(beside: Path) -> TomlSettings:
-    """Of the file in this directory; nothing if there is none. Raises SettingsError, with all that is wrong."""
-    tables, faults = _tables(beside / TOML)
+    """Read the file in a directory; empty settings if there is none. Raises SettingsError with all problems."""
+    tables, problems = _tables(beside / TOML)
 
     def each(table: str, read: Callable[[str, object, Path], _Value]) -> dict[str, _Value]:
         found = {}
@@ -43,7 +43,8 @@ def read_toml(beside: Path) -> TomlSettings:
             try:
                 found[name] = read(name, value, beside)
             except SettingsError as error:
-                faults.append(f"{TOML}: {table}: {error}")
+                problem = error.problem
+                problems.append(replace(problem, message=f"{table}: {problem}", where=Position(TOML)))
         return found
 
     settings = TomlSettings(
@@ -53,38 +54,40 @@ def read_toml(beside: Path) -> TomlSettings:
         files=each("files", _files),
         mounts=tuple(mount for mounts in each("mounts", _mounts).values() for mount in mounts),
     )
-    if faults:
-        raise SettingsError("\n".join(faults))
+    if problems:
+        raise SettingsError.of(problems)
     return settings
 
 
-def _tables(path: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """The tables, and what is wrong with the others. Raises SettingsError if the file cannot be read."""
+def _tables(path: Path) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Return the known tables, and what is wrong with the others. Raises SettingsError if the file is not TOML."""
     found = _parsed(path) if path.is_file() else {}
-    faults = []
+    problems = []
     for name, value in found.items():
         if name not in _TABLES:
-            asked = f"{did_you_mean(name, _TABLES)} ".lstrip()
-            faults.append(f"{TOML}: {name}: unknown\n  hint: {asked}there are [{'], ['.join(_TABLES)}]")
+            suggestion = f"{did_you_mean(name, _TABLES)} ".lstrip()
+            hint = f"{suggestion}there are [{'], ['.join(_TABLES)}]"
+            problems.append(Problem(f"{name}: unknown", hint, Position(TOML)))
         elif not isinstance(value, dict):
-            faults.append(f"{TOML}: {name}: must be a table, found {kind_of(value)}\n  hint: write [{name}] above it")
+            message = f"{name}: must be a table, found {kind_of(value)}"
+            problems.append(Problem(message, f"write [{name}] above it", Position(TOML)))
     tables = {name: found.get(name) for name in _TABLES}
-    return {name: table if isinstance(table, dict) else {} for name, table in tables.items()}, faults
+    return {name: table if isinstance(table, dict) else {} for name, table in tables.items()}, problems
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     text = read_text(str(path))
     if isinstance(text, Problem):
-        raise SettingsError(str(replace(text, where=replace(text.where, file=TOML))))
+        raise SettingsError.of([replace(text, where=replace(text.where, file=TOML))])
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        problem, _, place = str(error).rpartition(" (at ")
-        numbers = "".join(f":{number}" for number in re.findall("[0-9]+", place))
-        end = "" if numbers else " at the end of the file"
-        raise SettingsError(f"{TOML}{numbers}: {problem[:1].lower()}{problem[1:]}{end}") from error
+        message, _, position = str(error).rpartition(" (at ")
+        line, column = [*map(int, re.findall("[0-9]+", position)), 0, 0][:2]
+        end = "" if line else " at the end of the file"
+        raise SettingsError(f"{message[:1].lower()}{message[1:]}{end}", "", Position(TOML, line, column)) from error
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"{TOML}: a number is too long, or a list too deep, to be read") from error
+        raise SettingsError("a number is too long, or a list too deep", "", Position(TOML)) from error
 
 
 def _image(name: str, path: object, beside: Path) -> Path:
@@ -95,7 +98,7 @@ def _image(name: str, path: object, beside: Path) -> Path:
 
 
 def _command(name: str, text: object, beside: Path) -> tuple[str, ...]:
-    """Containers run elsewhere, so files beside the job file are named in full."""
+    """Split a command line; `./` means the file's directory, because containers have another working directory."""
     if not isinstance(text, str):
         raise SettingsError(f'{name}: must be a text, such as "python ./train.py", found {kind_of(text)}')
     words = flags.command(text, name)

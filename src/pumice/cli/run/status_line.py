@@ -19,7 +19,7 @@ _MARKS: Final = {
 }
 _PLAIN_MARKS: Final = dict(zip(_MARKS, ".o+x?", strict=True))
 _COLOURS: Final = {PodPhase.PENDING: "2", PodPhase.RUNNING: "32", PodPhase.SUCCEEDED: "32", PodPhase.FAILED: "31"}
-# More pods of one task than this are counted, not drawn.
+# A task with more pods gets counts instead of marks.
 _MOST_MARKS: Final = 16
 
 
@@ -30,11 +30,11 @@ class PodStates:
     _phases: dict[str, dict[int, PodPhase]] = field(default_factory=dict)
     _total: int = 0
 
-    def plan(self, job: Job) -> None:
-        self._phases = {task.name: {} for task in job.spec.tasks}
+    def resize(self, job: Job) -> None:
+        self._phases = {task.name: self._phases.get(task.name, {}) for task in job.spec.tasks}
         self._total = job.total_replicas
 
-    def take(self, pod: ObservedPod) -> None:
+    def record(self, pod: ObservedPod) -> None:
         self._phases.setdefault(pod.task, {})[pod.index] = pod.phase
 
     @property
@@ -57,7 +57,7 @@ def state_line(phase: str, states: PodStates, elapsed: float, *, coloured: bool,
     return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock) if part)
 
 
-def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001 - what state_line was told
+def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001
     marks = _MARKS if unicode else _PLAIN_MARKS
 
     def painted(phase: PodPhase, text: str) -> str:

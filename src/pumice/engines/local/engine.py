@@ -1,13 +1,12 @@
-"""The Engine port on this machine: one job, whose pods are processes in namespaces of their own.
+"""The Engine port on this machine: one job, whose pods are processes in a sandbox.
 
-Everything about the job is in memory, because it dies with this process anyway: the sandbox sees to that. The state
-directory keeps what people look for afterwards.
+The state of the job is in memory only, because the sandbox ends with this process. The run directory keeps what users
+look for afterwards.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ import msgspec
 from pumice.engines.local.kubelet.pod import LocalPod
 from pumice.model import keys
 from pumice.model.command import Command
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobSpec, Manifest
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey, ObservedGroup, Snapshot
 from pumice.model.status import JobStatus
@@ -36,17 +35,15 @@ from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.ports import ConflictError
 from pumice.runtime.queue import KeyQueue
 
-# Where the machine itself decides who fits, a gang is let in as soon as it is there.
+# The scheduler of this machine reserved room for the gang before the run started.
 ADMITTED = "Inqueue"
 
 
 @dataclass(slots=True)
 class LocalEngine:
     job: Job
-    make_pod: Callable[[Manifest, str, str], LocalPod]  # manifest, uid, address
-    now: Callable[[], dt.datetime]
-    told: Callable[[Sequence[JobEvent]], None] = lambda _events: None
-    written: Callable[[JobStatus], None] = lambda _status: None
+    create_pod: Callable[[Manifest, str, str], LocalPod]  # manifest, uid, address
+    on_pass: Callable[[LocalEngine, Sequence[JobEvent]], None] = lambda _engine, _events: None
     address_of: Callable[[str], str] = lambda _name: ""
     claims: frozenset[str] = frozenset()
     pods: dict[str, LocalPod] = field(default_factory=dict)
@@ -55,14 +52,14 @@ class LocalEngine:
     group: Manifest | None = None
     deleted: bool = False
     queue: KeyQueue = field(default_factory=KeyQueue)
-    _goings: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the uid of the pod that goes
+    _deletions: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the uid of the pod
 
     @property
     def key(self) -> JobKey:
         return JobKey(self.job.namespace, self.job.name)
 
     def touch(self) -> None:
-        """Have the loop look at the job again."""
+        """Have the loop reconcile the job."""
         self.queue.add(self.key)
 
     async def observe(self, key: JobKey) -> Snapshot | None:
@@ -80,11 +77,13 @@ class LocalEngine:
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
         if snapshot.job.metadata.resource_version != self.job.metadata.resource_version:
             raise ConflictError
-        version = int(self.job.metadata.resource_version or 0) + 1
-        metadata = msgspec.structs.replace(self.job.metadata, resource_version=str(version))
-        self.job = msgspec.structs.replace(self.job, metadata=metadata, status=status)
-        self.written(status)
+        self.job = msgspec.structs.replace(self._next_version(), status=status)
         self.touch()
+
+    def _next_version(self, **metadata: int) -> Job:
+        version = str(int(self.job.metadata.resource_version or 0) + 1)
+        changed = msgspec.structs.replace(self.job.metadata, resource_version=version, **metadata)
+        return msgspec.structs.replace(self.job, metadata=changed)
 
     async def apply(self, key: JobKey, command: EngineCommand) -> None:  # noqa: ARG002 - there is only one job here
         match command:
@@ -104,21 +103,28 @@ class LocalEngine:
                 self.deleted = True
 
     async def emit(self, snapshot: Snapshot, events: Sequence[JobEvent]) -> None:  # noqa: ARG002 - likewise
-        self.told(events)
+        self.on_pass(self, events)
+
+    def update(self, spec: JobSpec) -> None:
+        """Change the spec, as an accepted update of the Job does."""
+        if spec != self.job.spec:
+            job = self._next_version(generation=self.job.metadata.generation + 1)
+            self.job = msgspec.structs.replace(job, spec=spec)
+            self.touch()
 
     def send(self, action: str) -> None:
-        """Ask for an action, as a Command object would."""
+        """Request an action, as a Command object does."""
         uid = str(uuid.uuid4())
         metadata = msgspec.structs.replace(Command().metadata, name=f"{action.lower()}-{uid[:8]}", uid=uid)
         self.commands[metadata.name] = Command(metadata=metadata, action=action)
         self.touch()
 
     async def end_all(self, grace: float | None = None) -> None:
-        """End every pod that is left; returns when no process is. What they were in goes with the sandbox."""
-        staying = [pod for pod in self.pods.values() if pod.uid not in self._goings]
-        await asyncio.gather(*(pod.end(grace) for pod in staying))
-        if self._goings:
-            await asyncio.wait(list(self._goings.values()))
+        """End all pods; return when none of their processes is left. The sandbox removes their files."""
+        remaining = [pod for pod in self.pods.values() if pod.uid not in self._deletions]
+        await asyncio.gather(*(pod.end(grace) for pod in remaining))
+        if self._deletions:
+            await asyncio.wait(list(self._deletions.values()))
 
     def _create(self, manifest: Manifest) -> None:
         name = manifest["metadata"]["name"]
@@ -126,28 +132,24 @@ class LocalEngine:
             return
         annotations: Mapping[str, str] = manifest["metadata"]["annotations"]
         address = self.address_of(f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}")
-        pod = self.make_pod(manifest, str(uuid.uuid4()), address)
+        pod = self.create_pod(manifest, str(uuid.uuid4()), address)
         self.pods[name] = pod
         pod.begin()
         self.touch()
 
     def _delete(self, name: str, uid: str) -> None:
         pod = self.pods.get(name)
-        if pod is None or pod.uid != uid or uid in self._goings:
+        if pod is None or pod.uid != uid or uid in self._deletions:
             return
 
-        async def go() -> None:
+        async def delete() -> None:
             await pod.delete()
             if self.pods.get(name) is pod:
                 del self.pods[name]
             self.touch()
 
-        self._goings[uid] = asyncio.create_task(go(), name=f"delete {name}")
-        self._goings[uid].add_done_callback(lambda _going: self._goings.pop(uid))
-
-    def foresee(self, companion: Manifest | Once) -> None:
-        """Have an object before the loop makes it, for looking at what the pods will find."""
-        self._ensure(companion)
+        self._deletions[uid] = asyncio.create_task(delete(), name=f"delete {name}")
+        self._deletions[uid].add_done_callback(lambda _task: self._deletions.pop(uid))
 
     def _ensure(self, companion: Manifest | Once) -> None:
         manifest = manifest_of(companion)

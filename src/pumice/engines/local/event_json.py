@@ -1,94 +1,88 @@
-"""`pumice run --json`, and the events that are kept of every run: one object a line, with the fields that apply.
+"""The events of a run as JSON, one object per line: `pumice run --json`, and events.jsonl in the run directory.
 
-`attempt` is the job's (1, and one more with each restart by a policy); where a container is started again, it is how
-often that has happened to it.
+`attempt` is the job's (1, and one more with each restart by a policy); where a container restarts, it is its number of
+restarts.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.local.events import (
-    Ended,
-    Happening,
-    Moved,
-    Planned,
-    PodMoved,
-    Printed,
-    Published,
-    Restarted,
-    Warned,
+    ContainerRestarted,
+    LogOutput,
+    PhaseChanged,
+    PodChanged,
+    PortPublished,
+    RunEvent,
+    RunPlanned,
+    WarningIssued,
 )
+from pumice.engines.local.outcome import Outcome
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.reconcile.decision import JobEvent
 
 Fields = Mapping[str, Any]
-# What JSON leaves as it is, and yet many programs take for the end of a line.
+# JSON allows these characters in a string, but many programs take them for the end of a line.
 _LINE_ENDS: Final = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
 class JsonView:
-    """`write` gets whole lines, as many as happened at once."""
+    """`write` gets whole lines; `explain` returns the verdict in words."""
 
     write: Callable[[str], None]
+    explain: Callable[[Outcome], Sequence[str]]
     with_logs: bool = True
 
-    def __call__(self, happening: Happening) -> None:
+    def __call__(self, event: RunEvent) -> None:
         moment = dt.datetime.now(dt.UTC).isoformat()  # noqa: TID251 - the clock of the run
-        events = _printed(happening) if isinstance(happening, Printed) else _told(happening)
-        if isinstance(happening, Printed) and not self.with_logs:
-            return
-        lines = [_line({"time": moment, **event}) for event in events]
-        if lines:
-            self.write("".join(lines))
+        if isinstance(event, LogOutput):
+            # A progress bar is written once, when it has ended.
+            found = [
+                {"type": "log", "pod": line.pod, "container": line.container, "stream": line.stream, "line": line.text}
+                for line in event.lines
+                if self.with_logs and not line.unfinished
+            ]
+        else:
+            fields = {name: value for name, value in self._fields(event).items() if value not in (None, "", {}, ())}
+            found = [fields] if fields else []
+        if found:
+            self.write("".join(_line({"time": moment, **fields}) for fields in found))
+
+    def _fields(self, event: RunEvent) -> Fields:
+        match event:
+            case RunPlanned(job, images):
+                tasks = {task.name: task.replicas for task in job.spec.tasks}
+                available = job.spec.min_available
+                return {"type": "plan", "job": job.name, "tasks": tasks, "minAvailable": available, "images": images}
+            case PhaseChanged(_, status, attempt, acted):
+                state = status.state
+                why = {"reason": state.reason, "message": state.message, **_policy(acted)}
+                return {"type": "phase", "phase": state.phase, "attempt": attempt, **why}
+            case PodChanged(pod, images):
+                return {"type": "pod", **_pod(pod), "images": images, **_pod_end(pod)}
+            case ContainerRestarted(pod, end, count, _):
+                restart = {"attempt": count, "reason": end.reason or "Restarted"}
+                return {"type": "pod", **_pod(pod), **_end(end), **restart}
+            case PortPublished(pod_name, port, address):
+                return {"type": "pod", "pod": pod_name, "reason": "Published", "port": port, "address": address}
+            case WarningIssued(message):
+                return {"type": "warning", "message": message}
+            case Outcome():
+                return {"type": "verdict", **_verdict(event), "message": "\n".join(self.explain(event))}
+            case _:
+                return {}
 
 
-def _line(event: Fields) -> str:
-    text = msgspec.json.encode(event).decode()
+def _line(fields: Fields) -> str:
+    text = msgspec.json.encode(fields).decode()
     return (text if text.isascii() else text.translate(_LINE_ENDS)) + "\n"
-
-
-def _printed(happening: Printed) -> Iterator[Fields]:
-    for line in happening.lines:
-        # The states of a progress bar are for eyes only.
-        if not line.unfinished:
-            whose = {"pod": line.pod, "container": line.container, "stream": line.stream}
-            yield {"type": "log", **whose, "line": line.text}
-
-
-def _told(happening: Happening) -> Iterator[Fields]:
-    match happening:
-        case Planned(job, images):
-            tasks = {task.name: task.replicas for task in job.spec.tasks}
-            yield _event("plan", job=job.name, tasks=tasks, minAvailable=job.spec.min_available, images=images)
-        case Moved(_, status, attempt, acted):
-            state = status.state
-            why = {"reason": state.reason, "message": state.message, **_policy(acted)}
-            yield _event("phase", phase=state.phase, attempt=attempt, **why)
-        case PodMoved(pod, images):
-            yield _event("pod", **_pod(pod), images=images, **_pod_end(pod))
-        case Restarted(pod, end, count, _):
-            told = {**_pod(pod), **_end(end), "attempt": count, "reason": end.reason or "Restarted"}
-            yield _event("pod", **told)
-        case Published(pod, port, address):
-            yield _event("pod", pod=pod, reason="Published", port=port, address=address)
-        case Warned(message):
-            yield _event("warning", message=message)
-        case Ended():
-            yield _event("verdict", **_verdict(happening))
-        case _:
-            return
-
-
-def _event(kind: str, **fields: object) -> Fields:
-    applying = {name: value for name, value in fields.items() if value is not None and value not in ("", {}, ())}
-    return {"type": kind, **applying}
 
 
 def _pod(pod: ObservedPod) -> Fields:
@@ -100,10 +94,8 @@ def _pod_end(pod: ObservedPod) -> Fields:
     if not pod.is_finished:
         return {}
     end = pod.first_failure or max(pod.ends, key=_finished, default=None)
-    told = {} if end is None else dict(_end(end))
-    # A pod that was told to end has nothing to explain.
-    reason = "Deleted" if pod.is_deleting else told.get("reason") or pod.reason
-    return {**told, "reason": reason}
+    fields = {} if end is None else dict(_end(end))
+    return {**fields, "reason": "Deleted" if pod.is_deleting else fields.get("reason") or pod.reason}
 
 
 def _end(end: ContainerEnd) -> Fields:
@@ -121,16 +113,9 @@ def _policy(acted: JobEvent | None) -> Fields:
     return {"pod": acted.pod, "policy": str(acted.policy), "event": acted.event, "action": acted.action}
 
 
-def _verdict(ended: Ended) -> Fields:
-    return {
-        "phase": ended.phase,
-        "code": ended.code,
-        "signal": ended.signal or None,
-        "pod": ended.pod,
-        "container": ended.container,
-        "reason": ended.reason,
-        "attempt": ended.attempt or None,
-        "line": ended.last_line,
-        "kept": tuple(ended.kept),
-        "message": "\n".join(ended.lines),
-    }
+def _verdict(outcome: Outcome) -> Fields:
+    first = outcome.first
+    failure = {} if first is None else {**_end(first.end), "pod": first.pod.short_name}
+    kept = tuple(outcome.kept)
+    own = {"phase": outcome.phase, "code": outcome.exit_code, "reason": outcome.reason, "kept": kept}
+    return {**failure, **own, "attempt": outcome.attempt or None}

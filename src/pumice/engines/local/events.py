@@ -1,11 +1,11 @@
-"""What happens to a running job, as values for whoever listens: a person at a terminal, a program, a file."""
+"""What happens during a run, as values for its listeners: a terminal, a program, a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pumice.engines.local.kubelet.container_logs import LogLine
+from pumice.engines.local.outcome import Outcome
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.model.status import JobStatus
@@ -14,19 +14,30 @@ from pumice.runtime.once import Once
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class LogLine:
+    pod: str  # short name
+    container: str
+    stream: str  # stdout or stderr
+    text: str
+    unfinished: bool = False  # a progress bar, which the next line replaces
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlanned:
+    """The run may start: nothing keeps it from this machine."""
+
     job: Job
     images: str
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class LogOutput:
     lines: Sequence[LogLine]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """The job has entered a phase, or a policy has acted, which may be the reason for it."""
+class PhaseChanged:
+    """The job entered a phase, or a policy acted, which may be the reason for it."""
 
     job: Job
     status: JobStatus
@@ -35,16 +46,16 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class PodMoved:
-    """A pod has entered a phase; `images` by container, when it is made."""
+class PodChanged:
+    """A pod entered a phase. `images`, by container, are set when the pod is created."""
 
     pod: ObservedPod
     images: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Restarted:
-    """A container is started again: how it ended, how often that has happened, and what would put an end to it."""
+class ContainerRestarted:
+    """A container starts again: how it ended, how many restarts it has had, and what would end them."""
 
     pod: ObservedPod
     end: ContainerEnd
@@ -53,78 +64,72 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PortPublished:
     pod: str
     port: int
     address: str
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class WarningIssued:
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """Why it takes a while; nothing is wrong."""
+class Progress:
+    """Why preparation takes a while, such as an image that is unpacked."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The user wants it to end; the pods have so many seconds to do so."""
+    """The run was asked to stop; the pods have this many seconds to end."""
 
     grace: float
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How it ended. `lines` are for people; there are none if all is well."""
-
-    phase: str
-    code: int
-    lines: Sequence[str] = ()
-    pod: str = ""
-    container: str = ""
-    signal: int = 0
-    reason: str = ""
-    attempt: int = 0
-    last_line: str = ""
-    kept: Sequence[str] = ()  # where what the pods wrote lies
+class Tick:
+    """Time passed, for listeners that show a clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimePassed:
-    """Nothing has happened for a while, which those who show a clock want to know."""
-
-
-Happening = (
-    Planned | Printed | Moved | PodMoved | Restarted | Published | Warned | Noted | Stopping | Ended | TimePassed
+# The last event of a run is its Outcome.
+RunEvent = (
+    RunPlanned
+    | LogOutput
+    | PhaseChanged
+    | PodChanged
+    | ContainerRestarted
+    | PortPublished
+    | WarningIssued
+    | Progress
+    | Stopping
+    | Tick
+    | Outcome
 )
-Listener = Callable[[Happening], None]
+Listener = Callable[[RunEvent], None]
 
 
 @dataclass(slots=True)
-class Teller:
-    """Tells everyone everything, but a warning only once: what holds for 64 pods is one line."""
+class Emitter:
+    """Calls all listeners with each event; a warning only once, because what holds for 64 pods is one line.
+
+    A listener that raises an exception is not called again.
+    """
 
     listeners: list[Listener]
-    failed: Callable[[OSError], None] | None = None  # somebody cannot be told any more
-    lost: OSError | None = None  # that was so before anybody wanted to know
+    failed: Callable[[Exception], None]
     _warnings: Once = field(default_factory=Once)
 
-    def __call__(self, happening: Happening) -> None:
+    def __call__(self, event: RunEvent) -> None:
         for listener in tuple(self.listeners):
             try:
-                listener(happening)
-            except OSError as error:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller of `run` gets it
                 self.listeners.remove(listener)
-                if self.failed is None:
-                    self.lost = error
-                else:
-                    self.failed(error)
+                self.failed(error)
 
     def warn(self, message: str) -> None:
         if self._warnings.first(message):
-            self(Warned(message))
+            self(WarningIssued(message))

@@ -1,21 +1,40 @@
-"""What a run is asked to do beyond its Job: sizes, kills, published ports, network, isolation."""
+"""The options of a run, as `pumice run` has flags for them: sizes, kills, published ports, network, isolation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 
-from pumice.engines.local.isolation import Isolation, Network
-from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.container_spec.active_python import active_python
+from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.state.settings import Settings, state_directory
+from pumice.model.findings import Path as JobPath
+from pumice.model.problem import NOWHERE, Position
+
+Locate = Callable[[JobPath], Position]  # where a path of the Job is in its file
 
 
-class SettingsError(Exception):
-    """A flag or a line of pumice.toml that cannot be understood; the message says which and what is accepted."""
+def nowhere(_path: JobPath) -> Position:
+    """The `Locate` of a Job that was not read from a file."""
+    return NOWHERE
+
+
+class Isolation(StrEnum):
+    AUTO = "auto"
+    NAMESPACES = "namespaces"
+    PROCESS = "process"
+
+
+class Network(StrEnum):
+    JOB = "job"
+    OUTBOUND = "outbound"
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Kill a pod so long after the job first ran."""
+    """Kill a pod this many seconds after the job's first Running."""
 
     pod: str
     after: float
@@ -29,6 +48,8 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
+    """Messages name an option as its flag."""
+
     settings: Settings
     scale: Mapping[str, int] = field(default_factory=dict)
     kills: tuple[Kill, ...] = ()
@@ -36,4 +57,18 @@ class RunOptions:
     timeout: float | None = None
     network: Network = Network.OUTBOUND
     isolation: Isolation = Isolation.AUTO
-    named_images: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by flag
+    # By option, names of images that the job must use: an option for another image would silently have no effect.
+    required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def default_settings(environ: Mapping[str, str]) -> Settings:
+    """Settings for a run in the working directory, with the Python that `python3` starts there.
+
+    Raises SettingsError.
+    """
+    try:
+        workdir = Path.cwd()
+    except OSError as error:
+        raise SettingsError("the working directory is gone", "change to one that exists") from error
+    python = active_python(environ)
+    return Settings(workdir=workdir, state=state_directory(environ), python=python.directories, path=python.bin)

@@ -1,104 +1,115 @@
-"""How a run ended: for people in words, for programs as a code."""
+"""How a run ended: the exit code, and who failed first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-import msgspec
-
-from pumice.engines.local.events import Ended
-from pumice.engines.local.preflight import container_path
-from pumice.engines.local.verdict import Advice, Failure, last_words, row
 from pumice.model.job import Job
-from pumice.model.pod import all_containers
-from pumice.model.snapshot import ContainerEnd
-from pumice.model.status import JobStatus
+from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
-from pumice.reconcile.requested_action import SUSPENDED
-from pumice.reconcile.verdict import OOM_KILLED
+from pumice.reconcile.decision import JobEvent
 
 TIMED_OUT = 124
 HUNG_UP = 129
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
-_NOT_FOUND = 127
-_NO_END = ContainerEnd("", 0)
+KILLED = "Killed"  # the reason of a run that was stopped by force
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Why the job was told to end before it was over. `words` is empty where nobody needs to be told."""
+    """Why a run is asked to end before its job does. `message` is empty where the user knows."""
 
-    code: int
-    reason: str
-    words: str = ""
+    code: int = TERMINATED
+    reason: str = "Stopped"
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """All that the last words are made of."""
+class Failure:
+    """A failed pod; it may have been removed since."""
 
-    job: Job
-    status: JobStatus
-    failures: Sequence[Failure]
-    policy: str  # that acted last, with its line
-    again: Callable[..., str]  # the command line that asks for the same once more, with additions
-    locate: Callable[[str], str]  # a path in the Job -> file:line
-    kept: Sequence[str] = ()
-    log: str = ""  # of the container that failed first
-    host_image: str = ""  # the name of that container's image, if the host serves for it
+    pod: ObservedPod
+    end: ContainerEnd
 
-    def told(self, stop: Stop | None) -> Ended:
-        phase = self.status.state.phase
-        if stop is not None:
-            lines = (stop.words, row("next", self.again("--keep"))) if stop.words else ()
-            return Ended(phase, stop.code, lines, reason=stop.reason, kept=self.kept)
-        if phase == Phase.COMPLETED:
-            return Ended(phase, 0, attempt=self.status.retry_count + 1, kept=self.kept)
-        job = msgspec.structs.replace(self.job, status=self.status)
-        words = last_words(job, self.failures, Advice(self._next(), self.policy, self._cause()))
-        end = words.end or _NO_END
-        return Ended(
-            phase=phase,
-            code=words.code or 1,
-            lines=words.lines,
-            pod=words.pod,
-            container=end.container,
-            signal=end.signal,
-            reason=self.status.state.reason,
-            attempt=words.attempt or self.status.retry_count + 1,
-            last_line=end.last_line,
-            kept=self.kept,
-        )
-
-    def _next(self) -> str:
-        if self.status.state.reason == SUSPENDED:
-            return f"{self.again()}     once its suspend is false ({self.locate('spec.suspend')})"
-        end = self.failures[0].end if self.failures else _NO_END
-        # Be it the command itself, or what a shell was to run.
-        if end.exit_code == _NOT_FOUND and self.host_image:
-            return f"{self.again('--image', f'{self.host_image}=PATH')}     PATH has the image's files"
-        if self.kept and self.log:
-            return f"less {self.log}"
-        return f"{self.again('--keep')}     keeps the pods' files"
-
-    def _cause(self) -> str:
-        """For what the kernel did, which no program could print."""
-        if not self.failures or self.failures[0].end.reason != OOM_KILLED:
-            return ""
-        failure = self.failures[0]
-        path = container_path(self.job, failure.pod.task, failure.end.container)
-        limit = _memory_limit(self.job, failure.pod.task, failure.end.container)
-        if not limit:
-            return "this machine had no memory left"
-        return f"it took more than its memory limit, {limit} ({self.locate(f'{path}.resources.limits.memory')})"
+    @property
+    def attempt(self) -> int:
+        return self.pod.retry + 1
 
 
-def _memory_limit(job: Job, task_name: str, container: str) -> str:
-    spec = next(task.pod_spec for task in job.spec.tasks if task.name == task_name)
-    for each in all_containers(spec):
-        if each.get("name") == container:
-            return str(((each.get("resources") or {}).get("limits") or {}).get("memory") or "")
-    return ""
+@dataclass(slots=True)
+class Failures:
+    """The failures of the current pods, or of the last pod of each name. A replaced pod no longer counts."""
+
+    _failed: dict[str, Failure] = field(default_factory=dict)
+    # Pods whose containers fail and restart: where no pod has failed, a policy may have acted on these.
+    _restarted: dict[str, Failure] = field(default_factory=dict)
+    _version: int = 0
+
+    def record(self, pod: ObservedPod) -> None:
+        if pod.version > self._version:
+            self._version = pod.version
+            self._failed.clear()
+            self._restarted.clear()
+        known = self._failed.get(pod.name)
+        if known is not None and known.pod.uid != pod.uid:
+            del self._failed[pod.name]
+        end = pod.first_failure
+        # A pod that is being deleted was asked to end.
+        if pod.phase is PodPhase.FAILED and end is not None and not pod.is_deleting:
+            self._failed.setdefault(pod.name, Failure(pod, end))
+        if pod.phase is PodPhase.SUCCEEDED:
+            self._restarted.pop(pod.name, None)
+        elif end is not None and pod.restarts and not pod.is_deleting:
+            self._restarted[pod.name] = Failure(pod, end)
+
+    def in_order(self) -> tuple[Failure, ...]:
+        """Return the failures, the first one first."""
+        never = dt.datetime.max.replace(tzinfo=dt.UTC)
+        found = (self._failed or self._restarted).values()
+        return tuple(sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    job: Job  # as it ended, with its status
+    failures: Sequence[Failure] = ()  # the first one first
+    policy: JobEvent | None = None  # that acted last
+    stop: Stop | None = None  # the run was stopped
+    kept: Sequence[str] = ()  # the directories with the files that pods wrote
+    log: str = ""  # the log file of the container that failed first
+    host_image: str = ""  # the name of that container's image, if the host's files served as image
+
+    @property
+    def phase(self) -> str:
+        return self.job.status.state.phase
+
+    @property
+    def first(self) -> Failure | None:
+        """The failure that the verdict names."""
+        blamed = self.stop is None and self.phase != Phase.COMPLETED
+        return self.failures[0] if self.failures and blamed else None
+
+    @property
+    def exit_code(self) -> int:
+        if self.stop is not None:
+            return self.stop.code
+        if self.phase == Phase.COMPLETED:
+            return 0
+        return self.first.end.exit_code or 1 if self.first is not None else 1
+
+    @property
+    def reason(self) -> str:
+        if self.stop is not None:
+            return self.stop.reason
+        return "" if self.phase == Phase.COMPLETED else self.job.status.state.reason
+
+    @property
+    def attempt(self) -> int:
+        """The attempt of the verdict; 0 if the run was stopped."""
+        if self.stop is not None:
+            return 0
+        return self.first.attempt if self.first is not None else self.job.status.retry_count + 1

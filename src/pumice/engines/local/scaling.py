@@ -1,18 +1,22 @@
-"""The job in the sizes that the user asks for, and whether what the flags name is in it."""
+"""Sizes of a job: those that the options ask for, and updates of a running job."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from pumice.admission.admit import Admitted, admit_stored
+from pumice.admission.updates import check_update, scaled
 from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.images.names import normalised
-from pumice.engines.local.options import RunOptions, SettingsError
-from pumice.model.job import Job, Manifest, TaskSpec
+from pumice.engines.local.options import RunOptions
+from pumice.engines.local.run_errors import SettingsError
+from pumice.model.findings import Finding
+from pumice.model.job import Job, JobSpec, Manifest
+from pumice.model.problem import Position, Problem
 from pumice.model.slot import slots
 from pumice.model.suggestions import did_you_mean
 from pumice.runtime.offline_context import offline_context
@@ -20,79 +24,82 @@ from pumice.runtime.offline_context import offline_context
 _MOST_NAMED = 8
 
 
-def scaled(admitted: Admitted, scale: Mapping[str, int]) -> Admitted:
-    """The job as an API server would store it. Raises SettingsError if it cannot have these sizes."""
+def stored(admitted: Admitted, scale: Mapping[str, int]) -> Admitted:
+    """Return the job as an API server would store it, admitted again only if `scale` changes it.
+
+    Raises SettingsError if the job cannot have these sizes.
+    """
     written = admitted.written
-    known = [task.name for task in written.spec.tasks]
-    for name, count in scale.items():
-        if name not in known:
-            raise SettingsError(_unknown("--scale", f"{name}={count}", "task", name, known))
-    tasks = [_scaled_task(task, scale[task.name]) if task.name in scale else task for task in written.spec.tasks]
-    total = sum(task.replicas for task in tasks)
+    spec = _scaled(written, scale)
+    total = sum(task.replicas for task in spec.tasks)
     if not total:
-        left = "--scale leaves no pod" if scale else "the job has no pod: every task has 0 replicas"
-        raise SettingsError(f"{left}\n  hint: --scale {known[0]}=1 runs one")
-    metadata = msgspec.structs.replace(
-        written.metadata,
-        namespace=written.namespace or "default",
-        uid=str(uuid.uuid4()),
-        generation=1,
-        resource_version="1",
-    )
-    if not scale:
-        written, job = (msgspec.structs.replace(one, metadata=metadata) for one in (written, admitted.job))
-        return replace(admitted, written=written, job=job)
-    spec = msgspec.structs.replace(
-        written.spec,
-        tasks=tasks,
-        min_available=min(written.spec.min_available, total),
-        min_success=None if written.spec.min_success is None else min(written.spec.min_success, total),
-    )
-    job = msgspec.structs.replace(written, metadata=metadata, spec=spec)
-    # Other replicas mean other pods, names and ranks, which may break rules that the file alone does not.
-    admitted = admit_stored(job, offline_context())
-    faults = [f"--scale: {finding.path}: {finding.message}" for finding in admitted.findings if finding.is_error]
-    if faults:
-        raise SettingsError("\n".join(faults))
+        first = written.spec.tasks[0].name
+        message = "no pod is left" if scale else "the job has no pod: every task has 0 replicas"
+        raise SettingsError(message, f"--scale {first}=1 runs one", Position("--scale" if scale else ""))
+    if spec != written.spec:
+        if spec.min_success is not None:
+            spec = msgspec.structs.replace(spec, min_success=min(spec.min_success, total))
+        admitted = admit_stored(msgspec.structs.replace(written, spec=spec), offline_context())
+        _raise_errors(admitted.findings)
+    own = {"uid": str(uuid.uuid4()), "generation": 1, "resource_version": "1"}
+
+    def with_metadata(job: Job) -> Job:
+        metadata = msgspec.structs.replace(job.metadata, namespace=job.namespace or "default", **own)
+        return msgspec.structs.replace(job, metadata=metadata)
+
+    return replace(admitted, written=with_metadata(admitted.written), job=with_metadata(admitted.job))
+
+
+def updated(job: Job, scale: Mapping[str, int]) -> Admitted:
+    """Admit an update of a stored job that changes replicas. Raises SettingsError if it is refused."""
+    admitted = admit_stored(msgspec.structs.replace(job, spec=_scaled(job, scale)), offline_context())
+    _raise_errors([*admitted.findings, *check_update(job, admitted.job)])
     return admitted
 
 
-def _scaled_task(task: TaskSpec, replicas: int) -> TaskSpec:
-    least = None if task.min_available is None else min(task.min_available, replicas)
-    return msgspec.structs.replace(task, replicas=replicas, min_available=least)
+def _scaled(job: Job, scale: Mapping[str, int]) -> JobSpec:
+    unknown = [name for name in scale if name not in job.task_names]
+    if unknown:
+        raise SettingsError.of(
+            [_unknown("--scale", f"{name}={scale[name]}", "task", name, job.task_names) for name in unknown]
+        )
+    return scaled(job.spec, scale)
+
+
+def _raise_errors(findings: Sequence[Finding]) -> None:
+    errors = dict.fromkeys(f"{finding.path}: {finding.message}" for finding in findings if finding.is_error)
+    if errors:
+        raise SettingsError.of([Problem(error, where=Position("--scale")) for error in errors])
 
 
 def check_names(options: RunOptions, job: Job, manifests: Sequence[Manifest]) -> None:
-    """Raises SettingsError, with all that is wrong: a flag that names nothing would have no effect, silently."""
-    faults = [*_pods(options, job), *_images(options, manifests)]
-    if faults:
-        raise SettingsError("\n".join(faults))
+    """Raises SettingsError for options that name no pod or image of the job: they would silently have no effect."""
+    pods = [slot.short_name for slot in slots(job)]
+    images = sorted(image_names(manifests))
+    problems = [
+        *(
+            _unknown("--publish", f"{each.pod}:{each.port}", "pod", each.pod, pods)
+            for each in options.publish
+            if each.pod not in pods
+        ),
+        *(
+            _unknown("--kill", f"{each.pod}@{each.after:g}s", "pod", each.pod, pods)
+            for each in options.kills
+            if each.pod not in pods
+        ),
+        *(
+            _unknown(option, name, "image", name, images)
+            for option, names in options.required_images.items()
+            for name in names
+            if normalised(name) not in map(normalised, images)
+        ),
+    ]
+    if problems:
+        raise SettingsError.of(problems)
 
 
-def _pods(options: RunOptions, job: Job) -> Iterator[str]:
-    known = [slot.short_name for slot in slots(job)]
-    for publish in options.publish:
-        if publish.pod not in known:
-            yield _unknown("--publish", f"{publish.pod}:{publish.port}", "pod", publish.pod, known)
-    for kill in options.kills:
-        if kill.pod not in known:
-            yield _unknown("--kill", f"{kill.pod}@{kill.after:g}s", "pod", kill.pod, known)
-
-
-def _images(options: RunOptions, manifests: Sequence[Manifest]) -> Iterator[str]:
-    """Only what flags name: a pumice.toml may serve several jobs."""
-    used = image_names(manifests)
-    for flag, names in options.named_images.items():
-        for name in names:
-            if normalised(name) not in map(normalised, used):
-                yield _unknown(flag, name, "image", name, sorted(used))
-
-
-def _unknown(flag: str, text: str, kind: str, name: str, known: Sequence[str]) -> str:
+def _unknown(option: str, text: str, kind: str, name: str, known: Sequence[str]) -> Problem:
     more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
-    asked = f"{did_you_mean(name, known)} ".lstrip()
-    return f"{flag}: {text}: the job has no {kind} {name}\n  hint: {asked}it has {_listed(known[:_MOST_NAMED])}{more}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
+    suggestion = f"{did_you_mean(name, known)} ".lstrip()
+    hint = f"{suggestion}it has {', '.join(known[:_MOST_NAMED]) or 'none'}{more}"
+    return Problem(f"{text}: the job has no {kind} {name}", hint, Position(option))

@@ -1,21 +1,21 @@
-"""The last words about a job that did not complete: at most six lines, the culprit first."""
+"""The verdict about a job that did not complete, in at most six lines: the pod that failed first, and why."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
+from pumice.engines.local.options import Locate, nowhere
+from pumice.engines.local.outcome import Failure, Outcome
+from pumice.engines.local.preflight import at, container_path
 from pumice.model.job import Job
-from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.vocabulary import Event
+from pumice.model.pod import all_containers
+from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.decision import JobEvent
-from pumice.reconcile.verdict import POD_FAILED, how_it_ended
+from pumice.reconcile.verdict import OOM_KILLED, POD_FAILED, how_it_ended
 
-START_ERROR = "StartError"
-# Then the words are ours, and not the last that the container has printed.
-_OUR_WORDS = (
-    START_ERROR,
+# For these reasons `last_line` is not the container's output, but our explanation.
+_EXPLAINED = (
+    "StartError",
     "SandboxError",
     "StartupProbeFailed",
     "LivenessProbeFailed",
@@ -23,92 +23,36 @@ _OUR_WORDS = (
     "DeadlineExceeded",
 )
 _SHOWN_FOLLOWERS = 3
-# Longer ones are cut: the log file has them in full.
+# The log file has the whole line.
 _LONGEST_LINE = 300
 
 
-@dataclass(frozen=True, slots=True)
-class LastWords:
-    lines: tuple[str, ...]
-    pod: str = ""
-    code: int = 1
-    end: ContainerEnd | None = None
-    attempt: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What the reader needs beside the facts."""
-
-    next_command: str
-    policy: str = ""  # the one that acted last, with its line
-    cause: str = ""  # says more than the last line, if not empty
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failed pod, remembered even if it has been removed since."""
-
-    pod: ObservedPod
-    end: ContainerEnd
-
-    @property
-    def attempt(self) -> int:
-        return self.pod.retry + 1
-
-
-@dataclass(slots=True)
-class Failures:
-    """Of the pods that are there, or were the last of their name. One that was made anew is forgiven."""
-
-    _known: dict[str, Failure] = field(default_factory=dict)
-    # Pods whose containers fail and are started again: where no pod has failed, a policy may have had enough of them.
-    _restarted: dict[str, Failure] = field(default_factory=dict)
-    _version: int = 0
-
-    def take(self, pod: ObservedPod) -> None:
-        if pod.version > self._version:
-            self._version = pod.version
-            self._known.clear()
-            self._restarted.clear()
-        known = self._known.get(pod.name)
-        if known is not None and known.pod.uid != pod.uid:
-            del self._known[pod.name]
-        end = pod.first_failure
-        # One that is being deleted was told to end: it is no culprit.
-        if pod.phase is PodPhase.FAILED and end is not None and not pod.is_deleting:
-            self._known.setdefault(pod.name, Failure(pod, end))
-        if pod.phase is PodPhase.SUCCEEDED:
-            self._restarted.pop(pod.name, None)
-        elif end is not None and pod.restarts and not pod.is_deleting:
-            self._restarted[pod.name] = Failure(pod, end)
-
-    def in_order(self) -> list[Failure]:
-        never = dt.datetime.max.replace(tzinfo=dt.UTC)
-        found = (self._known or self._restarted).values()
-        return sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index))
-
-
-def last_words(job: Job, failures: Sequence[Failure], advice: Advice) -> LastWords:
-    """The failures are in order."""
-    ending = [row("policy", advice.policy)] if advice.policy else []
-    ending.append(row("next", advice.next_command))
-    state = job.status.state
+def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "") -> tuple[str, ...]:
+    """Return the verdict; nothing for a job that completed. `next_step` is what the user may type now."""
+    ending = [row("next", next_step)] if next_step else []
+    if outcome.stop is not None:
+        return (outcome.stop.message, *ending) if outcome.stop.message else ()
+    if outcome.phase == Phase.COMPLETED:
+        return ()
+    if outcome.policy is not None:
+        ending.insert(0, row("policy", policy_text(outcome.policy, locate, with_pod=False)))
+    state = outcome.job.status.state
     why = state.message.partition(";")[0] or state.reason
-    if not failures:
-        return LastWords((f"{job.name} {state.phase}: {why or 'no pod failed'}", *ending))
-    first, others = failures[0], failures[1:]
-    lines = [f"{first.pod.short_name} failed first: {_how(first)} (attempt {first.attempt} of {job.spec.max_retry})"]
-    if first.end.last_line and not advice.cause:
-        lines.append(row("cause" if first.end.reason in _OUR_WORDS else "last line", one_line(first.end.last_line)))
-    if advice.cause:
-        lines.append(row("cause", advice.cause))
-    if others:
+    if outcome.first is None:
+        return (f"{outcome.job.name} {state.phase}: {why or 'no pod failed'}", *ending)
+    first = outcome.first
+    attempt = f"attempt {first.attempt} of {outcome.job.spec.max_retry}"
+    lines = [f"{first.pod.short_name} failed first: {_how(first)} ({attempt})"]
+    if first.end.reason == OOM_KILLED:
+        lines.append(row("cause", _out_of_memory(outcome.job, first, locate)))
+    elif first.end.last_line:
+        lines.append(row("cause" if first.end.reason in _EXPLAINED else "last line", one_line(first.end.last_line)))
+    if others := outcome.failures[1:]:
         lines.append(row("then", _followers(first, others)))
-    # What the first line says already is not said again.
+    # Do not repeat what the first line says.
     if why and state.reason not in (POD_FAILED, first.end.reason) and "failed first" not in why:
         lines.append(row("why", why))
-    return LastWords((*lines, *ending), first.pod.short_name, first.end.exit_code, first.end, first.attempt)
+    return (*lines, *ending)
 
 
 def one_line(text: str) -> str:
@@ -120,6 +64,14 @@ def row(name: str, text: str) -> str:
     return f"  {name:<13} {text}"
 
 
+def policy_text(event: JobEvent, locate: Locate, *, with_pod: bool = True) -> str:
+    """`master-0 succeeded: TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:21)`."""
+    positions = (str(event.policy).removeprefix("spec."), str(locate(event.policy)))
+    text = f"{event.event} -> {event.action} ({', '.join(filter(None, positions))})"
+    how = "succeeded: " if event.event == Event.TASK_COMPLETED else "failed: " if "Failed" in event.event else ""
+    return f"{event.pod} {how}{text}".lstrip() if with_pod else text
+
+
 def _how(failure: Failure) -> str:
     end, pod = failure.end, failure.pod
     container = f" in container {end.container}" if end.container not in ("", pod.task) else ""
@@ -129,21 +81,23 @@ def _how(failure: Failure) -> str:
     return f"{how_it_ended(end)}{container}{took}"
 
 
+def _out_of_memory(job: Job, failure: Failure, locate: Locate) -> str:
+    """The program could print nothing about it: the kernel killed it."""
+    task, name = job.task(failure.pod.task), failure.end.container
+    for container in all_containers(task.pod_spec) if task is not None else []:
+        limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
+        if container.get("name") == name and limit:
+            path = container_path(job, failure.pod.task, name) / "resources" / "limits" / "memory"
+            return f"it used more than its memory limit, {limit}{at(locate, path)}"
+    return "this machine had no memory left"
+
+
 def _followers(first: Failure, others: Sequence[Failure]) -> str:
-    told = []
+    shown = []
     for other in others[:_SHOWN_FOLLOWERS]:
         later = ""
         if first.end.finished_at is not None and other.end.finished_at is not None:
             later = f", {(other.end.finished_at - first.end.finished_at).total_seconds():.1f}s later"
-        told.append(f"{other.pod.short_name} ({how_it_ended(other.end)}{later})")
+        shown.append(f"{other.pod.short_name} ({how_it_ended(other.end)}{later})")
     more = len(others) - _SHOWN_FOLLOWERS
-    return ", ".join(told) + (f" and {more} more" if more > 0 else "")
-
-
-def policy_text(event: JobEvent, locate: Callable[[str], str], *, who: bool = True) -> str:
-    """`master-0 succeeded: TaskCompleted -> CompleteJob (tasks[0].policies[0], job.yaml:21)`."""
-    path, name = str(event.policy), event.event
-    how = "succeeded: " if name == Event.TASK_COMPLETED else "failed: " if "Failed" in name else ""
-    place = ", ".join(filter(None, (path.removeprefix("spec."), locate(path))))
-    text = f"{name} -> {event.action} ({place})"
-    return f"{event.pod} {how}{text}".lstrip() if who else text
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

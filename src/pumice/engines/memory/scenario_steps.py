@@ -8,13 +8,14 @@ from typing import Final
 
 import msgspec
 
+from pumice.admission.updates import scaled
 from pumice.engines.memory.cluster_state import StoredPod, World
 from pumice.engines.memory.engine import MemoryEngine
 from pumice.engines.memory.event_log import EventLog
 from pumice.engines.memory.kubelet import Kubelet
 from pumice.engines.memory.scenario import Step
 from pumice.model.command import Command
-from pumice.model.job import JobSpec, Metadata, TaskSpec
+from pumice.model.job import JobSpec, Metadata
 from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase
 
 # The phases that a new PodGroup may start in.
@@ -104,14 +105,8 @@ class Director:
             self.story.record("CommandSent", f"Command {action}", action=action)
 
     def _scale(self, step: Step) -> None:
-        wanted = step.scale
-
-        def scaled(spec: JobSpec) -> JobSpec:
-            tasks = [_scaled(task, wanted.get(task.name, task.replicas)) for task in spec.tasks]
-            total = sum(task.replicas for task in tasks)
-            return msgspec.structs.replace(spec, tasks=tasks, min_available=min(spec.min_available, total))
-
-        self._change_spec(scaled, "scaled: " + ", ".join(f"{task} {count}" for task, count in wanted.items()))
+        sizes = ", ".join(f"{task} {count}" for task, count in step.scale.items())
+        self._change_spec(lambda spec: scaled(spec, step.scale), f"scaled: {sizes}")
 
     def _suspend(self, step: Step) -> None:
         message = f"spec.suspend: {str(step.suspend).lower()}"
@@ -145,9 +140,3 @@ class Director:
         if not there:
             self.story.record("StepSkipped", "the job is gone: nothing to change")
         return there
-
-
-def _scaled(task: TaskSpec, replicas: int) -> TaskSpec:
-    """Lower minAvailable with the replicas, which it may not exceed."""
-    least = task.min_available if task.min_available is None else min(task.min_available, replicas)
-    return msgspec.structs.replace(task, replicas=replicas, min_available=least)

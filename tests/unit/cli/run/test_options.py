@@ -13,10 +13,11 @@ import pytest
 from pumice.cli.run import options
 from pumice.cli.run.options import read_options, typed_again
 from pumice.engines.local.container_spec.active_python import active_python
-from pumice.engines.local.options import Kill, Publish, RunOptions, SettingsError
+from pumice.engines.local.options import Kill, Publish, RunOptions
+from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount, state_directory
 
-# Nobody can look for it, as nobody but root can in a directory that is closed.
+# The system refuses to look for such a path.
 LONG = "x" * 300
 
 
@@ -56,7 +57,7 @@ def test_good_flags(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         pytest.param(["--scale", "w"], "--scale: w: must be TASK=N", id="scale without a number"),
         pytest.param(["--scale", "w=-1"], "--scale: w=-1: N must be a number, 0 or more", id="scale below 0"),
@@ -87,14 +88,14 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--entrypoint", "i='a"], "--entrypoint: i: 'a: no closing quotation", id="open quotation"),
     ],
 )
-def test_bad_flags_are_told_with_what_is_accepted(words: list[str], told: str) -> None:
+def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], message: str) -> None:
     with pytest.raises(SettingsError) as error:
         _read(*words)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param("\nx = [,", "pumice.toml:2:6: invalid value", id="no toml"),
         pytest.param("x = [", "pumice.toml: invalid value at the end of the file", id="cut short"),
@@ -140,11 +141,11 @@ def test_bad_flags_are_told_with_what_is_accepted(words: list[str], told: str) -
         ),
     ],
 )
-def test_bad_toml(text: str, told: str, tmp_path: Path) -> None:
+def test_bad_toml(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "pumice.toml").write_text(text)
     with pytest.raises(SettingsError) as error:
         _read()
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_flags_win_over_toml_whose_paths_are_beside_it(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_nowhere_to_keep_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "place"),
+    ("environ", "directory"),
     [
         pytest.param({"HOME": "/h"}, "/h/.local/state/pumice", id="home"),
         pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s/pumice", id="given"),
@@ -196,9 +197,9 @@ def test_nowhere_to_keep_state(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param({"HOME": "h"}, "/own/.local/state/pumice", id="relative home"),
     ],
 )
-def test_state_directory(environ: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_directory(environ: dict[str, str], directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pwd, "getpwuid", lambda _number: SimpleNamespace(pw_dir="/own"))
-    assert state_directory(environ) == Path(place)
+    assert state_directory(environ) == Path(directory)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The terminal whose last lines stay."""
+"""The terminal whose last lines stay in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from pumice.cli.run.screen import Screen, clipped, harmless, plain
+from pumice.cli.run.screen import Screen, clipped, plain, safe_for_terminal
 from tests.unit.cli.screens import SeenScreen
 
 
@@ -28,32 +28,32 @@ def _seen(out: io.StringIO) -> str:
     return seen.text
 
 
-def test_what_is_printed_scrolls_above_what_stays() -> None:
+def test_printed_lines_scroll_above_the_last_lines() -> None:
     out = _Tty()
     screen = Screen(out, out, out)
-    screen.keep(["state 0"])
+    screen.draw(["state 0"])
     screen.print(["one", "two"])
-    screen.keep(["bar", "state 1"])
-    screen.print(["three"], talk=True)
-    screen.keep(["state 2"])
+    screen.draw(["bar", "state 1"])
+    screen.print(["three"], message=True)
+    screen.draw(["state 2"])
     assert _seen(out) == "one\ntwo\nthree\nstate 2"
-    screen.keep([])
+    screen.draw([])
     assert _seen(out) == "one\ntwo\nthree"
 
 
-def test_what_has_not_changed_is_not_drawn_again() -> None:
+def test_unchanged_lines_are_not_drawn_again() -> None:
     out = _Tty()
     screen = Screen(out, out, out)
-    screen.keep(["state"])
+    screen.draw(["state"])
     before = out.getvalue()
-    screen.keep(["state"])
+    screen.draw(["state"])
     assert out.getvalue() == before
 
 
-def test_a_line_that_stays_never_wraps() -> None:
+def test_a_last_line_never_wraps() -> None:
     out = _Tty()
     screen = Screen(out, out, out)
-    screen.keep(["x" * 500])
+    screen.draw(["x" * 500])
     assert len(out.getvalue()) == screen.size()[0] - 1
 
 
@@ -73,7 +73,7 @@ def _terminal() -> Iterator[TextIO]:
         pytest.param("pipe", False, id="pipe"),
     ],
 )
-def test_the_state_is_drawn_where_it_disturbs_nothing(
+def test_last_lines_are_drawn_unless_a_stream_is_a_pipe(
     data: str, live: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
@@ -85,12 +85,12 @@ def test_the_state_is_drawn_where_it_disturbs_nothing(
         os.fdopen(reading),
     ):
         stream = {"terminal": terminal, "file": file, "pipe": pipe}[data]
-        assert Screen.of(stream, terminal).live is live
+        assert (Screen.of(stream, terminal).terminal is not None) is live
         # The other way round, where only the logs are on the terminal.
-        assert Screen.of(terminal, stream).live is live
-        assert Screen.of(stream, file).live is (data == "terminal")
+        assert (Screen.of(terminal, stream).terminal is not None) is live
+        assert (Screen.of(stream, file).terminal is not None) is (data == "terminal")
         monkeypatch.setenv("TERM", "dumb")
-        assert not Screen.of(stream, terminal).live
+        assert Screen.of(stream, terminal).terminal is None
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_the_state_is_drawn_where_it_disturbs_nothing(
         pytest.param("tail\x1b", "tail", id="cut off"),
     ],
 )
-def test_what_programs_print_cannot_change_the_terminal(text: str, shown: str) -> None:
-    assert harmless(text) == shown
+def test_programs_cannot_change_the_terminal(text: str, shown: str) -> None:
+    assert safe_for_terminal(text) == shown
     assert "\x1b" not in plain(text)
 
 

@@ -1,4 +1,4 @@
-"""The line at the bottom of a terminal."""
+"""The last line of a terminal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 
 from pumice.cli.run.status_line import PodStates, state_line
 from pumice.model.snapshot import PodPhase
-from tests.unit.cli.happenings import JOB, pod
+from tests.unit.cli.run_events import JOB, pod
 
 
 def _states(*phases: PodPhase) -> PodStates:
     states = PodStates()
-    states.plan(JOB)
+    states.resize(JOB)
     for index, phase in enumerate(phases):
-        states.take(pod("w", index, phase))
+        states.record(pod("w", index, phase))
     return states
 
 
@@ -35,7 +35,7 @@ def test_state_line(phase: str, phases: tuple[PodPhase, ...], seconds: float, sh
     assert state_line(phase, _states(*phases), seconds, coloured=False) == shown
 
 
-def test_marks_that_every_terminal_has() -> None:
+def test_marks_in_ascii() -> None:
     assert state_line("Pending", _states(*ALL), 0, coloured=False, unicode=False) == "Pending  w .o+x?  00:00"
 
 
@@ -43,7 +43,7 @@ def test_colours() -> None:
     assert "\x1b[31m✗\x1b[0m" in state_line("Pending", _states(*ALL), 0, coloured=True)
 
 
-def test_a_pod_that_is_made_anew_takes_the_place_of_the_old() -> None:
+def test_a_new_pod_replaces_the_old_one_of_its_name() -> None:
     states = _states(PodPhase.FAILED)
-    states.take(pod("w", 0, PodPhase.RUNNING))
+    states.record(pod("w", 0, PodPhase.RUNNING))
     assert states.running == 1

@@ -1,4 +1,4 @@
-"""The engine's own part of the port: what it remembers, and what it makes of commands."""
+"""The local engine: what it stores, and how it applies commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from pumice.engines.local.engine import ADMITTED, LocalEngine
@@ -38,7 +39,7 @@ NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 @dataclass
 class StillPod:
-    """A pod that does nothing but be there."""
+    """A pod without processes."""
 
     manifest: Manifest
     uid: str
@@ -71,7 +72,6 @@ def an_engine() -> LocalEngine:
     return LocalEngine(
         job,
         lambda manifest, uid, address: cast(LocalPod, StillPod(manifest, uid, address)),
-        lambda: NOON,
         address_of={"worker-0": "10.77.0.2", "worker-1": "10.77.0.3"}.__getitem__,
     )
 
@@ -89,7 +89,7 @@ async def apply(engine: LocalEngine, *commands: EngineCommand) -> None:
         await engine.apply(engine.key, command)
 
 
-def test_it_knows_its_own_job_only() -> None:
+def test_it_observes_only_its_own_job() -> None:
     async def story(engine: LocalEngine) -> None:
         assert await engine.observe(JobKey("lab", "other")) is None
         snapshot = await engine.observe(engine.key)
@@ -101,15 +101,13 @@ def test_it_knows_its_own_job_only() -> None:
     run(story)
 
 
-def test_a_status_is_written_once_for_each_view() -> None:
+def test_a_status_is_written_by_compare_and_set() -> None:
     async def story(engine: LocalEngine) -> None:
-        written: list[JobStatus] = []
-        engine.written = written.append
         before = await engine.observe(engine.key)
         assert before is not None
         status = JobStatus(running=1)
         await engine.write_status(before, status)
-        assert (engine.job.status, written) == (status, [status])
+        assert engine.job.status == status
         with pytest.raises(ConflictError):
             await engine.write_status(before, JobStatus(running=2))
         assert engine.job.status == status
@@ -117,7 +115,24 @@ def test_a_status_is_written_once_for_each_view() -> None:
     run(story)
 
 
-def test_pods_are_made_once_and_removed_by_uid() -> None:
+def test_an_update_of_the_spec_raises_the_generation() -> None:
+    async def story(engine: LocalEngine) -> None:
+        before = await engine.observe(engine.key)
+        assert before is not None
+        engine.update(engine.job.spec)
+        assert engine.job == before.job
+        engine.update(msgspec.structs.replace(engine.job.spec, min_available=7))
+        assert (engine.job.spec.min_available, engine.job.metadata.generation) == (
+            7,
+            before.job.metadata.generation + 1,
+        )
+        with pytest.raises(ConflictError):
+            await engine.write_status(before, JobStatus())
+
+    run(story)
+
+
+def test_pods_are_created_once_and_deleted_by_uid() -> None:
     async def story(engine: LocalEngine) -> None:
         await apply(engine, *[CreatePod(pod_manifest())] * 2, CreatePod(pod_manifest("train-worker-1")))
         pods = [cast(StillPod, pod) for pod in engine.pods.values()]
@@ -136,7 +151,7 @@ def test_pods_are_made_once_and_removed_by_uid() -> None:
     run(story)
 
 
-def test_objects_are_kept_as_they_are_wanted() -> None:
+def test_objects_are_stored_and_removed() -> None:
     async def story(engine: LocalEngine) -> None:
         config: Manifest = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
         await apply(
@@ -159,7 +174,7 @@ def test_objects_are_kept_as_they_are_wanted() -> None:
     run(story)
 
 
-def test_keys_are_made_once() -> None:
+def test_ssh_keys_are_generated_once() -> None:
     plugins = Registry().resolve({"ssh": []}).plugins
     (secret,) = (each for each in owned_objects(a_job(), plugins) if isinstance(each, Once))
 
@@ -174,7 +189,7 @@ def test_keys_are_made_once() -> None:
     run(story)
 
 
-def test_commands_are_kept_until_they_are_obeyed() -> None:
+def test_commands_stay_until_they_are_removed() -> None:
     async def story(engine: LocalEngine) -> None:
         engine.send(Action.TERMINATE_JOB)
         snapshot = await engine.observe(engine.key)
@@ -200,11 +215,11 @@ def test_a_change_enqueues_the_job() -> None:
 
 def test_events_are_passed_on() -> None:
     async def story(engine: LocalEngine) -> None:
-        told: list[JobEvent] = []
-        engine.told = told.extend
+        seen: list[JobEvent] = []
+        engine.on_pass = lambda _engine, events: seen.extend(events)
         snapshot = await engine.observe(engine.key)
         assert snapshot is not None
         await engine.emit(snapshot, [JobEvent("Why", "because")])
-        assert [event.reason for event in told] == ["Why"]
+        assert [event.reason for event in seen] == ["Why"]
 
     run(story)

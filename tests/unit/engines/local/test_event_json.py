@@ -1,4 +1,4 @@
-"""The events of a run for programs."""
+"""The events of a run as JSON."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ import pytest
 
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import (
-    Ended,
-    Happening,
-    Planned,
-    PodMoved,
-    Printed,
-    Published,
-    Restarted,
+    ContainerRestarted,
+    LogOutput,
+    PodChanged,
+    PortPublished,
+    RunEvent,
+    RunPlanned,
     Stopping,
-    TimePassed,
-    Warned,
+    Tick,
+    WarningIssued,
 )
+from pumice.engines.local.outcome import Stop
 from pumice.model.snapshot import PodPhase
-from tests.unit.cli.happenings import ACTED, JOB, START, end, line, moved, pod, pod_moved
+from tests.unit.cli.run_events import ACTED, JOB, START, end, entered, line, outcome, pod, pod_changed
 
 
-def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]]:
+def _written(*events: RunEvent, with_logs: bool = True) -> list[dict[str, Any]]:
     written: list[str] = []
-    view = JsonView(written.append, with_logs=with_logs)
-    for happening in happenings:
-        view(happening)
+    view = JsonView(written.append, lambda _outcome: ["a", "b"], with_logs=with_logs)
+    for event in events:
+        view(event)
     return [json.loads(each) for each in "".join(written).splitlines()]
 
 
 @pytest.mark.parametrize(
-    ("happening", "event"),
+    ("event", "fields"),
     [
         pytest.param(
-            Planned(JOB, "host"),
+            RunPlanned(JOB, "host"),
             {"type": "plan", "job": "j", "tasks": {"m": 1, "w": 2}, "minAvailable": 3, "images": "host"},
             id="plan",
         ),
-        pytest.param(moved("Running"), {"type": "phase", "phase": "Running", "attempt": 1}, id="phase"),
+        pytest.param(entered("Running"), {"type": "phase", "phase": "Running", "attempt": 1}, id="phase"),
         pytest.param(
-            moved("Restarting", acted=ACTED, message="why"),
+            entered("Restarting", acted=ACTED, message="why"),
             {
                 "type": "phase",
                 "phase": "Restarting",
@@ -56,15 +56,15 @@ def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]
                 "event": "PodFailed",
                 "action": "RestartJob",
             },
-            id="phase that a policy led to",
+            id="phase after a policy acted",
         ),
         pytest.param(
-            PodMoved(pod("w", 0, PodPhase.PENDING), {"main": "busybox"}),
+            PodChanged(pod("w", 0, PodPhase.PENDING), {"main": "busybox"}),
             {"type": "pod", "pod": "w-0", "phase": "Pending", "attempt": 1, "images": {"main": "busybox"}},
-            id="pod made",
+            id="pod created",
         ),
         pytest.param(
-            pod_moved("w", 0, PodPhase.FAILED, end(137, signal=9, reason="OOMKilled")),
+            pod_changed("w", 0, PodPhase.FAILED, end(137, signal=9, reason="OOMKilled")),
             {
                 "type": "pod",
                 "pod": "w-0",
@@ -79,7 +79,7 @@ def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]
             id="pod failed",
         ),
         pytest.param(
-            pod_moved("w", 0, PodPhase.SUCCEEDED, end(0)),
+            pod_changed("w", 0, PodPhase.SUCCEEDED, end(0)),
             {
                 "type": "pod",
                 "pod": "w-0",
@@ -92,7 +92,7 @@ def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]
             id="pod succeeded",
         ),
         pytest.param(
-            PodMoved(replace(pod("w", 0, PodPhase.FAILED, end(143, signal=15)), deleted_at=START)),
+            PodChanged(replace(pod("w", 0, PodPhase.FAILED, end(143, signal=15)), deleted_at=START)),
             {
                 "type": "pod",
                 "pod": "w-0",
@@ -107,7 +107,7 @@ def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]
             id="pod deleted",
         ),
         pytest.param(
-            Restarted(pod("w", 0, PodPhase.RUNNING), end(9), 2, "hint"),
+            ContainerRestarted(pod("w", 0, PodPhase.RUNNING), end(9), 2, "hint"),
             {
                 "type": "pod",
                 "pod": "w-0",
@@ -121,13 +121,13 @@ def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]
             id="container restarted",
         ),
         pytest.param(
-            Published("w-0", 80, "127.0.0.1:81"),
+            PortPublished("w-0", 80, "127.0.0.1:81"),
             {"type": "pod", "pod": "w-0", "reason": "Published", "port": 80, "address": "127.0.0.1:81"},
             id="published",
         ),
-        pytest.param(Warned("beware"), {"type": "warning", "message": "beware"}, id="warning"),
+        pytest.param(WarningIssued("beware"), {"type": "warning", "message": "beware"}, id="warning"),
         pytest.param(
-            Ended("Failed", 137, ["a", "b"], "w-0", "main", 9, "PodFailed", 2, "words", ["/x"]),
+            outcome("Failed", end(137, signal=9), kept=["/x"]),
             {
                 "type": "verdict",
                 "phase": "Failed",
@@ -136,30 +136,39 @@ def _told(*happenings: Happening, with_logs: bool = True) -> list[dict[str, Any]
                 "pod": "w-0",
                 "container": "main",
                 "reason": "PodFailed",
-                "attempt": 2,
+                "attempt": 1,
                 "line": "words",
                 "kept": ["/x"],
                 "message": "a\nb",
             },
             id="verdict",
         ),
-        pytest.param(Ended("Completed", 0), {"type": "verdict", "phase": "Completed", "code": 0}, id="all well"),
+        pytest.param(
+            outcome("Completed", end(1)),
+            {"type": "verdict", "phase": "Completed", "code": 0, "attempt": 2, "message": "a\nb"},
+            id="completed",
+        ),
+        pytest.param(
+            outcome("Terminated", end(1), stop=Stop(130, "Interrupted")),
+            {"type": "verdict", "phase": "Terminated", "code": 130, "reason": "Interrupted", "message": "a\nb"},
+            id="stopped",
+        ),
     ],
 )
-def test_events(happening: Happening, event: dict[str, Any]) -> None:
-    (told,) = _told(happening)
-    assert dt.datetime.fromisoformat(told.pop("time")).tzinfo is not None
-    assert told == event
+def test_events(event: RunEvent, fields: dict[str, Any]) -> None:
+    (written,) = _written(event)
+    assert dt.datetime.fromisoformat(written.pop("time")).tzinfo is not None
+    assert written == fields
 
 
-def test_log_lines_are_events_even_empty_ones_but_not_the_states_of_progress_bars() -> None:
-    printed = Printed([line("a"), line("1%", unfinished=True), line(""), line('"\\\u2028é')])
-    told = _told(printed)
-    assert [event["line"] for event in told] == ["a", "", '"\\\u2028é']
-    assert {event["type"] for event in told} == {"log"}
-    assert {(event["pod"], event["container"], event["stream"]) for event in told} == {("w-0", "main", "stdout")}
+def test_log_lines_are_events_but_states_of_progress_bars_are_not() -> None:
+    output = LogOutput([line("a"), line("1%", unfinished=True), line(""), line('"\\\u2028é')])
+    written = _written(output)
+    assert [event["line"] for event in written] == ["a", "", '"\\\u2028é']
+    assert {event["type"] for event in written} == {"log"}
+    assert {(event["pod"], event["container"], event["stream"]) for event in written} == {("w-0", "main", "stdout")}
 
 
-def test_what_is_for_people_only_is_no_event() -> None:
-    assert _told(TimePassed(), Stopping(1)) == []
-    assert _told(Printed([line("a")]), with_logs=False) == []
+def test_events_for_people_only_are_left_out() -> None:
+    assert _written(Tick(), Stopping(1)) == []
+    assert _written(LogOutput([line("a")]), with_logs=False) == []

@@ -1,4 +1,4 @@
-"""What is told before anything starts."""
+"""The checks before a run starts."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 
 from pumice.engines.local.preflight import (
-    RefusedError,
     check_fit,
     check_problems,
-    claim_directories,
-    claims_at_hand,
+    claim_paths,
+    create_claim_directories,
     gang,
     what_ends_restarts,
 )
+from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.model import keys
+from pumice.model.findings import SPEC
+from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec, VolumeSpec
-from pumice.model.problem import Problem
+from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 
 Manifest = dict[str, Any]
@@ -46,9 +48,9 @@ def _job(available: int, **tasks: int | None) -> Job:
     return Job(spec=JobSpec(min_available=available, tasks=listed))
 
 
-def _locate(path: str) -> str:
-    """In place of a line, the path: so that a test can see which one was asked for."""
-    return f"big.yaml:<{path}>"
+def _locate(path: JobPath) -> Position:
+    """The path and, as its line, the number of its steps."""
+    return Position(f"<{path}>", len(path)) if path != SPEC else Position("big.yaml", 1)
 
 
 def _fit(pods: int, free: str) -> Fit:
@@ -73,7 +75,7 @@ def test_gang(available: int, least: dict[str, int | None], chosen: list[str]) -
     assert [pod["metadata"]["name"] for pod in gang(_job(available, **least), PODS)] == chosen
 
 
-def test_what_does_not_fit_is_told_with_the_shortfall_and_where_it_is_asked_for() -> None:
+def test_a_job_that_does_not_fit_is_refused_with_the_shortfall_and_its_requests() -> None:
     with pytest.raises(RefusedError) as error:
         check_fit(_job(4, a=None, b=None), _fit(4, "2.5"), _locate)
     lines = str(error.value).splitlines()
@@ -81,12 +83,12 @@ def test_what_does_not_fit_is_told_with_the_shortfall_and_where_it_is_asked_for(
     assert lines[2].split() == ["cpu", "4.00", "2.50", "1.50"]
     request = "spec.tasks[0].template.spec.containers[0].resources.requests.cpu"
     assert lines[3] == (
-        f"  hint: --scale a=1, or lower resources.requests.cpu (big.yaml:<{request}>), "
-        "or lower minAvailable (big.yaml:<spec.minAvailable>)"
+        f"  hint: --scale a=1, or lower resources.requests.cpu (<{request}>:10), "
+        "or lower minAvailable (<spec.minAvailable>:2)"
     )
 
 
-def test_fewer_pods_are_not_proposed_where_not_even_one_fits() -> None:
+def test_fewer_pods_are_not_suggested_where_not_even_one_fits() -> None:
     job = Job(spec=JobSpec(min_available=1, tasks=[TaskSpec(name="a", replicas=1)]))
     with pytest.raises(RefusedError) as error:
         check_fit(job, _fit(1, "0.5"), _locate)
@@ -95,7 +97,7 @@ def test_fewer_pods_are_not_proposed_where_not_even_one_fits() -> None:
     assert lines[-1] == "  hint: lower resources.requests.cpu"
 
 
-def test_a_limit_stands_in_for_a_request_and_the_largest_is_named() -> None:
+def test_the_largest_request_is_named_and_a_limit_counts_as_one() -> None:
     tasks = [
         TaskSpec(name="a", replicas=3, template={"spec": {"containers": [_container("1")]}}),
         TaskSpec(name="b", replicas=3, template={"spec": {"initContainers": [_container("2", "limits")]}}),
@@ -105,11 +107,22 @@ def test_a_limit_stands_in_for_a_request_and_the_largest_is_named() -> None:
         check_fit(job, _fit(6, "1"), _locate)
 
 
+def test_the_hint_points_at_a_resource_whose_name_has_dots() -> None:
+    gpu = "nvidia.com/gpu"
+    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {gpu: 2}}}]}}
+    job = Job(spec=JobSpec(min_available=1, tasks=[TaskSpec(name="a", replicas=1, template=template)]))
+    found = fit([{gpu: Quantity.parse("2")}], {gpu: Quantity.parse("1")})
+    with pytest.raises(RefusedError) as error:
+        check_fit(job, found, _locate)
+    path = SPEC / "tasks" / 0 / "template" / "spec" / "containers" / 0 / "resources" / "limits" / gpu
+    assert f"lower resources.limits.{gpu} (<{path}>:10)" in error.value.hint
+
+
 def test_what_fits_passes() -> None:
     check_fit(_job(2, a=None, b=None), _fit(2, "2"), _locate)
 
 
-def test_the_same_problem_in_many_pods_is_told_once_with_pod_container_and_place() -> None:
+def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position() -> None:
     container = _container()
     found = [
         (PODS[0], container, [Problem("no ConfigMap x"), Problem("mild", fatal=False)]),
@@ -119,28 +132,28 @@ def test_the_same_problem_in_many_pods_is_told_once_with_pod_container_and_place
     with pytest.raises(RefusedError) as error:
         check_problems(_job(1, a=None, b=None), found, _locate)
     assert str(error.value).splitlines() == [
-        "big.yaml:<spec.tasks[0].template.spec.containers[0]>: a-0: container c: no ConfigMap x",
-        "big.yaml:<spec.tasks[1]>: b-0: container added: no Secret y",
+        "<spec.tasks[0].template.spec.containers[0]>:7: a-0: container c: no ConfigMap x",
+        "<spec.tasks[1]>:3: b-0: container added: no Secret y",
     ]
     check_problems(_job(1, a=None), [(PODS[0], container, [Problem("mild", fatal=False)])], _locate)
 
 
-def test_claims_are_those_of_the_user_and_those_made_for_the_job(tmp_path: Path) -> None:
+def test_claims_of_the_files_and_of_the_job_get_directories(tmp_path: Path) -> None:
     volumes = [
         VolumeSpec(mount_path="/made", volume_claim={"accessModes": ["ReadWriteOnce"]}),
         VolumeSpec(mount_path="/missing", volume_claim_name="missing"),
     ]
     given: Manifest = {"kind": "PersistentVolumeClaim", "metadata": {"name": "given"}}
     other: Manifest = {"kind": "ConfigMap", "metadata": {"name": "map"}}
-    places = claims_at_hand(Job(spec=JobSpec(volumes=volumes)), [given, other], tmp_path)
-    assert len(places) == 2
-    assert "given" in places
-    assert "missing" not in places
-    assert not any(place.exists() for place in places.values())
-    claim_directories(places.values())
+    directories = claim_paths(Job(spec=JobSpec(volumes=volumes)), [given, other], tmp_path)
+    assert len(directories) == 2
+    assert "given" in directories
+    assert "missing" not in directories
+    assert not any(each.exists() for each in directories.values())
+    create_claim_directories(directories.values())
     assert (tmp_path / "claims").stat().st_mode & 0o777 == 0o700
-    # Whatever user a container runs as may use them.
-    assert {place.stat().st_mode & 0o777 for place in places.values()} == {0o777}
+    # Writable for any user of a container.
+    assert {each.stat().st_mode & 0o777 for each in directories.values()} == {0o777}
 
 
 @pytest.mark.parametrize(
@@ -154,8 +167,8 @@ def test_claims_are_those_of_the_user_and_those_made_for_the_job(tmp_path: Path)
 )
 def test_the_policy_that_would_end_restarts(policies: list[LifecyclePolicy], hint: bool) -> None:
     job = Job(spec=JobSpec(policies=policies, tasks=[TaskSpec(name="a", max_retry=3)]))
-    told = what_ends_restarts(job, "a")
+    text = what_ends_restarts(job, "a")
     wanted = (
         "a policy {event: TaskFailed, action: TerminateJob} of task a would end the job after 3 restarts (its maxRetry)"
     )
-    assert told == (wanted if hint else "")
+    assert text == (wanted if hint else "")

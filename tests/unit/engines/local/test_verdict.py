@@ -1,19 +1,30 @@
-"""The last words about a job."""
+"""The verdict about a job, and which pod it names."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from pumice.engines.local.verdict import Advice, Failures, last_words
-from pumice.model.job import Job, JobSpec, Metadata
+from pumice.engines.local.outcome import Failures, Outcome, Stop
+from pumice.engines.local.verdict import verdict_lines
+from pumice.model.findings import SPEC
+from pumice.model.job import Job, JobSpec, Metadata, TaskSpec
+from pumice.model.problem import Position
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
+from pumice.reconcile.decision import JobEvent
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
-JOB = Job(spec=JobSpec(max_retry=3))
+_LIMITED = {"name": "w", "resources": {"limits": {"memory": "1Gi"}}}
+JOB = Job(
+    spec=JobSpec(
+        max_retry=3,
+        tasks=[TaskSpec(name="w", template={"spec": {"containers": [_LIMITED, {"name": "other"}]}})],
+    )
+)
 
 
 def _end(second: float, code: int = 1, line: str = "", **fields: object) -> ContainerEnd:
@@ -28,35 +39,41 @@ def _failed(index: int, end: ContainerEnd, *, version: int = 0, uid: str = "") -
 def _failures(*pods: ObservedPod) -> Failures:
     failures = Failures()
     for pod in pods:
-        failures.take(pod)
+        failures.record(pod)
     return failures
+
+
+def _outcome(*ends: ContainerEnd, job: Job = JOB, **fields: Any) -> Outcome:
+    pods = [_failed(index, end) for index, end in enumerate(ends)]
+    return Outcome(job, _failures(*pods).in_order(), **fields)
 
 
 def _names(failures: Failures) -> list[str]:
     return [failure.pod.short_name for failure in failures.in_order()]
 
 
-def test_who_failed_first_comes_first_and_no_more_than_six_lines() -> None:
-    pods = [_failed(index, _end(10 - index, line="first\n  hint: second")) for index in range(6)]
+def test_the_first_failure_comes_first_in_at_most_six_lines() -> None:
+    ends = [_end(10 - index, line="first\n  hint: second") for index in range(6)]
     state = JobState(
         phase="Failed", reason="RetriesExhausted", message="all 3 attempts failed (maxRetry); the last cause: x"
     )
     job = Job(spec=JobSpec(max_retry=3), status=JobStatus(state=state))
-    words = last_words(job, _failures(*pods).in_order(), Advice("pumice run x", "PodFailed -> AbortJob (policies[0])"))
+    policy = JobEvent("ExecuteAction", "", policy=SPEC / "policies" / 0, event="PodFailed", action="AbortJob")
+    outcome = _outcome(*ends, job=job, policy=policy)
     followers = [f"w-{4 - later} (exit code 1, {later + 1}.0s later)" for later in range(3)]
-    assert words.lines == (
+    assert verdict_lines(outcome, lambda path: Position("job.yaml", len(path)), "pumice run x") == (
         "w-5 failed first: exit code 1 after 5.0s (attempt 2 of 3)",
         "  last line     first; hint: second",
         f"  then          {', '.join(followers)} and 2 more",
         "  why           all 3 attempts failed (maxRetry)",
-        "  policy        PodFailed -> AbortJob (policies[0])",
+        "  policy        PodFailed -> AbortJob (policies[0], job.yaml:3)",
         "  next          pumice run x",
     )
-    assert (words.pod, words.code, words.attempt) == ("w-5", 1, 2)
+    assert (outcome.exit_code, outcome.reason, outcome.attempt) == (1, "RetriesExhausted", 2)
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "text"),
     [
         pytest.param(_end(1, 7), "exit code 7 after 1.0s", id="exit code"),
         pytest.param(_end(1, 137, signal=9), "signal 9 (SIGKILL) after 1.0s", id="signal"),
@@ -69,53 +86,71 @@ def test_who_failed_first_comes_first_and_no_more_than_six_lines() -> None:
         ),
     ],
 )
-def test_the_first_line_says_how(end: ContainerEnd, told: str) -> None:
-    words = last_words(JOB, _failures(_failed(0, end)).in_order(), Advice("pumice"))
-    assert words.lines[0] == f"w-0 failed first: {told} (attempt 2 of 3)"
-    assert words.code == end.exit_code
+def test_the_first_line_says_how_the_pod_failed(end: ContainerEnd, text: str) -> None:
+    outcome = _outcome(end)
+    assert verdict_lines(outcome)[0] == f"w-0 failed first: {text} (attempt 2 of 3)"
+    assert outcome.exit_code == end.exit_code
 
 
 @pytest.mark.parametrize(
-    ("end", "cause", "line"),
+    ("end", "line"),
     [
-        pytest.param(_end(1, line="words"), "", "  last line     words", id="last line"),
-        pytest.param(_end(1, line="no such", reason="StartError"), "", "  cause         no such", id="never ran"),
-        pytest.param(_end(1, line="words"), "why", "  cause         why", id="something better"),
+        pytest.param(_end(1, line="words"), "  last line     words", id="last line"),
+        pytest.param(_end(1, line="no such", reason="StartError"), "  cause         no such", id="never ran"),
+        pytest.param(
+            _end(1, line="words", reason="OOMKilled"),
+            "  cause         it used more than its memory limit, 1Gi (job.yaml:10)",
+            id="out of memory",
+        ),
+        pytest.param(
+            _end(1, reason="OOMKilled", container="other"),
+            "  cause         this machine had no memory left",
+            id="no limit",
+        ),
     ],
 )
-def test_the_second_line_says_why(end: ContainerEnd, cause: str, line: str) -> None:
-    assert last_words(JOB, _failures(_failed(0, end)).in_order(), Advice("pumice", cause=cause)).lines[1] == line
+def test_the_second_line_says_why(end: ContainerEnd, line: str) -> None:
+    assert verdict_lines(_outcome(end), lambda path: Position("job.yaml", len(path)))[1] == line
 
 
-def test_a_line_that_would_not_fit_is_cut() -> None:
-    words = last_words(JOB, _failures(_failed(0, _end(1, line="x" * 5000))).in_order(), Advice("pumice"))
-    assert words.lines[1].endswith("xxx...")
-    assert len(words.lines[1]) < 400
+def test_a_long_line_is_cut() -> None:
+    line = verdict_lines(_outcome(_end(1, line="x" * 5000)))[1]
+    assert line.endswith("xxx...")
+    assert len(line) < 400
 
 
-def test_pods_that_were_told_to_end_are_no_culprits() -> None:
+def test_without_a_failure_the_state_is_the_verdict() -> None:
+    state = JobState(phase="Failed", reason="DeadlineExceeded", message="the job ran longer than allowed")
+    outcome = _outcome(job=Job(metadata=Metadata(name="j"), status=JobStatus(state=state)))
+    assert verdict_lines(outcome, next_step="do") == ("j Failed: the job ran longer than allowed", "  next          do")
+    assert outcome.exit_code == 1
+
+
+def test_a_stopped_or_completed_run_blames_no_pod() -> None:
+    stopped = _outcome(_end(1, 3), stop=Stop(124, "Timeout", "too long"))
+    assert verdict_lines(stopped, next_step="do") == ("too long", "  next          do")
+    assert (stopped.exit_code, stopped.reason, stopped.first) == (124, "Timeout", None)
+    assert verdict_lines(_outcome(_end(1), stop=Stop()), next_step="do") == ()
+    completed = _outcome(_end(1, 3), job=Job(status=JobStatus(state=JobState(phase="Completed"))))
+    assert verdict_lines(completed) == ()
+    assert (completed.exit_code, completed.first) == (0, None)
+
+
+def test_pods_that_were_asked_to_end_did_not_fail() -> None:
     ended = replace(_failed(0, _end(1, 143)), deleted_at=START)
     assert _names(_failures(ended)) == []
-    # Neither is one that failed on its own acquitted when it is removed later.
+    # A pod that failed by itself stays a failure when it is removed later.
     assert _names(_failures(_failed(0, _end(1)), ended)) == ["w-0"]
 
 
-def test_who_was_made_anew_is_forgiven() -> None:
+def test_the_failure_of_a_replaced_pod_does_not_count() -> None:
     failed = _failed(0, _end(1))
     again = replace(failed, uid="another", phase=PodPhase.RUNNING, ends=())
     assert _names(_failures(failed, _failed(1, _end(2)), again)) == ["w-1"]
     assert _names(_failures(failed, _failed(1, _end(2), version=1))) == ["w-1"]
 
 
-def test_without_a_failure_the_state_speaks() -> None:
-    state = JobState(phase="Failed", reason="DeadlineExceeded", message="the job ran longer than allowed")
-    job = Job(metadata=Metadata(name="j"), status=JobStatus(state=state))
-    words = last_words(job, [], Advice("pumice run x"))
-    assert words.lines == ("j Failed: the job ran longer than allowed", "  next          pumice run x")
-    assert words.code == 1
-
-
-def test_who_was_started_again_is_to_blame_where_nobody_else_is() -> None:
+def test_a_restarted_pod_counts_where_no_pod_failed() -> None:
     again = replace(_failed(0, _end(1, 3)), phase=PodPhase.RUNNING, restarts=2)
     assert _names(_failures(again)) == ["w-0"]
     assert _names(_failures(again, _failed(1, _end(2)))) == ["w-1"]

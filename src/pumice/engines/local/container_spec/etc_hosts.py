@@ -47,8 +47,10 @@ def pod_hostname(manifest: Manifest) -> str:
     return long if len(long) <= _LONGEST_HOSTNAME else short
 
 
-def hosts_text(pods: Sequence[NamedPod], services: Iterable[Manifest], namespace: str) -> str:
-    """Return the lines that all pods of the job share; each pod adds its own `alias_lines`."""
+def names_by_address(
+    pods: Sequence[NamedPod], services: Iterable[Manifest], namespace: str
+) -> dict[str, dict[str, None]]:
+    """Map each pod's address to the names that lead to it, its own before those of Services."""
     names: dict[str, dict[str, None]] = {}
     for pod in pods:
         names.setdefault(pod.ip, {}).update(dict.fromkeys(_pod_names(pod, namespace)))
@@ -58,6 +60,11 @@ def hosts_text(pods: Sequence[NamedPod], services: Iterable[Manifest], namespace
             if _selects(service, pod):
                 # After the pod's own names, so that a reverse lookup returns the pod.
                 names[pod.ip].update(dict.fromkeys(reversed(spelled)))
+    return names
+
+
+def hosts_text(names: Mapping[str, Iterable[str]]) -> str:
+    """What all pods of the job have in common; each adds its own `alias_lines`."""
     lines = [f"{ip} {' '.join(of)}\n::ffff:{ip} {next(iter(of))}\n" for ip, of in names.items()]
     return _LOCAL + "".join(lines)
 

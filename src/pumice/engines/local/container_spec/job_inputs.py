@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources, read_config_sources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env, expand_all
-from pumice.engines.local.container_spec.etc_hosts import NamedPod, hosts_text, pod_hostname, truncated
+from pumice.engines.local.container_spec.etc_hosts import (
+    NamedPod,
+    hosts_text,
+    names_by_address,
+    pod_hostname,
+    truncated,
+)
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.state.settings import Settings
@@ -43,22 +49,30 @@ class JobInputs:
             self._hosts = ""
         return self._sources[1], self._sources[2]
 
+    def names(self) -> Mapping[str, Iterable[str]]:
+        """Map each pod's address to the names that lead to it."""
+        named = []
+        for slot in slots(self.job):
+            labels = {
+                keys.JOB_NAME: self.job.name,
+                keys.JOB_NAMESPACE: self.job.namespace,
+                keys.TASK_SPEC: slot.task.name,
+            }
+            address = self.address_of(slot.short_name)
+            named.append(NamedPod(address, truncated(slot.hostname), slot.subdomain, labels))
+        services = [manifest for manifest in self.objects() if manifest["kind"] == "Service"]
+        return names_by_address(named, services, self.job.namespace)
+
     def hosts(self) -> str:
         """Return the part of /etc/hosts that all pods of the job share."""
         self.config_sources()
         if not self._hosts:
-            named = []
-            for slot in slots(self.job):
-                labels = {
-                    keys.JOB_NAME: self.job.name,
-                    keys.JOB_NAMESPACE: self.job.namespace,
-                    keys.TASK_SPEC: slot.task.name,
-                }
-                address = self.address_of(slot.short_name)
-                named.append(NamedPod(address, truncated(slot.hostname), slot.subdomain, labels))
-            services = [manifest for manifest in self.objects() if manifest["kind"] == "Service"]
-            self._hosts = hosts_text(named, services, self.job.namespace)
+            self._hosts = hosts_text(self.names())
         return self._hosts
+
+    def resize(self, job: Job) -> None:
+        """Use another size of the job for the pods that start from now on."""
+        self.job, self._hosts = job, ""
 
     def pod_facts(self, manifest: Manifest, uid: str, address: str) -> PodFacts:
         return PodFacts(

@@ -47,7 +47,7 @@ class Image:
 
 
 def images_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the user's images. Raises NoStateError."""
+    """Return the directory of the user's images. Raises SettingsError."""
     return state_directory(environ) / "images"
 
 

@@ -1,4 +1,4 @@
-"""One container of a pod: started, watched by its probes, restarted as the pod's policy says, ended with grace."""
+"""One container of a pod: start, probes, restarts by the restart policy, graceful end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.probes import Probe
-from pumice.engines.local.kubelet.restart_policy import BackOff, starts_again
+from pumice.engines.local.kubelet.restart_policy import BackOff, restarts
 from pumice.engines.local.sandbox import sandbox_errors
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
+from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
@@ -28,7 +29,7 @@ LONGEST_MESSAGE: Final = 4096
 CANNOT_START: Final = 128
 TERMINATED: Final = 143
 _SIGNAL_BASE: Final = 128
-# What a shell would say for the same mistake; everything else is the runtime's own code.
+# The exit codes of a shell for the same mistakes; all others get CANNOT_START.
 _START_CODES: Final = {
     sandbox_errors.COMMAND_NOT_FOUND: 127,
     sandbox_errors.NOT_EXECUTABLE: 126,
@@ -36,37 +37,23 @@ _START_CODES: Final = {
 }
 
 
-class Sandboxed(Protocol):
-    """What a container needs of the sandbox."""
-
-    async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None: ...
-
-    async def signal(self, container: str, number: int) -> None: ...
-
-    async def ended(self, container: str) -> Any: ...
-
-    async def exec(self, container: str, argv: Any, env: Any, timeout: float | None) -> tuple[int, bytes]: ...  # noqa: ASYNC109 - it is killed then
-
-    async def connect(self, pod: str, port: int) -> Any: ...
-
-
 Now = Callable[[], dt.datetime]
 
 
 @dataclass(slots=True)
 class Container:
-    """A container's life, run after run. `changed` is called whenever something about it changes."""
+    """Runs a container, again and again as its restart policy says. Calls `changed` after each change of its state."""
 
     manifest: Manifest
-    sandbox: Sandboxed
-    make_spec: Callable[[int], ContainerSpec]  # attempt -> what to start
+    sandbox: SandboxPort
+    make_spec: Callable[[int], ContainerSpec]  # number of restarts -> spec
     open_logs: Callable[[int], tuple[LogPump, LogPump]]
     changed: Callable[[], None]
-    restarted: Callable[[ContainerEnd, int], None]  # how it ended, and how often it has been started again
+    restarted: Callable[[ContainerEnd, int], None]  # how it ended, and the number of restarts
     now: Now
-    tell: Callable[[str], None] = lambda _message: None  # what a hook or a probe has found
+    warn: Callable[[str], None] = lambda _message: None  # a hook or a probe failed
     grace: float = DEFAULT_GRACE  # of the pod
-    # Shared with others, so that not all of a large job start at once: a start takes descriptors.
+    # Shared by all containers of a job, to limit how many start at once: each start takes file descriptors.
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     restarts: int = 0
     running: bool = False
@@ -81,7 +68,7 @@ class Container:
     _over: asyncio.Event = field(default_factory=asyncio.Event)
     _env: dict[str, str] = field(default_factory=dict)
     _message_file: str = ""
-    _why: tuple[str, str] = ("", "")  # why we ended it ourselves: a word, and words
+    _why: tuple[str, str] = ("", "")  # why we ended it: reason and message
 
     @property
     def name(self) -> str:
@@ -89,17 +76,17 @@ class Container:
 
     @property
     def is_sidecar(self) -> bool:
-        """Of an init container: whether it stays beside the others."""
+        """Whether this init container keeps running beside the containers."""
         return self.manifest.get("restartPolicy") == "Always"
 
     async def run(self, policy: str) -> ContainerEnd:
-        """Run until the policy says that it is over; the last end."""
+        """Run until the restart policy does not restart it; return how it ended last."""
         back_off = BackOff()
         while True:
             began = self.now()
             end = await self._run_once()
             self.ends.append(end)
-            if self._stopping or not starts_again(self.manifest, policy, end.exit_code):
+            if self._stopping or not restarts(self.manifest, policy, end.exit_code):
                 self.changed()
                 return end
             self.waiting_for = "CrashLoopBackOff"
@@ -114,9 +101,9 @@ class Container:
             self.restarted(end, self.restarts)
 
     async def stop(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
-        """End it for good: the preStop hook, then SIGTERM, and SIGKILL for who is there when the grace is over.
+        """End it, without a restart: the preStop hook, then SIGTERM, and SIGKILL when the grace period is over.
 
-        `why`, a word and words, is given where its end is a failure.
+        `why`, a reason and a message, is given where the end is a failure.
         """
         self._stopping = True
         self._stopped.set()
@@ -125,7 +112,7 @@ class Container:
         self._why = why if why[0] else self._why
         await self._end(grace)
 
-    # Asked for as methods because other tasks change them while this one sleeps, which a type checker cannot know.
+    # A method, because a type checker does not know that other tasks change the field while this one sleeps.
     def _is_stopping(self) -> bool:
         return self._stopping
 
@@ -151,21 +138,21 @@ class Container:
             return ContainerEnd(self.name, code, "StartError", 0, self.now(), f"{self.name}: {error}")
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            place = f"{error.filename}: " if error.filename else ""
-            told = f"{self.name}: cannot be started: {place}{why}"
-            return ContainerEnd(self.name, CANNOT_START, "StartError", 0, self.now(), told)
+            file = f"{error.filename}: " if error.filename else ""
+            message = f"{self.name}: cannot be started: {file}{why}"
+            return ContainerEnd(self.name, CANNOT_START, "StartError", 0, self.now(), message)
         finally:
             self._starting = False
-        attending = asyncio.create_task(self._attend())
+        watching = asyncio.create_task(self._watch())
         try:
             ended = await self.sandbox.ended(self._id)
         finally:
-            # Also if the sandbox is gone, and the container with it: nobody need wait for it any longer.
+            # Also if the sandbox has ended, and the container with it.
             self.running = self.started = self.ready = False
             self._over.set()
-            attending.cancel()
+            watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await attending
+                await watching
         for log in logs:
             await log.drained()
             log.file.close()
@@ -192,84 +179,84 @@ class Container:
                 await self.sandbox.start_container(spec, *pipes)
         self.running = True
         if not (self.manifest.get("lifecycle") or {}).get("postStart"):
-            self._has_begun()
+            self._mark_started()
         self.changed()
 
     def _message(self) -> str:
-        """What the container left in its file for last words, in one line."""
+        """Return the termination message of the container, in one line."""
         if not self._message_file:
             return ""
         try:
             with Path(self._message_file).open("rb") as file:
-                words = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
+                message = file.read(LONGEST_MESSAGE).decode("utf-8", "replace")
         except OSError:
-            # The container may do with its file as it likes, and close it to us.
+            # The container may have changed the mode of its file.
             return ""
-        return " ".join(words.split())
+        return " ".join(message.split())
 
-    def _has_begun(self) -> None:
+    def _mark_started(self) -> None:
         self.started = not self.manifest.get("startupProbe")
         self.ready = self.started and not self.manifest.get("readinessProbe")
 
-    async def _attend(self) -> None:
-        """The postStart hook, which runs beside the command; then the probes. Cancelled when the container ends."""
+    async def _watch(self) -> None:
+        """Run the postStart hook, beside the command, then the probes; until cancelled at the end of the container."""
         began = self.now()
         if (self.manifest.get("lifecycle") or {}).get("postStart"):
-            fault = await self._hook("postStart", None)
-            if fault:
-                await self._end_because("PostStartHookError", f"the postStart hook failed: {fault}", self.grace)
+            failure = await self._hook("postStart", None)
+            if failure:
+                await self._end_because("PostStartHookError", f"the postStart hook failed: {failure}", self.grace)
                 return
-            self._has_begun()
+            self._mark_started()
             self.changed()
         if await self._has_started():
             async with asyncio.TaskGroup() as tasks:
-                for kind, tell in (("readinessProbe", self._is_ready), ("livenessProbe", self._is_alive)):
+                for kind, on_result in (("readinessProbe", self._set_ready), ("livenessProbe", self._end_if_dead)):
                     probe = Probe.read(self.manifest.get(kind))
                     if probe is not None:
                         running = (self.now() - began).total_seconds()
-                        tasks.create_task(probe.since(running).watch(self.manifest, self, tell))
+                        tasks.create_task(probe.since(running).watch(self.manifest, self, on_result))
 
     async def _has_started(self) -> bool:
-        """What the startup probe says, if there is one."""
+        """Wait for the startup probe, if there is one; whether it succeeded."""
         probe = Probe.read(self.manifest.get("startupProbe"))
         if probe is None:
             return True
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        async def tell(fault: str) -> None:
+        async def on_result(failure: str) -> None:
             if not answer.done():
-                answer.set_result(fault)
+                answer.set_result(failure)
 
-        watching = asyncio.create_task(probe.watch(self.manifest, self, tell))
+        watching = asyncio.create_task(probe.watch(self.manifest, self, on_result))
         try:
-            fault = await answer
+            failure = await answer
         finally:
             watching.cancel()
-        if fault:
-            await self._end_because("StartupProbeFailed", f"the startup probe failed: {fault}", self._grace_of(probe))
+        if failure:
+            await self._end_because("StartupProbeFailed", f"the startup probe failed: {failure}", self._grace_of(probe))
             return False
         self.started = True
         self.ready = not self.manifest.get("readinessProbe")
         self.changed()
         return True
 
-    async def _is_ready(self, fault: str) -> None:
-        self.ready = not fault
+    async def _set_ready(self, failure: str) -> None:
+        self.ready = not failure
         self.changed()
 
-    async def _is_alive(self, fault: str) -> None:
-        if fault:
+    async def _end_if_dead(self, failure: str) -> None:
+        if failure:
             grace = self._grace_of(Probe.read(self.manifest.get("livenessProbe")))
-            await self._end_because("LivenessProbeFailed", f"the liveness probe failed: {fault}", grace)
+            await self._end_because("LivenessProbeFailed", f"the liveness probe failed: {failure}", grace)
 
     def _grace_of(self, probe: Probe | None) -> float:
         own = probe.handler.get("terminationGracePeriodSeconds") if probe is not None else None
         return self.grace if own is None else float(own)
 
     async def _end_because(self, reason: str, why: str, grace: float) -> None:
-        """End this run. Whether there is another one, the policy says."""
+        """End the container; the restart policy decides whether it starts again."""
         self._why = (reason, why)
-        self.tell(f"container {self.name}: {why}; it is ended")
+        self.warn(f"container {self.name}: {why}; the container is stopped")
         await self._end(grace)
 
     async def _end(self, grace: float) -> None:
@@ -277,9 +264,9 @@ class Container:
             return
         try:
             async with asyncio.timeout(grace):
-                fault = await self._hook("preStop", grace) if grace else ""
-                if fault:
-                    self.tell(f"container {self.name}: the preStop hook failed: {fault}")
+                failure = await self._hook("preStop", grace) if grace else ""
+                if failure:
+                    self.warn(f"container {self.name}: the preStop hook failed: {failure}")
                 await self._signal(self._stop_signal())
                 await self._over.wait()
         except TimeoutError:
@@ -290,11 +277,11 @@ class Container:
         return int(getattr(signal, name, signal.SIGTERM))
 
     async def _hook(self, name: str, limit: float | None) -> str:
-        """A hook of its life: what is wrong, "" if nothing is, or if there is no such hook."""
+        """Run a lifecycle hook; return its failure, "" if it succeeds or there is none."""
         handler = (self.manifest.get("lifecycle") or {}).get(name)
-        return await Probe(handler, timeout=limit).ask(self.manifest, self) if handler else ""
+        return await Probe(handler, timeout=limit).check(self.manifest, self) if handler else ""
 
     async def _signal(self, number: int) -> None:
-        # A sandbox that is gone has taken the container with it.
+        # A sandbox that has ended took the container with it.
         with contextlib.suppress(ProcessLookupError, SandboxError):
             await self.sandbox.signal(self._id, number)

@@ -1,8 +1,7 @@
-"""What containers print: taken line by line, kept in a file, and handed on to whoever watches.
+"""Reads what containers print, line by line, for the log file and the listeners of the run.
 
-A progress bar that rewrites its line with carriage returns is handed on as updates of one line, and kept as its last
-state. Lines come in batches, as they are read: a program that prints a hundred thousand of them a second is kept up
-with.
+A progress bar that rewrites its line with carriage returns becomes updates of one line; the log file gets its last
+state. Lines are passed on in batches, as they are read, which is fast enough for a hundred thousand lines a second.
 """
 
 from __future__ import annotations
@@ -16,32 +15,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from pumice.engines.local.events import LogLine
+
 _CHUNK: Final = 65536
-# A line that never ends must not fill the memory: it is handed on in pieces of this length.
+# Longer lines are split, to bound memory.
 LONGEST_LINE: Final = 64 * 1024
 _PRIVATE: Final = 0o600
 _LONGEST_CHARACTER: Final = 4
-_CONTINUED: Final = 0b10  # how the bytes of a character begin, but for its first
-# What ends a traceback says more than what a shell or a library prints when it cleans up after it.
+_CONTINUED: Final = 0b10  # the first bits of all but the first byte of a character
+# The end of a traceback says more than what a shell or a library prints after it.
 _EXCEPTION: Final = re.compile(r"(?:\[rank\d+\]:\s*)?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?")
-_AFTERWORDS: Final = 5
+_LINES_AFTER_EXCEPTION: Final = 5
 _LOOKED_AT: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    pod: str  # short name
-    container: str
-    stream: str  # stdout or stderr
-    text: str
-    unfinished: bool = False  # the line will be written anew: a progress bar
 
 
 Watcher = Callable[[Sequence[LogLine]], None]
 
 
 class Sink(Protocol):
-    """Where a container's output is kept."""
+    """The log file of a container."""
 
     def write(self, data: bytes) -> object: ...
 
@@ -57,13 +49,13 @@ class LogPump:
     stream: str
     file: Sink
     watch: Watcher
-    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=_AFTERWORDS + 1))
-    _rest: bytes = b""  # of the line that has not ended: of a progress bar, only its newest state
-    _shown: bytes = b""  # what was handed on of it
+    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_AFTER_EXCEPTION + 1))
+    _rest: bytes = b""  # the line that has not ended; of a progress bar, its newest state
+    _shown: bytes = b""  # the state of the progress bar that was passed on last
     _done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self) -> int:
-        """The end of a pipe that the container writes to; to be closed by the caller once the container has it."""
+        """Return the end of a pipe for the container to write to; the caller closes it after the start."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         loop = asyncio.get_running_loop()
@@ -72,7 +64,7 @@ class LogPump:
 
     @property
     def last_line(self) -> str:
-        """The last that says something: an exception, even if a few lines follow it, else whatever came last."""
+        """The last exception, even if a few lines follow it; else the last line that is not empty."""
         raised = (line for line in reversed(self._tail) if _EXCEPTION.fullmatch(line))
         return next(raised, self._tail[-1] if self._tail else "")
 
@@ -89,10 +81,10 @@ class LogPump:
             return
         asyncio.get_running_loop().remove_reader(pipe)
         os.close(pipe)
-        # Whatever else goes wrong, nobody may wait for this for ever.
+        # First, so that an error below blocks nobody.
         self._done.set()
         if self._rest:
-            self._tell([self._rest], b"")
+            self._pass_on([self._rest], b"")
 
     def _take(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
@@ -101,22 +93,22 @@ class LogPump:
             lines.append(rest[:end])
             rest = rest[end:]
         self._rest = _newest(rest)
-        self._tell(lines, self._rest if b"\r" in self._rest else b"")
+        self._pass_on(lines, self._rest if b"\r" in self._rest else b"")
 
-    def _tell(self, lines: Sequence[bytes], bar: bytes) -> None:
-        """Hand on lines that have ended, and the state of a progress bar that has not."""
+    def _pass_on(self, lines: Sequence[bytes], bar: bytes) -> None:
+        """Write and emit lines that have ended, and emit the state of a progress bar."""
         ended = [_visible(line) for line in lines]
-        told = [self._line(line) for line in ended]
-        self._tail.extend(words for line in told[-_LOOKED_AT:] if (words := line.text.strip()))
+        passed = [self._line(line) for line in ended]
+        self._tail.extend(words for line in passed[-_LOOKED_AT:] if (words := line.text.strip()))
         if ended:
             self._shown = b""
             self.file.write(b"".join(line + b"\n" for line in ended))
         state = _visible(bar)
         if state and state != self._shown:
             self._shown = state
-            told.append(self._line(state, unfinished=True))
-        if told:
-            self.watch(told)
+            passed.append(self._line(state, unfinished=True))
+        if passed:
+            self.watch(passed)
 
     def _line(self, line: bytes, *, unfinished: bool = False) -> LogLine:
         return LogLine(self.pod, self.container, self.stream, line.decode("utf-8", "replace"), unfinished)
@@ -124,9 +116,9 @@ class LogPump:
 
 @dataclass(slots=True)
 class LogFile:
-    """Shared by both streams of a container, and there as soon as there is something in it.
+    """Shared by both streams of a container; created with the first line.
 
-    A disk that is full costs the rest of the log, not the job.
+    A full disk costs the rest of the log, not the job.
     """
 
     path: Path
@@ -146,7 +138,7 @@ class LogFile:
             self._given_up = True
             self.close()
             why = (error.strerror or str(error)).lower()
-            self.warn(f"logs are shown but no longer kept: {self.path.parent}: {why}")
+            self.warn(f"logs are shown but no longer written to {self.path.parent}: {why}")
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -154,13 +146,13 @@ class LogFile:
         self._descriptor = None
 
     def _open(self) -> int:
-        # Not for others to read: programs print secrets.
+        # Private, because programs print secrets.
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
 
 
 def _newest(rest: bytes) -> bytes:
-    """Of a progress bar only what is visible, and whether it is about to be written over."""
+    """Reduce a progress bar to what is visible, with a mark if the next output overwrites it."""
     if b"\r" not in rest:
         return rest
     before, _, after = rest.rpartition(b"\r")
@@ -170,12 +162,12 @@ def _newest(rest: bytes) -> bytes:
 
 
 def _visible(line: bytes) -> bytes:
-    """What a terminal would show in the end of a line that was written over."""
+    """Return what a terminal shows at the end of a line that was overwritten."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 def _whole_characters(text: bytes, end: int) -> int:
-    """Where to cut, so that no character of UTF-8 is cut in two; in other bytes, right there."""
+    """Return where to split, without splitting a UTF-8 character; bytes that are not UTF-8 are split at `end`."""
     for cut in range(end, end - _LONGEST_CHARACTER, -1):
         if text[cut] >> 6 != _CONTINUED:
             return cut

@@ -1,4 +1,4 @@
-"""One pod of a job on this machine: its init containers one after the other, then its containers side by side."""
+"""One pod of a job on this machine: init containers one after the other, then the containers together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from pumice.engines.local.container_spec.etc_hosts import pod_hostname
 from pumice.engines.local.kubelet.container import CANNOT_START, DEFAULT_GRACE, Container
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
+from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.model import keys
 from pumice.model.job import Manifest
@@ -22,16 +23,6 @@ from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 UNSCHEDULABLE: Final = "Unschedulable"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 _GLANCE: Final = 0.02
-
-
-class PodSandbox(Protocol):
-    async def create_pod(self, pod: str, address: str, hostname: str) -> None: ...
-
-    async def remove_pod(self, pod: str) -> None: ...
-
-    async def start_container(self, spec: ContainerSpec, stdout: int, stderr: int) -> None: ...
-
-    async def signal(self, container: str, number: int) -> None: ...
 
 
 class Scheduler(Protocol):
@@ -49,26 +40,30 @@ def grace_of(spec: Manifest) -> float:
     return DEFAULT_GRACE if given is None else float(given)
 
 
+def longest_grace(manifests: Sequence[Manifest]) -> float:
+    return max(grace_of(manifest["spec"]) for manifest in manifests)
+
+
 @dataclass(slots=True)
 class LocalPod:
     manifest: Manifest
     uid: str
     address: str
-    sandbox: PodSandbox
+    sandbox: SandboxPort
     make_container: Callable[[Manifest], Container]
     changed: Callable[[], None]
     now: Callable[[], dt.datetime]
     created_at: dt.datetime
     scheduler: Scheduler | None = None  # None: there is always room
     make_holder: Callable[[], ContainerSpec] | None = None  # what holds the pid namespace that containers share
-    tell: Callable[[str], None] = lambda _message: None
+    warn: Callable[[str], None] = lambda _message: None
     removed: Callable[[], None] = lambda: None  # nothing of it is left, and its volumes can go
     phase: PodPhase = PodPhase.PENDING
     deleted_at: dt.datetime | None = None
     reason: str = ""
     containers: list[Container] = field(default_factory=list)
     init_containers: list[Container] = field(default_factory=list)
-    _trouble: ContainerEnd | None = None  # what kept the pod as a whole from living
+    _failure: ContainerEnd | None = None  # of the pod as a whole
     _life: asyncio.Task[None] | None = None
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
     _grace: float | None = None  # for what is still there, once it is ended
@@ -95,7 +90,7 @@ class LocalPod:
             await asyncio.wait([self._life])
 
     async def end(self, grace: float | None = None) -> None:
-        """End it gracefully; returns when none of its processes is left."""
+        """End the pod gracefully; return when none of its processes is left."""
         seconds = grace_of(self.spec) if grace is None else grace
         self.deleted_at = self.now() + dt.timedelta(seconds=seconds)
         self.changed()
@@ -103,7 +98,7 @@ class LocalPod:
         await self.gone()
 
     async def delete(self) -> None:
-        """End it gracefully, and remove what it was in; returns when nothing of it is left."""
+        """End the pod gracefully and remove its namespaces and files; return when nothing is left."""
         await self.end()
         with contextlib.suppress(SandboxError, StartError):
             await self.sandbox.remove_pod(self.name)
@@ -112,18 +107,18 @@ class LocalPod:
         try:
             self.removed()
         except OSError as error:
-            # The pod is gone, whatever is left of its files; the run's own end removes those, or the next run.
-            self.tell(f"files of its volumes are left behind: {error}")
+            # The end of the run removes the files, or the next run.
+            self.warn(f"files of its volumes could not be removed: {error}")
 
     async def kill(self, number: int) -> bool:
-        """Send a signal to whatever of it runs; False if nothing does."""
+        """Send a signal to the running containers; False if there are none."""
         running = [each for each in (*self.init_containers, *self.containers) if each.running]
         await asyncio.gather(*(container.kill(number) for container in running))
         return bool(running)
 
     def observed(self) -> ObservedPod:
         annotations = self.manifest["metadata"]["annotations"]
-        everyone = [*self.init_containers, *self.containers]
+        containers = [*self.init_containers, *self.containers]
         return ObservedPod(
             name=self.name,
             uid=self.uid,
@@ -135,33 +130,33 @@ class LocalPod:
             created_at=self.created_at,
             deleted_at=self.deleted_at,
             ready=bool(self.containers) and all(container.ready for container in self.containers),
-            restarts=sum(container.restarts for container in everyone),
+            restarts=sum(container.restarts for container in containers),
             reason=self.reason,
             ends=self._ends(),
         )
 
     def _visible_phase(self) -> PodPhase:
-        """Running only once a container has run, however long the start takes."""
+        """Return Running only after the first container has started, however long that takes."""
         if self.phase is PodPhase.RUNNING and not any(each.running or each.ends for each in self.containers):
             return PodPhase.PENDING
         return self.phase
 
     def _ends(self) -> tuple[ContainerEnd, ...]:
-        """How a sidecar ends does not matter: it is made to, or started again."""
-        telling = [each for each in self.init_containers if not each.is_sidecar]
-        ends = tuple(end for container in (*telling, *self.containers) for end in container.ends[-1:])
-        return ends if self._trouble is None else (*ends, self._trouble)
+        """Leave out sidecars: we end them ourselves, or they restart."""
+        deciding = [each for each in self.init_containers if not each.is_sidecar]
+        ends = tuple(end for container in (*deciding, *self.containers) for end in container.ends[-1:])
+        return ends if self._failure is None else (*ends, self._failure)
 
     async def _live(self) -> None:
-        """Whatever goes wrong ends in a pod that failed and says why: nobody else would hear of it."""
+        """Run the pod. Any error makes it a failed pod that says why."""
         try:
             if await self._has_place():
-                await self._live_well()
+                await self._run()
             else:
                 self.phase = PodPhase.FAILED
-        except Exception as error:  # noqa: BLE001 - a pod whose task is lost would be waited for for ever
+        except Exception as error:  # noqa: BLE001 - the job would wait forever for a pod whose task is lost
             self.reason = error.kind if isinstance(error, StartError) else "SandboxError"
-            self._trouble = ContainerEnd("", CANNOT_START, self.reason, 0, self.now(), f"{self.short_name}: {error}")
+            self._failure = ContainerEnd("", CANNOT_START, self.reason, 0, self.now(), f"{self.short_name}: {error}")
             self.phase = PodPhase.FAILED
         finally:
             if self.scheduler is not None:
@@ -190,7 +185,7 @@ class LocalPod:
             self.reason = UNSCHEDULABLE
             self.changed()
 
-    async def _live_well(self) -> None:
+    async def _run(self) -> None:
         await self.sandbox.create_pod(self.name, self.address, pod_hostname(self.manifest))
         policy = str(self.spec.get("restartPolicy") or "Always")
         deadline = self.spec.get("activeDeadlineSeconds")
@@ -208,7 +203,7 @@ class LocalPod:
         self.phase = PodPhase.SUCCEEDED if succeeded and not self.reason else PodPhase.FAILED
 
     async def _hold_processes(self) -> str:
-        """Start what holds the pid namespace that all containers share: it must outlive each of them."""
+        """Start the holder of the pid namespace that the containers share; it outlives each of them."""
         if self.make_holder is None or not self.spec.get("shareProcessNamespace"):
             return ""
         holder = self.make_holder()
@@ -222,19 +217,19 @@ class LocalPod:
     async def _end_at_deadline(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         self.reason = DEADLINE_EXCEEDED
-        self.tell(f"has run for its activeDeadlineSeconds ({seconds:g}) and is ended")
+        self.warn(f"ran for its activeDeadlineSeconds ({seconds:g}) and is stopped")
         why = f"the pod ran longer than its activeDeadlineSeconds, {seconds:g}"
         await self._end_containers(grace_of(self.spec), (DEADLINE_EXCEEDED, why))
 
     async def _end_containers(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
-        """All but the sidecars: those are ended after the others, by the life of the pod itself."""
+        """End all but the sidecars, which end after the others."""
         self._grace = grace
         self._ending.set()
         running = [*(each for each in self.init_containers if not each.is_sidecar), *self.containers]
         await asyncio.gather(*(container.stop(grace, why) for container in running))
 
     async def _initialise(self, policy: str, sidecars: list[asyncio.Task[ContainerEnd]]) -> bool:
-        """Init containers, one after the other; a sidecar (restartPolicy: Always) is started and goes on."""
+        """Run the init containers one after the other; a sidecar (restartPolicy: Always) keeps running."""
         for manifest in self.spec.get("initContainers") or []:
             container = self.make_container(manifest)
             self.init_containers.append(container)
@@ -244,7 +239,7 @@ class LocalPod:
                 while not (container.started or self._ending.is_set() or life.done()):  # noqa: ASYNC110 - see which is first
                     await asyncio.sleep(_GLANCE)
                 if life.done():
-                    # What keeps it from living at all keeps the pod from it, too.
+                    # A sidecar that cannot start fails the pod.
                     await life
             else:
                 # A pod that always restarts its containers restarts init containers only when they fail.
@@ -253,11 +248,11 @@ class LocalPod:
                     return False
             if self._ending.is_set():
                 return False
-        # Whoever was told to end while the pod was made has no container yet that could hear of it.
+        # The pod may have been asked to end before it had containers.
         return not self._ending.is_set()
 
     async def _run_containers(self, policy: str) -> bool:
-        """Whether all of them ended well."""
+        """Run the containers; whether all of them succeeded."""
         self.containers += [self.make_container(manifest) for manifest in self.spec.get("containers") or []]
         lives = [asyncio.create_task(container.run(policy)) for container in self.containers]
         self.phase = PodPhase.RUNNING
@@ -267,10 +262,10 @@ class LocalPod:
             if not life.done():
                 await container.stop(0)
         await asyncio.wait(lives)
-        return all([life.result().exit_code == 0 for life in lives])  # noqa: C419 - every one that broke is asked
+        return all([life.result().exit_code == 0 for life in lives])  # noqa: C419 - raise the first exception
 
     async def _end_sidecars(self, sidecars: Sequence[asyncio.Task[ContainerEnd]]) -> None:
-        """The last one first, as the later may need the earlier."""
+        """End the last one first: later sidecars may need the earlier ones."""
         grace = grace_of(self.spec) if self._grace is None else self._grace
         for container in reversed([each for each in self.init_containers if each.is_sidecar]):
             await container.stop(grace)

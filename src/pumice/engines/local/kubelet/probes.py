@@ -1,4 +1,4 @@
-"""Asking a container whether it has started, is ready, is alive; hooks of its life are asked in the same ways."""
+"""Probes (startup, readiness, liveness) and lifecycle hooks: exec, httpGet, tcpSocket, grpc and sleep."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.model.job import Manifest
 
 OK_STATUS: Final = range(200, 400)
-_LONGEST_WORDS: Final = 200
+_LONGEST_LINE: Final = 200
 
 
 class Reach(Protocol):
-    """How a probe gets at a container."""
+    """How a probe reaches a container."""
 
     async def exec(self, argv: list[str], timeout: float | None) -> tuple[int, bytes]: ...  # noqa: ASYNC109 - the command must be killed when the time is up
 
@@ -27,7 +27,7 @@ class Reach(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe as a container's manifest has it, with Kubernetes' defaults."""
+    """A probe of a container's manifest, with Kubernetes' defaults."""
 
     handler: Manifest
     delay: float = 0
@@ -49,11 +49,11 @@ class Probe:
             failures=manifest.get("failureThreshold") or 3,
         )
 
-    async def ask(self, container: Manifest, reach: Reach) -> str:
-        """Ask once: what is wrong, "" if nothing is. Anything but a clear yes is a no."""
+    async def check(self, container: Manifest, reach: Reach) -> str:
+        """Run the probe once; return why it failed, "" if it succeeded."""
         try:
             async with asyncio.timeout(self.timeout):
-                return await self._ask(container, reach)
+                return await self._run(container, reach)
         except TimeoutError:
             return f"no answer within {self.timeout:g}s" if self.timeout is not None else "no answer"
         except OSError as error:
@@ -61,10 +61,10 @@ class Probe:
         except (StartError, SandboxError, ValueError) as error:
             return str(error)
 
-    async def _ask(self, container: Manifest, reach: Reach) -> str:
+    async def _run(self, container: Manifest, reach: Reach) -> str:
         if "exec" in self.handler:
             code, output = await reach.exec(list(self.handler["exec"].get("command") or []), self.timeout)
-            return "" if code == 0 else f"exit code {code}{_last_words(output)}"
+            return "" if code == 0 else f"exit code {code}{_last_line(output)}"
         if "httpGet" in self.handler:
             return await _http_get(self.handler["httpGet"], container, reach)
         if "sleep" in self.handler:
@@ -76,25 +76,25 @@ class Probe:
         return ""
 
     def since(self, seconds: float) -> Probe:
-        """The same, for a container that started so long ago: its delay counts from there."""
+        """Return the probe for a container that started this many seconds ago: its delay counts from then."""
         return replace(self, delay=max(0.0, self.delay - seconds))
 
-    async def watch(self, container: Manifest, reach: Reach, tell: Callable[[str], Awaitable[None]]) -> None:
-        """Ask again and again, and tell when enough answers in a row agree; until it is cancelled."""
+    async def watch(self, container: Manifest, reach: Reach, on_result: Callable[[str], Awaitable[None]]) -> None:
+        """Run the probe periodically, and report when enough results in a row agree; until cancelled."""
         await asyncio.sleep(self.delay)
         row, last = 0, False
         while True:
-            fault = await self.ask(container, reach)
-            good = not fault
+            failure = await self.check(container, reach)
+            good = not failure
             row = row + 1 if good is last else 1
             last = good
             if row == (self.successes if good else self.failures):
-                await tell(fault)
+                await on_result(failure)
             await asyncio.sleep(self.period)
 
 
 def port_number(port: object, container: Manifest) -> int:
-    """A port given by number, or by the name that the container gives it."""
+    """Return a port that is given by number, or by its name in the container."""
     for declared in container.get("ports") or []:
         if declared.get("name") == port:
             return int(declared["containerPort"])
@@ -103,14 +103,14 @@ def port_number(port: object, container: Manifest) -> int:
     return int(str(port))
 
 
-def _last_words(output: bytes) -> str:
+def _last_line(output: bytes) -> str:
     lines = output.decode("utf-8", "replace").strip().splitlines()
-    return f": {lines[-1][:_LONGEST_WORDS]}" if lines else ""
+    return f": {lines[-1][:_LONGEST_LINE]}" if lines else ""
 
 
 async def _http_get(target: Manifest, container: Manifest, reach: Reach) -> str:
     connection = await reach.connect(port_number(target.get("port"), container))
-    # As a kubelet does it: who has the pod's address needs no certificate to prove it.
+    # Like kubelet, do not verify the certificate.
     tls = ssl._create_unverified_context() if target.get("scheme") == "HTTPS" else None  # noqa: S323, SLF001 - see above
     reader, writer = await asyncio.open_connection(sock=connection, ssl=tls, server_hostname="" if tls else None)
     headers = {"Host": "localhost", "User-Agent": "pumice-probe", "Connection": "close"}
@@ -125,5 +125,5 @@ async def _http_get(target: Manifest, container: Manifest, reach: Reach) -> str:
             await writer.wait_closed()
     words = status.split()
     if len(words) < 2 or not words[1].isdigit():  # noqa: PLR2004 - the protocol, then the status
-        return "no answer in HTTP"
+        return "the answer is not HTTP"
     return "" if int(words[1]) in OK_STATUS else f"HTTP status {int(words[1])}"

@@ -1,8 +1,7 @@
-"""Whether a container that has ended is started again, and after how long.
+"""Decides whether a container that ended restarts, and after which back-off.
 
-The waits begin with one second and not with Kubernetes' ten: on a machine of one's own nobody else is spared by them,
-and who runs a job here sits and waits. They double up to Kubernetes' five minutes, and begin anew after ten minutes
-without a failure, as there.
+The first back-off is one second instead of Kubernetes' ten: the user waits at the machine, which is not shared. It
+doubles up to Kubernetes' five minutes, and starts over after ten minutes without a failure, as there.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ LONGEST_BACK_OFF: Final = 300.0
 RECOVERED_AFTER: Final = 600.0
 
 
-def starts_again(container: Manifest, policy: str, code: int) -> bool:
-    """By the container's own rules, then its own policy, then the pod's."""
+def restarts(container: Manifest, policy: str, code: int) -> bool:
+    """Apply the container's own rules, then its own policy, then the pod's."""
     for rule in container.get("restartPolicyRules") or []:
         codes = rule.get("exitCodes") or {}
         if (code in (codes.get("values") or [])) is (codes.get("operator") == "In"):
@@ -37,7 +36,7 @@ class BackOff:
     _next: float = FIRST_BACK_OFF
 
     def after(self, ran: float) -> float:
-        """How long to wait after a run of so many seconds."""
+        """Return how long to wait after a container ran this many seconds."""
         if ran >= RECOVERED_AFTER:
             self._next = FIRST_BACK_OFF
         wait = self._next

@@ -57,6 +57,8 @@ class ProcessSandbox:
     """Created by `start`."""
 
     all_users = False
+    only_user = "plain processes run as the user who runs the job"
+    own_network = False
     limits: frozenset[str] = frozenset()
 
     def __init__(self, directory: Path, lock: int, warn: Warn) -> None:

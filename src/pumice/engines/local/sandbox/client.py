@@ -45,6 +45,9 @@ class Ended:
 class Sandbox:
     """Created by `start`; all its processes end with `close`, or with this process."""
 
+    only_user = "without root all containers run as one user, who is root inside"
+    own_network = True
+
     def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], errors: int) -> None:
         self._channel = channel
         self._process = process

@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-from pumice.engines.local.preflight import RefusedError
+from pumice.engines.local.run_errors import RefusedError
 
 # A pod has three namespaces; a container has two pipes and a log file or, in job-init, a process.
 _POD: Final = 3
@@ -28,8 +28,8 @@ def check_open_files(pods: int, containers: int) -> None:
     needed = needed_files(pods, containers)
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise RefusedError(
-            f"{pods} pods need {needed} open files, and a process may have {hard} here\n"
-            f"  hint: raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with --scale"
+            f"{pods} pods need {needed} open files, and a process may have {hard} here",
+            f"raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with --scale",
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pumice.model.problem import PumiceError
+from pumice.engines.local.run_errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,16 @@ class Settings:
     keep: bool = False
 
 
-class NoStateError(PumiceError):
-    """There is no state directory."""
-
-
 def state_directory(environ: Mapping[str, str]) -> Path:
     """Return `$XDG_STATE_HOME/pumice`; a relative value is ignored, as the XDG specification says.
 
-    Raises NoStateError.
+    Raises SettingsError.
     """
     base = Path(environ.get("XDG_STATE_HOME") or "")
     if not base.is_absolute():
         home = home_directory(environ)
         if home is None:
-            raise NoStateError("there is no home directory for the state of runs", "set XDG_STATE_HOME")
+            raise SettingsError("there is no home directory for the state of runs", "set XDG_STATE_HOME")
         base = home / ".local" / "state"
     return base / "pumice"
 

@@ -9,9 +9,11 @@ from pumice.engines.local.container_spec.etc_hosts import (
     alias_lines,
     hosts_text,
     name_files,
+    names_by_address,
     pod_hostname,
     resolv_conf,
 )
+from pumice.model.job import Manifest
 
 LABELS = {"job": "train"}
 HEADLESS = {"metadata": {"name": "train"}, "spec": {"clusterIP": "None", "selector": LABELS}}
@@ -26,6 +28,10 @@ def lookup(text: str, name: str) -> list[str]:
     """The IPv4 addresses of a name, as glibc with `multi on` finds them."""
     lines = [line.split() for line in text.splitlines()]
     return [words[0] for words in lines if name in words[1:] and ":" not in words[0]]
+
+
+def _hosts(pods: list[NamedPod], services: list[Manifest]) -> str:
+    return hosts_text(names_by_address(pods, services, "lab"))
 
 
 def a_pod(**spec: Any) -> dict[str, Any]:
@@ -49,11 +55,11 @@ def a_pod(**spec: Any) -> dict[str, Any]:
     ],
 )
 def test_names_resolve(name: str, addresses: list[str]) -> None:
-    assert lookup(hosts_text(PODS, [HEADLESS, HEAD], "lab"), name) == addresses
+    assert lookup(_hosts(PODS, [HEADLESS, HEAD]), name) == addresses
 
 
 def test_reverse_lookups_return_the_pod() -> None:
-    lines = [line.split() for line in hosts_text(PODS, [HEADLESS, HEAD], "lab").splitlines()]
+    lines = [line.split() for line in _hosts(PODS, [HEADLESS, HEAD]).splitlines()]
     first = {words[0]: words[1] for words in lines}
     assert first["10.77.0.10"] == first["::ffff:10.77.0.10"] == "train-head-0.train.lab.svc.cluster.local"
     # One name only, so that the short names do not have two addresses.
@@ -61,19 +67,19 @@ def test_reverse_lookups_return_the_pod() -> None:
 
 
 def test_no_name_of_a_pod_resolves_to_loopback() -> None:
-    text = hosts_text(PODS, [HEADLESS], "lab")
+    text = _hosts(PODS, [HEADLESS])
     assert "127.0.1.1" not in text
     assert [line for line in text.splitlines() if line.startswith("127.")] == ["127.0.0.1 localhost"]
 
 
 def test_pods_without_a_subdomain_have_a_short_name() -> None:
-    text = hosts_text([NamedPod("10.77.0.10", "a")], [{"metadata": {"name": "s"}, "spec": {}}], "lab")
+    text = _hosts([NamedPod("10.77.0.10", "a")], [{"metadata": {"name": "s"}, "spec": {}}])
     assert text.splitlines()[-2:] == ["10.77.0.10 a", "::ffff:10.77.0.10 a"]
 
 
 def test_pods_that_share_a_host_name() -> None:
     pods = [NamedPod("10.77.0.10", "fixed", "sub"), NamedPod("10.77.0.11", "fixed", "sub")]
-    assert lookup(hosts_text(pods, [], "lab"), "fixed.sub") == ["10.77.0.10", "10.77.0.11"]
+    assert lookup(_hosts(pods, []), "fixed.sub") == ["10.77.0.10", "10.77.0.11"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.kubelet.container_logs import LONGEST_LINE, LogFile, LogLine, LogPump
+from pumice.engines.local.events import LogLine
+from pumice.engines.local.kubelet.container_logs import LONGEST_LINE, LogFile, LogPump
 
 _PIECE = 60000  # less than a pipe takes
 
@@ -115,4 +116,4 @@ def test_a_log_file_is_private_and_a_full_disk_costs_only_the_log(tmp_path: Path
     full = LogFile(Path("/dev/full"), told.append)
     full.write(b"words\n")
     full.write(b"words\n")
-    assert told == ["logs are shown but no longer kept: /dev: no space left on device"]
+    assert told == ["logs are shown but no longer written to /dev: no space left on device"]

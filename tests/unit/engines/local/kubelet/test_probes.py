@@ -112,15 +112,15 @@ def test_the_delay_counts_from_the_start_of_the_container(seconds: float, delay:
         pytest.param(
             {"httpGet": {"port": 80}}, Reached(answer=b"HTTP/1.1 503 No\r\n"), "HTTP status 503", id="http fails"
         ),
-        pytest.param({"httpGet": {"port": 80}}, Reached(answer=b"SSH-2.0\r\n"), "no answer in HTTP", id="not http"),
-        pytest.param({"httpGet": {"port": 80}}, Reached(answer=b""), "no answer in HTTP", id="hung up"),
+        pytest.param({"httpGet": {"port": 80}}, Reached(answer=b"SSH-2.0\r\n"), "the answer is not HTTP", id="ssh"),
+        pytest.param({"httpGet": {"port": 80}}, Reached(answer=b""), "the answer is not HTTP", id="hung up"),
         pytest.param({"sleep": {"seconds": 0}}, Reached(), "", id="sleep"),
         pytest.param({"grpc": {"port": 80}}, Reached(), "", id="grpc, as far as the port opens"),
     ],
 )
 def test_answers(handler: dict[str, Any], reached: Reached, fault: str) -> None:
     async def story() -> None:
-        assert await Probe(handler, timeout=50).ask(CONTAINER, reached) == fault
+        assert await Probe(handler, timeout=50).check(CONTAINER, reached) == fault
 
     run(story())
     reached.close()
@@ -130,7 +130,9 @@ def test_silence_is_no_answer() -> None:
     reached = Reached(answer=None)
 
     async def story() -> None:
-        assert await Probe({"httpGet": {"port": 80}}, timeout=0.05).ask(CONTAINER, reached) == "no answer within 0.05s"
+        assert (
+            await Probe({"httpGet": {"port": 80}}, timeout=0.05).check(CONTAINER, reached) == "no answer within 0.05s"
+        )
 
     run(story())
     reached.close()
@@ -141,7 +143,7 @@ def test_what_is_asked_for_by_http() -> None:
     target = {"port": "web", "path": "/healthz?deep=1", "httpHeaders": [{"name": "X-Who", "value": "me"}]}
 
     async def story() -> None:
-        assert await Probe({"httpGet": target}).ask(CONTAINER, reached) == ""
+        assert await Probe({"httpGet": target}).check(CONTAINER, reached) == ""
 
     run(story())
     assert reached.asked == [8080]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.kubelet.restart_policy import LONGEST_BACK_OFF, RECOVERED_AFTER, BackOff, starts_again
+from pumice.engines.local.kubelet.restart_policy import LONGEST_BACK_OFF, RECOVERED_AFTER, BackOff, restarts
 
 
 def rule(operator: str, *values: int) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def rule(operator: str, *values: int) -> dict[str, Any]:
     ],
 )
 def test_who_is_started_again(container: dict[str, Any], policy: str, codes: set[int]) -> None:
-    assert {code for code in (0, 1, 42) if starts_again(container, policy, code)} == codes
+    assert {code for code in (0, 1, 42) if restarts(container, policy, code)} == codes
 
 
 def test_waits_double_up_to_the_longest() -> None:

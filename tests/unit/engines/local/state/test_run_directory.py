@@ -78,7 +78,7 @@ def test_a_run_whose_files_cannot_be_written_goes_on(tmp_path: Path) -> None:
     record.write_job(Job())
     record.append_events("{}\n")
     record.open_log(record.add_pod("w-0", {}), "main", 0).write(b"words")
-    assert all(message.startswith("logs are shown but no longer kept: ") for message in warnings)
+    assert all(message.startswith("logs are shown but no longer written to ") for message in warnings)
     assert warnings
 
 

@@ -1,4 +1,4 @@
-"""A small job and what may happen to it, for tests of those who are told."""
+"""A small job and the events of its run, for tests of listeners."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-from pumice.engines.local.events import Moved, PodMoved
-from pumice.engines.local.kubelet.container_logs import LogLine
+import msgspec
+
+from pumice.engines.local.events import LogLine, PhaseChanged, PodChanged
+from pumice.engines.local.outcome import Failure, Outcome, Stop
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, Metadata, TaskSpec
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
@@ -40,8 +42,8 @@ def pod(task: str, index: int, phase: PodPhase, *ends: ContainerEnd) -> Observed
     return ObservedPod(f"j-{task}-{index}", f"{task}{index}", task, index, 0, 0, phase, START, ends=ends)
 
 
-def pod_moved(task: str, index: int, phase: PodPhase, *ends: ContainerEnd) -> PodMoved:
-    return PodMoved(pod(task, index, phase, *ends))
+def pod_changed(task: str, index: int, phase: PodPhase, *ends: ContainerEnd) -> PodChanged:
+    return PodChanged(pod(task, index, phase, *ends))
 
 
 def end(code: int = 1, **fields: object) -> ContainerEnd:
@@ -49,9 +51,18 @@ def end(code: int = 1, **fields: object) -> ContainerEnd:
     return replace(plain, **fields)  # type: ignore[arg-type] # fields of ContainerEnd
 
 
-def moved(phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: Any) -> Moved:
+def entered(
+    phase: str, *, attempt: int = 1, acted: JobEvent | None = None, message: str = "", **counts: Any
+) -> PhaseChanged:
     state = JobState(phase=phase, message=message, reason="Reason" if message else "")
-    return Moved(JOB, JobStatus(state=state, **counts), attempt, acted)
+    return PhaseChanged(JOB, JobStatus(state=state, **counts), attempt, acted)
+
+
+def outcome(phase: str, *ends: ContainerEnd, stop: Stop | None = None, **fields: Any) -> Outcome:
+    """Of a job whose pods w-0, w-1 and so on failed in this order."""
+    status = JobStatus(state=JobState(phase=phase, reason="" if phase == "Completed" else "PodFailed"), retry_count=1)
+    failures = [Failure(pod("w", index, PodPhase.FAILED, end), end) for index, end in enumerate(ends)]
+    return Outcome(msgspec.structs.replace(JOB, status=status), failures, stop=stop, **fields)
 
 
 def line(text: str, *, pod: str = "w-0", container: str = "main", unfinished: bool = False) -> LogLine:

@@ -1,0 +1,162 @@
+"""The live part of a run: the engine and the loop with the pods, watched until the job has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from pumice.engines.local.engine import LocalEngine
+from pumice.engines.local.events import Emitter, PhaseChanged, Stopping, Tick
+from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
+from pumice.engines.local.kubelet.pod_factory import PodFactory
+from pumice.engines.local.options import Kill
+from pumice.engines.local.outcome import Outcome, Stop
+from pumice.engines.local.preparation import Preparation
+from pumice.engines.local.run_errors import NoSuchPodError
+from pumice.engines.local.scaling import updated
+from pumice.model.job import Job
+from pumice.model.pod import all_containers
+from pumice.model.status import JobStatus
+from pumice.model.vocabulary import Action, Event, Phase
+from pumice.reconcile.decision import JobEvent
+from pumice.reconcile.phases import FINAL
+from pumice.runtime.loop import Loop
+from pumice.runtime.runner import Runner
+
+_ENDED: Final = FINAL | {Phase.ABORTED}
+_TICK: Final = 0.5
+# This many ticks without a running pod in a row: between the end of one task and the start of the next there are few.
+_STALLED_TICKS: Final = 6
+
+
+@dataclass(slots=True)
+class JobProgress:
+    """Follows the passes of the loop: emits the job's phases, and knows when it first ran and when it has ended."""
+
+    emit: Emitter
+    policy: JobEvent | None = None  # that acted last in the current attempt
+    first_running: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _phase: str = ""
+    _attempt: int = 1
+
+    def on_pass(self, engine: LocalEngine, events: Sequence[JobEvent]) -> None:
+        status = engine.job.status
+        acted = next((event for event in events if event.policy), None)
+        self.policy = acted or self.policy
+        if acted is not None or status.state.phase != self._phase:
+            self._phase = status.state.phase
+            if self._phase == Phase.PENDING:
+                self._attempt = status.retry_count + 1
+                # The policy that led to this attempt does not end it.
+                self.policy = None
+            self.emit(PhaseChanged(engine.job, status, self._attempt, acted))
+        if status.state.phase == Phase.RUNNING:
+            self.first_running.set()
+        if status.state.phase in _ENDED and all(pod.observed().is_finished for pod in engine.pods.values()):
+            self.ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    plan: Preparation
+    emit: Emitter
+    pods: PodFactory
+    engine: LocalEngine
+    loop: Loop
+    progress: JobProgress
+
+    async def run(self) -> None:
+        """Return when the job has ended and none of its processes is left."""
+        self.engine.touch()
+        runner = asyncio.create_task(Runner(self.loop).run())
+        ended = asyncio.create_task(self.progress.ended.wait())
+        try:
+            await asyncio.wait([runner, ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            if not runner.done():
+                runner.cancel()
+        with suppress(asyncio.CancelledError):
+            await runner
+        await self.engine.end_all()
+
+    def outcome(self, stop: Stop | None) -> Outcome:
+        failures = self.pods.failures.in_order()
+        image = log = ""
+        if failures:
+            first, end = failures[0].pod, failures[0].end
+            spec = next((each.spec for each in self.engine.pods.values() if each.uid == first.uid), None)
+            spec = spec or next(
+                (each["spec"] for each in self.plan.manifests if each["metadata"]["name"] == first.name), {}
+            )
+            image = next((each["image"] for each in all_containers(spec) if each["name"] == end.container), "")
+            log = str(self.plan.record.newest_log(first.short_name, end.container) or "")
+        return Outcome(
+            job=self.engine.job,
+            failures=failures,
+            policy=self.progress.policy,
+            stop=stop,
+            kept=self.plan.kept(),
+            log=log,
+            host_image=image if self.plan.images.of(image) is None else "",
+        )
+
+    def stop(self) -> None:
+        self.emit(Stopping(longest_grace(self.plan.manifests)))
+        self.engine.send(Action.TERMINATE_JOB)
+
+    def scale(self, replicas: Mapping[str, int]) -> None:
+        admitted = updated(self.engine.job, replicas)
+        self.plan.inputs.resize(admitted.job)
+        self.loop.admitted[self.engine.key] = admitted
+        self.engine.update(admitted.job.spec)
+
+    def pod(self, short_name: str) -> LocalPod:
+        """Raises NoSuchPodError."""
+        for pod in self.engine.pods.values():
+            if pod.short_name == short_name:
+                return pod
+        known = ", ".join(pod.short_name for pod in self.engine.pods.values())
+        raise NoSuchPodError(f"the job has no pod {short_name} now", f"it has {known or 'none'}")
+
+    async def kill_later(self, kill: Kill) -> None:
+        await self.progress.first_running.wait()
+        await asyncio.sleep(kill.after)
+        named = [pod for pod in self.engine.pods.values() if pod.short_name == kill.pod]
+        if not any([await pod.kill(int(signal.SIGKILL)) for pod in named]):
+            self.emit.warn(f"--kill {kill.pod}@{kill.after:g}s: the pod was not running then")
+
+    async def tick(self) -> None:
+        """Emit the passing of time, and warn about a job that waits in vain."""
+        stalled = 0
+        while True:
+            await asyncio.sleep(_TICK)
+            self.emit(Tick())
+            warning = waits_in_vain(self.engine.job, self.engine.job.status)
+            stalled = stalled + 1 if warning else 0
+            if stalled == _STALLED_TICKS:
+                self.emit.warn(warning)
+
+
+def waits_in_vain(job: Job, status: JobStatus) -> str:
+    """Say what a job waits for if no pod runs and none will: a task depends on others that failed, and no policy acts.
+
+    On a cluster such a job waits forever, as in Volcano. A user at a terminal wants to know what would end it.
+    """
+    alive = status.pending + status.running + status.terminating + status.unknown
+    if status.state.phase not in (Phase.PENDING, Phase.RUNNING) or alive or not status.failed:
+        return ""
+    for task in job.spec.tasks:
+        if task.depends_on is not None and task.replicas and task.name not in status.task_status_count:
+            names = ", ".join(task.depends_on.name)
+            return (
+                f"{task.name} waits for {names}, and no pod runs any more: {status.failed} failed\n"
+                f"  hint: a policy {{event: {Event.POD_FAILED}, action: {Action.TERMINATE_JOB}}} would end the job;"
+                " Ctrl-C ends it now"
+            )
+    return ""

@@ -1,0 +1,155 @@
+"""Prepares a run: everything that is known before a process starts, checked, and held until the run ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from pumice.admission.admit import Admitted
+from pumice.engines.local.container_spec.job_inputs import JobInputs
+from pumice.engines.local.event_json import JsonView
+from pumice.engines.local.events import Emitter, Progress, RunPlanned
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
+from pumice.engines.local.images.store import ImageStore
+from pumice.engines.local.network.addresses import Addresses
+from pumice.engines.local.options import Locate, RunOptions
+from pumice.engines.local.preflight import check_fit, check_problems, claim_paths, create_claim_directories, gang
+from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.scaling import check_names
+from pumice.engines.local.scheduling.machine import Machine, read_machine
+from pumice.engines.local.scheduling.open_files import check_open_files
+from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
+from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
+from pumice.engines.local.state.run_directory import (
+    KEPT,
+    SCRATCH,
+    RunDirectory,
+    locked_run_directory,
+    make_private,
+    once_per_machine,
+    state_problem,
+)
+from pumice.engines.local.verdict import verdict_lines
+from pumice.model.job import Manifest
+from pumice.model.objects import KeyPair, Once
+from pumice.model.pod import all_containers
+from pumice.model.problem import Problem
+from pumice.model.slot import slots
+from pumice.plugins.owned_objects import owned_objects
+from pumice.plugins.shaping import pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    admitted: Admitted
+    manifests: Sequence[Manifest]  # of all pods
+    inputs: JobInputs
+    objects: dict[tuple[str, str], Manifest]  # the plugins' objects; the engine fills it, `inputs` reads it
+    images: RunImages
+    machine: Machine
+    scheduler: PodScheduler
+    record: RunDirectory
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The numbers of pods and of containers."""
+        return len(self.manifests), sum(len(all_containers(manifest["spec"])) for manifest in self.manifests)
+
+    def kept(self) -> list[str]:
+        """Return the directories with what the pods wrote, if it is kept."""
+        directory = self.record.directory / KEPT
+        if not self.inputs.settings.keep or not directory.is_dir():
+            return []
+        layers = sorted(str(path) for path in directory.iterdir() if path.name != "volumes")
+        return layers or [str(directory)]
+
+
+@contextmanager
+def prepared(
+    admitted: Admitted, options: RunOptions, documents: Sequence[Manifest], locate: Locate, emit: Emitter
+) -> Iterator[Preparation]:
+    """Raises SettingsError or RefusedError."""
+    job, state = admitted.job, options.settings.state
+    manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
+    check_names(options, job, manifests)
+    settings = with_names_in_use(options.settings, image_names(manifests))
+    directory = state / "runs" / f"{job.name}-{job.uid[:8]}"
+    objects: dict[tuple[str, str], Manifest] = {}
+    machine = read_machine()
+    with ExitStack() as held:
+        try:
+            make_private(state)
+            images = RunImages(
+                ImageStore(state / "images"),
+                settings.images,
+                held,
+                warn=once_per_machine(state, emit.warn),
+                note=lambda message: emit(Progress(message)),
+            )
+            reservations = Reservations(reservations_directory(os.environ, state), job.uid)
+            preparation = Preparation(
+                admitted=admitted,
+                manifests=manifests,
+                inputs=JobInputs(
+                    job=job,
+                    settings=settings,
+                    scratch=directory / (KEPT if settings.keep else SCRATCH) / "volumes",
+                    documents=documents,
+                    objects=lambda: list(objects.values()),
+                    claims=claim_paths(admitted.written, documents, state),
+                    address_of=Addresses(slot.short_name for slot in slots(job)).of,
+                    image_of=images.of,
+                    allocatable=machine.free(),
+                ),
+                objects=objects,
+                images=images,
+                machine=machine,
+                scheduler=PodScheduler(machine, held.enter_context(reservations), emit.warn),
+                record=RunDirectory(directory, emit.warn),
+            )
+            _check(preparation, locate)
+            create_claim_directories(preparation.inputs.claims.values())
+            held.enter_context(locked_run_directory(directory))
+        except OSError as error:
+            raise RefusedError.of([state_problem(state, error)]) from error
+        held.callback(preparation.record.close)
+        preparation.record.write_job(admitted.written)
+        view = JsonView(
+            preparation.record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False
+        )
+        emit.listeners.append(view)
+        emit(RunPlanned(job, images.text(manifests)))
+        yield preparation
+
+
+def _check(preparation: Preparation, locate: Locate) -> None:
+    job, objects = preparation.admitted.job, preparation.objects
+    for each in owned_objects(job, preparation.admitted.plugins):
+        manifest = each.created_with(_no_key_pair) if isinstance(each, Once) else each
+        objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
+    found = [
+        (manifest, container, _problems(preparation.inputs, manifest, container))
+        for manifest in preparation.manifests
+        for container in all_containers(manifest["spec"])
+    ]
+    objects.clear()
+    check_problems(job, found, locate)
+    members = {each["metadata"]["name"]: each["spec"] for each in gang(job, preparation.manifests)}
+    check_fit(job, preparation.scheduler.reserve(members), locate)
+    check_open_files(*preparation.counts)
+
+
+def _problems(inputs: JobInputs, manifest: Manifest, container: Manifest) -> list[Problem]:
+    try:
+        return inputs.problems(manifest, container)
+    except ImageError as error:
+        hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
+        return [Problem(f"image {container.get('image')}: {error.problem}", hint)]
+
+
+def _no_key_pair(_kind: str) -> KeyPair:
+    """Stands for keys that are generated when the run starts."""
+    return KeyPair("", "")

@@ -1,0 +1,197 @@
+"""LocalSession as a Python program uses it: real pods, without the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.admission.admit import admit
+from pumice.engines.local import session as session_module
+from pumice.engines.local.events import LogOutput, PhaseChanged, PodChanged, RunEvent, Stopping
+from pumice.engines.local.options import Isolation, Network, RunOptions, default_settings
+from pumice.engines.local.outcome import Outcome, Stop
+from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, SettingsError
+from pumice.engines.local.session import LocalSession
+from pumice.model.snapshot import PodPhase
+from pumice.runtime.offline_context import offline_context
+from tests.local.running import job, need_namespaces, task
+
+WAITS = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+
+@dataclass
+class Run:
+    """A session with the events that it has emitted."""
+
+    session: LocalSession
+    events: list[RunEvent] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def listen(self, event: RunEvent) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    @property
+    def output(self) -> list[tuple[str, str]]:
+        return [(line.pod, line.text) for event in self.events if isinstance(event, LogOutput) for line in event.lines]
+
+    @property
+    def running(self) -> set[str]:
+        """The pods whose last phase is Running."""
+        phases = {event.pod.short_name: event.pod for event in self.events if isinstance(event, PodChanged)}
+        return {name for name, pod in phases.items() if pod.phase is PodPhase.RUNNING and not pod.is_deleting}
+
+
+def a_session(tmp_path: Path, document: dict[str, Any], **options: Any) -> LocalSession:
+    settings = replace(default_settings(os.environ), workdir=tmp_path, state=tmp_path / "state")
+    chosen = RunOptions(settings, **{"network": Network.JOB, **options})
+    return LocalSession(admit(document, offline_context()), chosen)
+
+
+def play(session: LocalSession, story: Callable[[Run], Awaitable[None]]) -> tuple[Run, Outcome]:
+    """Run the session, and the story beside it."""
+
+    async def both() -> tuple[Run, Outcome]:
+        run = Run(session)
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(session.run(run.listen))
+            await story(run)
+        return run, running.result()
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize("isolation", [Isolation.NAMESPACES, Isolation.PROCESS])
+def test_stop_scale_kill_and_exec_while_a_job_runs(tmp_path: Path, isolation: Isolation) -> None:
+    need_namespaces()
+    policies = [{"event": "PodFailed", "action": "RestartPod"}]
+    session = a_session(tmp_path, job(task("w", WAITS, 2), policies=policies, maxRetry=9), isolation=isolation)
+
+    async def story(run: Run) -> None:
+        with pytest.raises(NotRunningError):
+            session.scale({"w": 1})
+        await run.until(lambda: run.running == {"w-0", "w-1"})
+        code, output = await session.exec("w-0", ["sh", "-c", "echo $VC_TASK_INDEX in; echo err >&2; exit 7"])
+        assert (code, output.split()) == (7, [b"in", b"err"])
+        with pytest.raises(TimeoutError):
+            await session.exec("w-0", ["sleep", "100"], timeout=0.1)
+        with pytest.raises(NoSuchPodError, match="the job has no pod w-7"):
+            await session.exec("w-7", ["true"])
+        with pytest.raises(NoSuchPodError, match="pod w-0 has no container other"):
+            await session.exec("w-0", ["true"], container="other")
+        session.scale({"w": 3})
+        await run.until(lambda: run.running == {"w-0", "w-1", "w-2"})
+        assert (await session.exec("w-2", ["true"]))[0] == 0
+        with pytest.raises(SettingsError, match="the job has no task nobody"):
+            session.scale({"nobody": 1})
+        with pytest.raises(SettingsError, match=r"spec\.tasks\[0\]\.replicas"):
+            session.scale({"w": -1})
+        session.scale({"w": 1})
+        await run.until(lambda: run.running == {"w-0"} and len(_farewells(run)) == 2)
+        assert await session.kill("w-0")
+        await run.until(lambda: [text for pod, text in run.output if pod == "w-0"].count("up") == 2)
+        await run.until(lambda: run.running == {"w-0"})
+        assert session.stop(Stop(3, "Enough"))
+        assert not session.stop(Stop(4, "Ignored"))
+
+    run, outcome = play(session, story)
+    assert (outcome.exit_code, outcome.reason, outcome.phase) == (3, "Enough", "Terminated")
+    assert {pod for pod, _ in _farewells(run)} == {"w-0", "w-1", "w-2"}
+    assert any(isinstance(event, Stopping) for event in run.events)
+    assert run.events[-1] is outcome
+    assert not list((tmp_path / "state").glob("runs/*/scratch"))
+
+
+def _farewells(run: Run) -> list[tuple[str, str]]:
+    return [(pod, text) for pod, text in run.output if text == "farewell"]
+
+
+def test_an_update_fires_job_updated(tmp_path: Path) -> None:
+    need_namespaces()
+    policies = [{"event": "JobUpdated", "action": "CompleteJob"}]
+    session = a_session(tmp_path, job(task("w", WAITS), policies=policies))
+
+    async def story(run: Run) -> None:
+        await run.until(lambda: run.running == {"w-0"})
+        session.scale({"w": 1})
+        session.scale({"w": 2})
+
+    run, outcome = play(session, story)
+    assert outcome.exit_code == 0
+    acted = [event.acted for event in run.events if isinstance(event, PhaseChanged) and event.acted is not None]
+    assert [(each.event, each.action) for each in acted] == [("JobUpdated", "CompleteJob")]
+
+
+def test_the_outcome_names_the_first_failure(tmp_path: Path) -> None:
+    need_namespaces()
+    session = a_session(tmp_path, job(task("w", "echo why >&2; exit 5")))
+
+    async def story(_run: Run) -> None:
+        return
+
+    _, outcome = play(session, story)
+    first = outcome.first
+    assert first is not None
+    assert (first.pod.short_name, first.end.exit_code, first.end.last_line) == ("w-0", 5, "why")
+    assert (outcome.exit_code, outcome.phase) == (5, "Failed")
+    assert Path(outcome.log).read_text() == "why\n"
+
+
+def test_a_listener_that_fails_stops_the_run_and_its_exception_is_raised(tmp_path: Path) -> None:
+    need_namespaces()
+    session = a_session(tmp_path, job(task("w", WAITS)))
+
+    def listen(event: RunEvent) -> None:
+        if isinstance(event, PodChanged):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(session.run(listen))
+
+
+def test_a_run_that_does_not_end_is_killed_after_its_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(*_: object) -> None:
+        await asyncio.sleep(1000)
+
+    monkeypatch.setattr(session_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(session_module, "open_sandbox", hang)
+    pod = {"terminationGracePeriodSeconds": 0}
+    session = a_session(tmp_path, job(task("w", WAITS, pod=pod)), timeout=0.01)
+    outcome = asyncio.run(session.run(lambda _event: None))
+    assert (outcome.exit_code, outcome.reason) == (124, "Killed")
+
+
+def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
+    need_namespaces()
+    session = a_session(tmp_path, job(task("w", WAITS)))
+
+    async def cancelled() -> None:
+        run = Run(session)
+        task = asyncio.create_task(session.run(run.listen))
+        await run.until(lambda: run.running == {"w-0"})
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not list((tmp_path / "state").glob("runs/*/scratch"))
+
+
+def test_a_session_needs_no_module_of_the_command_line() -> None:
+    code = "import sys, pumice.engines.local.session; print([each for each in sys.modules if 'pumice.cli' in each])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
