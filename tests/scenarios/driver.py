@@ -1,4 +1,4 @@
-"""A hand on a job's world: it plays pods, people, faults and crashes on the memory engine, step by step.
+"""Drives a job on the memory engine step by step: pods, users, failing calls and crashes.
 
 Everything that the controller does passes through `WatchedEngine`, which holds each single call against what must
 always be true. What must be true once everything has come to rest is checked by `rest.check_rest`.
@@ -7,9 +7,8 @@ always be true. What must be true once everything has come to rest is checked by
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,22 +22,11 @@ from pumice.model.status import JobStatus
 from pumice.reconcile.ledger import Ledger, read_ledger
 from pumice.runtime.loop import Loop
 from tests.builders import a_context
+from tests.scenarios.serving import serve_next
 from tests.scenarios.watched import WatchedEngine
-
-T = TypeVar("T")
 
 CONTEXT = a_context()
 MOST_PASSES = 400
-
-
-def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run to its end what never really waits."""
-    try:
-        work.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    raise AssertionError("the memory engine waits for nobody")
 
 
 @dataclass(slots=True)
@@ -54,7 +42,7 @@ class Driver:
     crash_after: int | None = None  # how many calls the controller still lives
     passes: int = 0
     crashes: int = 0
-    orders: int = 0
+    commands: int = 0
 
     def __post_init__(self) -> None:
         self.engine = WatchedEngine(self.world, gang=self.gang)
@@ -73,11 +61,8 @@ class Driver:
 
     def step(self) -> bool:
         """Serve one key; a crash starts a new controller."""
-        for key in self.world.changed:
-            self.loop.queue.add(key)
-        self.world.changed.clear()
         try:
-            served = finish(self.loop.serve_next())
+            served = serve_next(self.loop, self.world)
         except CrashError:
             self.crashes += 1
             self.start_controller()
@@ -182,8 +167,8 @@ class Driver:
         self.world.vanish(self.key, seen.name, seen.uid)
 
     def command(self, action: str) -> None:
-        self.orders += 1
-        self.world.send(self.key, Command(action=action, metadata=Metadata(name=f"order-{self.orders}")))
+        self.commands += 1
+        self.world.send(self.key, Command(action=action, metadata=Metadata(name=f"command-{self.commands}")))
 
     def change_spec(self, **fields: object) -> None:
         job = self.job

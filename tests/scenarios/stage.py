@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from pumice.runtime.ports import EngineError
 from tests.builders import a_context
 from tests.scenarios.builders import scaled
 from tests.scenarios.invariants import check_rest
+from tests.scenarios.serving import finish, serve_next
 
 MOST_PASSES = 300
 CONTEXT = a_context()  # reading Kubernetes' schema is slow, and all stages share it
@@ -323,10 +324,7 @@ class Stage:
     def _serve(self) -> None:
         assert self._loop is not None
         for _ in range(MOST_PASSES):
-            for key in dict.fromkeys(self.world.changed):
-                self._loop.queue.add(key)
-            self.world.changed.clear()
-            if not finish(self._loop.serve_next()):
+            if not serve_next(self._loop, self.world):
                 return
         raise AssertionError(f"no rest after {MOST_PASSES} passes: {self.phases[-10:]}")
 
@@ -351,15 +349,6 @@ class Stage:
                 if self.phases:
                     assert Phase(self.phases[-1]) not in FINAL, f"{self.phases[-1]} was left for {phase}"
                 self.phases.append(phase)
-
-
-def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run to the end what never waits: everything in memory answers at once."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("something waited")
 
 
 def live_pods(stage: Stage) -> Counter[tuple[str, int]]:

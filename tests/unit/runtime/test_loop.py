@@ -64,20 +64,16 @@ class Bench:
         self.world.clock.move_to(due)
         self.settle()
 
-    def fail(self, call: str, fault: CallFailure, times: int = 1) -> None:
-        left = [fault] * times
-
-        def faults(name: str) -> CallFailure | None:
-            return left.pop() if name == call and left else None
-
-        self.engine.fail_call = faults
+    def fail(self, call: str, failure: CallFailure, times: int = 1) -> None:
+        left = [failure] * times
+        self.engine.fail_call = lambda name: left.pop() if name == call and left else None
 
     @property
     def status(self) -> JobStatus:
         return self.world.jobs[self.key].status
 
     @property
-    def told(self) -> tuple[str, str]:
+    def reason(self) -> tuple[str, str]:
         return self.status.state.reason, self.status.state.message
 
 
@@ -145,10 +141,10 @@ def test_a_trouble_is_told_until_it_is_over() -> None:
     bench.fail("CreatePod", CallFailure.NOT_DONE, times=6)
     bench.settle()
     bench.wait_for_next()
-    assert bench.told == ("Unavailable", "CreatePod did not work")
+    assert bench.reason == ("Unavailable", "CreatePod did not work")
     while not bench.world.pods:
         bench.wait_for_next()
-    assert bench.told == ("", "")
+    assert bench.reason == ("", "")
     events = [event.reason for _, event in bench.engine.events]
     assert events.count("Unavailable") == 1
 
@@ -161,7 +157,7 @@ def test_a_trouble_that_was_none_is_told_no_longer_even_if_nothing_else_happens(
     bench.world.changed.clear()
     while bench.loop.queue.next_due() is not None:
         bench.wait_for_next()
-    assert bench.told == ("", "")
+    assert bench.reason == ("", "")
 
 
 def test_one_trouble_does_not_keep_the_rest_from_being_done() -> None:
@@ -178,7 +174,7 @@ def test_several_troubles_of_a_kind_are_one() -> None:
     bench.fail("CreatePod", CallFailure.NOT_DONE, times=30)
     bench.settle()
     bench.wait_for_next()
-    assert bench.told == ("Unavailable", "CreatePod did not work")
+    assert bench.reason == ("Unavailable", "CreatePod did not work")
 
 
 class Choosy(MemoryEngine):
@@ -243,7 +239,7 @@ def test_an_appointment_is_kept() -> None:
 def test_an_invalid_job_says_why() -> None:
     bench = Bench(a_document(queue="Not A Name", minAvailable=-1))
     bench.settle()
-    reason, message = bench.told
+    reason, message = bench.reason
     assert reason == "InvalidJob"
     assert "spec.minAvailable: -1: " in message
     assert "spec.queue: Not A Name: " in message
@@ -315,11 +311,11 @@ def test_a_plugin_that_breaks_holds_only_its_job() -> None:
         bench.settle()
     finally:
         Moody.moods.clear()
-    assert bench.told == ("InvalidJob", "plugin moody failed: RuntimeError: not today")
+    assert bench.reason == ("InvalidJob", "plugin moody failed: RuntimeError: not today")
     assert len(bench.world.pods) == 1
     bench.loop.queue.add(bench.key)
     bench.settle()
-    assert bench.told == ("", "")
+    assert bench.reason == ("", "")
 
 
 @dataclass(slots=True)
@@ -441,7 +437,7 @@ def test_what_is_told_of_many_failures_does_not_depend_on_which_came_first() -> 
     told = set()
     for _ in range(6):
         bench.wait_for_next()
-        told.add(bench.told[1])
+        told.add(bench.reason[1])
     assert told == {"could not create Pod train-worker-0 (and 9 more)"}
 
 
