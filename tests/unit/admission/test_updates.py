@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pumice.admission.updates import check_update
+from pumice.admission.updates import check_update, scaled
 from pumice.model.codec import decode
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Job, JobSpec, Manifest, TaskSpec
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.unit.admission.findings import POD, Row, error, rows
 
@@ -207,3 +207,15 @@ def test_an_equivalent_template_is_no_change(path: tuple[str | int, ...], value:
 def test_a_new_value_in_a_template_is_reported(path: tuple[str | int, ...], value: object) -> None:
     expected = f"spec.tasks[0].template.{'.'.join(map(str, path))}"
     assert [finding.path for finding in found(changed(("tasks", 0, "template", *path), value))] == [expected]
+
+
+def test_scaling_lowers_min_available_with_the_replicas() -> None:
+    tasks = [
+        TaskSpec(name="a", replicas=3, min_available=3),
+        TaskSpec(name="b", replicas=2),
+        TaskSpec(name="c", replicas=1),
+    ]
+    spec = scaled(JobSpec(min_available=5, tasks=tasks), {"a": 1, "b": 2})
+    assert [(task.replicas, task.min_available) for task in spec.tasks] == [(1, 1), (2, None), (1, None)]
+    assert spec.min_available == 4
+    assert scaled(spec, {"a": 3}).min_available == 4

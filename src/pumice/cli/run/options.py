@@ -11,9 +11,8 @@ from typing import Final
 
 from pumice.cli.run import flags
 from pumice.cli.run.project_file import read_toml
-from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, default_settings
+from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings
 from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.preflight import at
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
 from pumice.model.findings import SPEC

@@ -21,6 +21,12 @@ def nowhere(_path: JobPath) -> Position:
     return NOWHERE
 
 
+def at(locate: Locate, path: JobPath) -> str:
+    """Return ` (job.yaml:7)`; nothing where the position is not known."""
+    position = str(locate(path))
+    return f" ({position})" if position else ""
+
+
 class Isolation(StrEnum):
     AUTO = "auto"
     NAMESPACES = "namespaces"

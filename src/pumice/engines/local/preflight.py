@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pumice.engines.local.options import Locate
+from pumice.engines.local.options import Locate, at
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.model import keys
@@ -57,12 +57,6 @@ def check_fit(job: Job, found: Fit, locate: Locate) -> None:
     fitting = "1 fits" if found.fitting == 1 else f"{found.fitting} fit"
     message = "\n".join((f"needs {needs}, {fitting} on this machine", *shortfall(found)))
     raise RefusedError(message, ", or ".join(advice), Position(locate(SPEC).file))
-
-
-def at(locate: Locate, path: JobPath) -> str:
-    """Return ` (job.yaml:7)`; nothing where the position is not known."""
-    position = str(locate(path))
-    return f" ({position})" if position else ""
 
 
 def _largest_request(job: Job, resource: str, locate: Locate) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pumice.engines.local.options import Locate, nowhere
+from pumice.engines.local.options import Locate, at, nowhere
 from pumice.engines.local.outcome import Failure, Outcome
-from pumice.engines.local.preflight import at, container_path
+from pumice.engines.local.preflight import container_path
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
 from pumice.model.vocabulary import Event, Phase
