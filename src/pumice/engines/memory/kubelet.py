@@ -58,9 +58,9 @@ class Kubelet:
             if stored.seen.uid in self._placed:
                 self._start_soon(stored)
             return True
-        told = name in self._to_hang
+        was_to_hang = name in self._to_hang
         self._to_hang.discard(name)
-        return told
+        return was_to_hang
 
     def find(self, name: str) -> StoredPod | None:
         return next((stored for stored in self.world.pods_of(self.key) if stored.seen.short_name == name), None)
