@@ -298,4 +298,6 @@ def _leftovers(api: Api, namespace: str) -> list[str]:
     ]
     alive = [pod for pod in api.list("Pod", namespace) if pod["status"]["phase"] not in ("Succeeded", "Failed")]
     pods = alive if job is not None else api.list("Pod", namespace)
-    return left + [pod["metadata"]["name"] for pod in pods]
+    # The controller may see the end of the pods later than the API server.
+    counts = [name for name in ("pending", "running", "terminating") if job is not None and job["status"].get(name)]
+    return left + [pod["metadata"]["name"] for pod in pods] + counts
