@@ -20,56 +20,24 @@ from pumice.model.problem import Position
 from pumice.reconcile.requested_action import SUSPENDED
 
 _NOT_FOUND: Final = 127
-_REPEATED: Final = ("with", "image", "entrypoint", "env", "mount", "scale", "publish", "kill")
+# The flags that may be repeated, each with its metavar and help.
+_REPEATED: Final = {
+    "with": ("FILE", "ConfigMaps, Secrets and claims that the job uses"),
+    "image": ("NAME=PATH", "use a directory or archive as this image"),
+    "entrypoint": ('IMAGE="CMD"', "the command of containers that have none, where the host serves as image"),
+    "env": ("K=V", "set a variable in all containers; the job's own value wins"),
+    "mount": ("PATH[:ro]", "make a path of the host visible in all pods"),
+    "scale": ("TASK=N", "override a task's number of pods"),
+    "publish": ("TASK-INDEX:PORT", "publish a pod's port on 127.0.0.1"),
+    "kill": ("TASK-INDEX@30s", "kill a pod this long after the first Running"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
-    parser.add_argument(
-        "--with",
-        dest="documents",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="ConfigMaps, Secrets and claims that the job uses",
-    )
-    parser.add_argument(
-        "--image",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help="use a directory or archive as this image",
-    )
-    parser.add_argument(
-        "--entrypoint",
-        action="append",
-        default=[],
-        metavar='IMAGE="CMD"',
-        help="the command of containers that have none, where the host serves as image",
-    )
-    parser.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="set a variable in all containers; the job's own value wins",
-    )
-    parser.add_argument(
-        "--mount", action="append", default=[], metavar="PATH[:ro]", help="make a path of the host visible in all pods"
-    )
-    parser.add_argument(
-        "--scale", action="append", default=[], metavar="TASK=N", help="override a task's number of pods"
-    )
-    parser.add_argument(
-        "--publish", action="append", default=[], metavar="TASK-INDEX:PORT", help="publish a pod's port on 127.0.0.1"
-    )
-    parser.add_argument(
-        "--kill",
-        action="append",
-        default=[],
-        metavar="TASK-INDEX@30s",
-        help="kill a pod this long after the first Running",
-    )
+    for flag, (metavar, text) in _REPEATED.items():
+        name = "documents" if flag == "with" else flag
+        parser.add_argument(f"--{flag}", dest=name, action="append", default=[], metavar=metavar, help=text)
     parser.add_argument(
         "--network",
         choices=[str(each) for each in Network],
