@@ -3,22 +3,16 @@
 A Finding (`model/findings.py`) is about a value in a document, by its path. A Problem is about anything else: the text
 of a file, an image, a setting, this machine. The exceptions form one tree:
 
-    PumiceError                 carries a Problem
-      SettingsError             a flag or a line of pumice.toml
-      RefusedError              a run that this machine cannot or may not start
-      ImageError                an image, a layer or an archive
-      NoStateError              no directory for the state of runs
-      AddressesExhaustedError   more pods than addresses
-      TunnelError               pasta or slirp4netns, which does not work here
-      SandboxError, StartError  the sandbox, a program in it
-      EngineError               an engine call that may succeed later
-      AccessError, ApiError     the API server: how to reach it, what it answered
-      CertificateError          a TLS certificate or key
-      ProtocolError             a response that is not HTTP/1.1
-      GangError                 a gang provider that the cluster does not have
-      WebhookError              a webhook that cannot start
-      MalformedReviewError      a request to the webhook that is not an AdmissionReview
-      PluginError               a third-party plugin
+    PumiceError                       carries a Problem
+      RunError                        SettingsError, RefusedError, NoSuchPodError, NotRunningError: a local run
+      ImageError                      an image, a layer or an archive
+      SandboxError, StartError        the sandbox, a program in it
+      AddressesExhaustedError         more pods than addresses; TunnelError: pasta or slirp4netns does not work
+      EngineError                     an engine call that may succeed later
+      AccessError, ApiError           the API server: how to reach it, what it answered
+      CertificateError, ProtocolError TLS files; a response that is not HTTP/1.1
+      GangError                       a missing gang provider; WebhookError, MalformedReviewError: the webhook
+      PluginError                     a third-party plugin
 """
 
 from __future__ import annotations

@@ -180,36 +180,7 @@ class LocalSession:
                 env=route.env,
                 nameservers=route.nameservers,
             )
-            builder = SpecBuilder(
-                inputs=plan.inputs,
-                sandbox=facts,
-                host_key=make_key_pair("ed25519"),
-                warn=emit.warn,
-                gpus_of=plan.scheduler.gpus_of,
-                processors=Processors(plan.machine.cpus),
-            )
-            queue, progress = KeyQueue(), JobProgress(emit)
-            pods = PodFactory(
-                job=job,
-                sandbox=sandbox,
-                spec_builder=builder,
-                scheduler=plan.scheduler,
-                record=plan.record,
-                emit=emit,
-                changed=partial(queue.add, JobKey(job.namespace, job.name)),
-            )
-            engine = LocalEngine(
-                job,
-                pods.create,
-                on_pass=progress.on_pass,
-                address_of=plan.inputs.address_of,
-                claims=frozenset(plan.inputs.claims),
-                objects=plan.objects,
-                queue=queue,
-            )
-            admitted = {engine.key: plan.admitted}
-            loop = Loop(engine, offline_context(), now, queue=queue, rest=8.0, admitted=admitted)
-            live = self._live = LiveRun(plan, emit, pods, engine, loop, progress)
+            live = self._live = _assemble(plan, emit, sandbox, facts)
             if self._stop is not None:
                 live.stop()
             beside = [
@@ -232,3 +203,38 @@ class LocalSession:
         self.stop(why)
         await asyncio.sleep(grace + PATIENCE)
         self.stop(why, force=True)
+
+
+def _assemble(plan: Preparation, emit: Emitter, sandbox: SandboxPort, facts: SandboxFacts) -> LiveRun:
+    """Build the engine, the loop and what creates the pods."""
+    job = plan.admitted.job
+    builder = SpecBuilder(
+        inputs=plan.inputs,
+        sandbox=facts,
+        host_key=make_key_pair("ed25519"),
+        warn=emit.warn,
+        gpus_of=plan.scheduler.gpus_of,
+        processors=Processors(plan.machine.cpus),
+    )
+    queue, progress = KeyQueue(), JobProgress(emit)
+    pods = PodFactory(
+        job=job,
+        sandbox=sandbox,
+        spec_builder=builder,
+        scheduler=plan.scheduler,
+        record=plan.record,
+        emit=emit,
+        changed=partial(queue.add, JobKey(job.namespace, job.name)),
+    )
+    engine = LocalEngine(
+        job,
+        pods.create,
+        on_pass=progress.on_pass,
+        address_of=plan.inputs.address_of,
+        claims=frozenset(plan.inputs.claims),
+        objects=plan.objects,
+        queue=queue,
+    )
+    admitted = {engine.key: plan.admitted}
+    loop = Loop(engine, offline_context(), now, queue=queue, rest=8.0, admitted=admitted)
+    return LiveRun(plan, emit, pods, engine, loop, progress)
