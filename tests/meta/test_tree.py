@@ -15,14 +15,15 @@ from tests.meta.tree import ROOT, SOURCE, repository_files, shown, source_module
 
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
+MOST_IMPORTS = 25
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
 
 # Functions that are one table, which reads best in one piece. Each as "path:name".
 TABLES: frozenset[str] = frozenset()
 
 
-def _own_places() -> list[str]:
-    """What would give this machine away: where the checkout lies, and where its installers are told to look."""
+def _own_addresses() -> list[str]:
+    """Strings that identify this machine: the path of the checkout, and the indexes of its installers."""
     settings = (f"{tool}_{what}" for tool in ("PIP", "UV") for what in ("INDEX_URL", "DEFAULT_INDEX", "FIND_LINKS"))
     return [f"{ROOT}/", *filter(None, map(os.environ.get, settings))]
 
@@ -36,7 +37,7 @@ FORBIDDEN = {
         r"|index-url[ =]+\S*//|--find-links[ =]"
     ),
     "machine": re.compile(rf"(?<!\w)/{WORK}/|\.pyenv\b|/Users/\w|/home/\w+/(?:\.cache|\.local|src|git)\b"),
-    "machine that this test runs on": re.compile("|".join(map(re.escape, _own_places()))),
+    "machine that this test runs on": re.compile("|".join(map(re.escape, _own_addresses()))),
 }
 
 
@@ -120,6 +121,62 @@ def _long_functions(module: Path, tree: ast.Module) -> list[str]:
     return [
         f"{name}: {lines} lines" for name, lines in lengths.items() if lines > LONGEST_FUNCTION and name not in TABLES
     ]
+
+
+def _retired_words() -> set[str]:
+    """The first column of the glossary's table of retired words."""
+    table = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Retired words")[2]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")][2:]
+    return {word.strip() for row in rows for word in row.split(",")}
+
+
+def test_no_name_uses_a_retired_word() -> None:
+    retired = _retired_words()
+    assert len(retired) > 30
+    found = []
+    for module in source_modules():
+        nodes = ast.walk(ast.parse(module.read_text()))
+        named = [node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        for name in (module.stem, *named):
+            words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)}
+            if (words | {name.strip("_")}) & retired and name != "tell":  # of a file, which Python calls so
+                found.append(f"{shown(module)}: {name}")
+    assert found == []
+
+
+def test_folders_are_small() -> None:
+    wrong = []
+    for folder in {module.parent for module in source_modules()}:
+        most = 15 if folder.relative_to(SOURCE).parts[:1] in (("engines",), ("cli",)) else 25
+        count = len(list(folder.glob("*.py")))
+        if count > most:
+            wrong.append(f"{shown(folder)}: {count} modules, at most {most}")
+    assert wrong == []
+
+
+def test_no_base_name_stands_twice_in_one_engine() -> None:
+    for engine in sorted((SOURCE / "engines").iterdir()):
+        found = [path.stem for path in engine.rglob("*.py") if path.name != "__init__.py"]
+        found += [path.parent.name for path in engine.rglob("__init__.py") if path.parent != engine]
+        assert sorted(found) == sorted(set(found)), engine.name
+
+
+def test_no_module_imports_too_many_others() -> None:
+    modules = {_dotted(path) for path in source_modules()}
+    wrong = []
+    for path in source_modules():
+        imported = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pumice"):
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                imported |= {name if name in modules else str(node.module) for name in names}
+        if len(imported) > MOST_IMPORTS:
+            wrong.append(f"{shown(path)}: imports {len(imported)} modules of Pumice, at most {MOST_IMPORTS}")
+    assert wrong == []
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 # The rules for pods share many small modules and are tested by topic; the coverage that `make test` asks for shows that
