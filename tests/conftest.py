@@ -17,6 +17,7 @@ from tests.progress import Progress
 from tests.together import CLUSTER, Together
 
 IN_CI = os.environ.get("CI") == "true"
+SOAK = os.environ.get("PUMICE_SOAK") == "1"  # `make soak`: more examples, and tests that take longer than 30 seconds
 
 # nohup and shells without job control start programs with some signals ignored, and children inherit that. Tests start
 # from the defaults, and say so where they want something else.
@@ -26,7 +27,9 @@ for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 # A loaded machine must not fail a property, so no example has a deadline. CI draws the same examples every time: a
 # commit must not fail for a counterexample that has nothing to do with it.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=500 if SOAK else 50
+)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile("ci" if IN_CI else "default")
 

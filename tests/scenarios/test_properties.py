@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pumice.engines.memory.engine import CallFailure
 from pumice.model.job import Manifest
 from pumice.model.snapshot import PodPhase
+from tests.conftest import SOAK
 from tests.scenarios.driver import Driver
 from tests.scenarios.random_jobs import EXIT_CODES, JOB_ACTIONS, TARGETED, a_random_job
 from tests.scenarios.rest import check_rest
@@ -227,7 +228,7 @@ class Program:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=400, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=4000 if SOAK else 150, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_any_life_ends_well(seed: int) -> None:
     program = Program.of_seed(seed)
     if program.fails():

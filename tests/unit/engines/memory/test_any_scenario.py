@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pumice.engines.memory.scenario_reader import ScenarioReader
@@ -57,7 +57,6 @@ scenarios = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
 @given(name=st.sampled_from(sorted(JOBS)), scenario=scenarios)
 def test_every_scenario_plays_to_an_end_and_always_the_same(name: str, scenario: dict[str, Any]) -> None:
     scenario["steps"].append({"expect": {"phase": "Completed", "running": 0, "pods": {"*": "Succeeded"}}, "by": "50s"})
