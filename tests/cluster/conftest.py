@@ -19,9 +19,24 @@ from tests.cluster.cluster import Cluster, free_port, make_cluster
 from tests.cluster.controllers import Controllers, install
 from tests.cluster.webhooks import Webhooks, install_webhook, uninstall_webhook
 from tests.meta.tree import ROOT
+from tests.together import CLUSTER
 
 IN_CI = os.environ.get("CI") == "true"
 _RUNNING = pytest.StashKey[Cluster]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the cluster after the last test of this folder: the servers are busy even without requests."""
+    if nextitem is None or not nextitem.nodeid.startswith(CLUSTER):
+        _stop_cluster(item.config)
+
+
+def _stop_cluster(config: pytest.Config) -> None:
+    running = config.stash.get(_RUNNING, None)
+    if running is not None:
+        del config.stash[_RUNNING]
+        running.stop()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -60,8 +75,7 @@ def cluster(
             running.start_controllers()
         yield running
     finally:
-        running.stop()
-        del request.config.stash[_RUNNING]
+        _stop_cluster(request.config)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The controller is killed after each of its calls to the API server; every scenario still has the same final state.
 
-`make test` kills after each call of two scenarios, and after a fifth of the calls of the others, drawn from a seed that
+`make test` kills after each call of one scenario, and after a fifth of the calls of the others, drawn from a seed that
 is printed; `make soak` kills after every call of all. Each time a real process is killed after the server has carried
 out the call and before it gets the response; then another process continues.
 """
@@ -131,10 +131,8 @@ def test_a_killed_controller_changes_no_final_state(runner: CrashRunner, name: s
     numbers = list(range(1, len(calls) + 1))
     if not SOAK and name not in THOROUGH:
         share = -(-len(numbers) // SHARE)
-        seeds = (seed(), *FIXED_SEEDS)
-        numbers = sorted(
-            {number for each in seeds for number in random.Random(f"{each} {name}").sample(numbers, share)}
-        )
+        draws = [random.Random(f"{each} {name}") for each in (seed(), *FIXED_SEEDS)]
+        numbers = sorted({number for draw in draws for number in draw.sample(numbers, share)})
     with ThreadPoolExecutor(AT_ONCE) as pool:
         states = list(pool.map(lambda number: runner.run(scenario, number)[0], numbers))
     wrong = {str(calls[number - 1]): found for number, found in zip(numbers, states, strict=True) if found != expected}
