@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pumice.model.problem import PumiceError
 from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.reconcile.decision import EngineCommand, JobEvent
 
 
-class ConflictError(Exception):
+class ConflictError(PumiceError):
     """The job has changed since it was observed."""
 
 
-class EngineError(Exception):
+class EngineError(PumiceError):
     """A command failed; it may work later. `reason` is for programs (`FailedCreate`), the message for people."""
 
     def __init__(self, reason: str, message: str) -> None:

@@ -150,7 +150,7 @@ class LocalPod:
     async def _live(self) -> None:
         """Run the pod. Any error makes it a failed pod that says why."""
         try:
-            if await self._has_place():
+            if await self._is_placed():
                 await self._run()
             else:
                 self.phase = PodPhase.FAILED
@@ -163,7 +163,7 @@ class LocalPod:
                 self.scheduler.release(self.name)
             self.changed()
 
-    async def _has_place(self) -> bool:
+    async def _is_placed(self) -> bool:
         """Wait for one, but no longer than the pod is wanted."""
         if self.scheduler is None:
             return not self._ending.is_set()
