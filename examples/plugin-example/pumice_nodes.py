@@ -1,7 +1,7 @@
-"""nodes: numbers all pods of a job through and tells each of them the hosts of all.
+"""nodes: sets a rank in each pod of a job, and the list of all hosts.
 
 Every container and init container gets NODE_RANK (0, 1, ... in the order of the tasks), NUM_NODES and NODE_LIST, for
-launchers that know nothing of tasks. Needs svc, so that the hosts resolve.
+launchers that do not support tasks. Requires svc, so that the hosts resolve.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pumice import Base, Finding, Job, Path, Pod, Slot, env_values, option
 @dataclass(frozen=True, slots=True)
 class Nodes(Base):
     name: ClassVar[str] = "nodes"
-    summary: ClassVar[str] = "numbers the pods of a job through and tells each of them the hosts of all"
+    summary: ClassVar[str] = "sets a rank in each pod of a job, and the list of all hosts"
     requires: ClassVar[tuple[str, ...]] = ("svc",)
     example: ClassVar[tuple[str, ...]] = ("--prefix=MY_", "--separator=space")
 
-    prefix: str = option("", "put before the names of the variables")
-    separator: str = option("comma", "what stands between the hosts", choices=("comma", "space"))
+    prefix: str = option("", "prefix of the names of the variables")
+    separator: str = option("comma", "separator between the hosts", choices=("comma", "space"))
 
     def check(self, job: Job) -> Iterator[Finding]:
         if job.total_replicas == 0:
@@ -34,8 +34,8 @@ class Nodes(Base):
         return pod.with_env(env_values({f"{self.prefix}{name}": value for name, value in values.items()}))
 
     def why(self, slot: Slot) -> Mapping[str, str]:
-        place = f"place of {slot.short_name} in NODE_LIST"
-        reasons = {"NODE_RANK": place, "NUM_NODES": "pods of all tasks", "NODE_LIST": "hosts of all tasks"}
+        rank = f"index of {slot.short_name} in NODE_LIST"
+        reasons = {"NODE_RANK": rank, "NUM_NODES": "pods of all tasks", "NODE_LIST": "hosts of all tasks"}
         return {f"env {self.prefix}{name}": reason for name, reason in reasons.items()}
 
     def _joined(self, hosts: list[str]) -> str:

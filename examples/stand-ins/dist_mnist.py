@@ -1,8 +1,8 @@
-"""Stands in for the program of Volcano's TensorFlow example: parameter servers and workers learn ten digits together.
+"""Replaces the program of Volcano's TensorFlow example: parameter servers and workers train a classifier of ten digits.
 
-The variables of the model lie on the parameter servers. Each worker computes gradients on its own share of the data and
-adds them there, without waiting for the others, in the style of TensorFlow 1. The digits are ten random pictures, seen
-through noise: nothing has to be downloaded.
+The parameter servers hold the variables of the model. Each worker computes gradients on its own share of the data and
+applies them without waiting for the others, in the style of TensorFlow 1. The digits are ten random pictures with
+noise, so nothing has to be downloaded.
 """
 
 import json
@@ -17,13 +17,13 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-Place = tuple[dict[str, list[str]], str, int]  # the hosts of each role, the own role, and which of these one is
+Membership = tuple[dict[str, list[str]], str, int]  # the hosts of each role, the role of this process, and its index
 STEPS = 100
 PIXELS, DIGITS = 28 * 28, 10
 
 
-def by_tf_config() -> Place | None:
-    """The cluster and the place in it that TF_CONFIG tells, if this host is indeed at that place."""
+def by_tf_config() -> Membership | None:
+    """Read TF_CONFIG; return None if it is invalid or does not name this host."""
     try:
         config = json.loads(os.environ["TF_CONFIG"])
         cluster, role, index = config["cluster"], config["task"]["type"], config["task"]["index"]
@@ -33,8 +33,8 @@ def by_tf_config() -> Place | None:
     return (cluster, role, index) if host == socket.gethostname() else None
 
 
-def by_host_name() -> Place:
-    """The same from what the svc plugin gives every pod: its name, and the hosts of each task in a file."""
+def by_host_name() -> Membership:
+    """Derive the membership from the host name and the host files of the svc plugin."""
     files = Path("/etc/volcano").glob("*.host")
     cluster = {file.stem: [f"{host}:2222" for host in file.read_text().split()] for file in files}
     _, role, index = socket.gethostname().rsplit("-", 2)
@@ -63,7 +63,7 @@ def work(server: tf.train.Server, index: int, workers: int) -> None:
         missing = tf.report_uninitialized_variables()
         begin = tf.global_variables_initializer()
 
-    # A worker that is done leaves; those that are not must not wait for it.
+    # A worker exits when it has completed; the others must not wait for it.
     others_may_leave = tf.ConfigProto(device_filters=["/job:ps", me])
     with tf.Session(server.target, config=others_may_leave) as session:
         if index == 0:
@@ -81,7 +81,7 @@ def work(server: tf.train.Server, index: int, workers: int) -> None:
 def main() -> None:
     tf.disable_eager_execution()
     given = by_tf_config()
-    source = "TF_CONFIG" if given else "the host name, as TF_CONFIG is of no use"
+    source = "TF_CONFIG" if given else "the host name, because TF_CONFIG is invalid"
     cluster, role, index = given or by_host_name()
     server = tf.train.Server(cluster, job_name=role, task_index=index)
     print(f"{role} {index} listens on port 2222 (by {source})", flush=True)

@@ -1,6 +1,7 @@
-"""Stands in for the image of Volcano's PyTorch example: a number goes once around all ranks.
+"""Replaces the program of Volcano's PyTorch example: sends a number around a ring of all ranks.
 
-Each rank receives a tensor from the rank before and sends it on to the next; rank 0 begins, and ends when it is back.
+Each rank receives a tensor from the previous rank and sends it to the next one; rank 0 starts, and ends when it
+receives the tensor from the last rank.
 """
 
 import os
@@ -24,6 +25,6 @@ else:
     print(f"rank {rank} of {size}: received {number.item()} from rank {before}", flush=True)
     dist.send(number, after)
 
-# Nobody leaves before the last one has sent what others wait for.
+# A rank must not exit while others still wait for its data.
 dist.barrier()
 dist.destroy_process_group()

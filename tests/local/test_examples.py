@@ -112,7 +112,7 @@ def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        pytest.param("tensorflow-dist-mnist.yaml", "the host name, as TF_CONFIG is of no use", id="as documented"),
+        pytest.param("tensorflow-dist-mnist.yaml", "the host name, because TF_CONFIG is invalid", id="as documented"),
         pytest.param("tensorflow-dist-mnist-corrected.yaml", "TF_CONFIG", id="corrected"),
     ],
 )

@@ -116,7 +116,7 @@ def test_its_arguments_are_checked_like_any(installed: Path, tmp_path: Path) -> 
 def test_it_is_explained(installed: Path) -> None:
     done = pumice(installed, "explain", EXAMPLE / "job.yaml", "worker-1")
     assert done.returncode == 0
-    assert "place of worker-1 in NODE_LIST" in done.stdout
+    assert "index of worker-1 in NODE_LIST" in done.stdout
 
 
 def test_a_plugin_that_is_not_installed_is_reported(tmp_path: Path) -> None:
