@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
-from tests.conftest import seed
+from tests.conftest import SOAK, seed
 from tests.local.killing import PATIENCE, Lane, Process, Traces, scratch, start
 
 LANES = 2  # at once in one test
@@ -33,7 +33,7 @@ def _kill(tmp_path: Path, turn: int, flags: Sequence[str], record: Callable[[str
     record("kills of pumice", LANES * KILLS)
 
 
-@pytest.mark.parametrize("turn", range(5))
+@pytest.mark.parametrize("turn", range(50 if SOAK else 1))
 def test_kill_9_at_random_moments(tmp_path: Path, turn: int, record_property: Callable[[str, object], None]) -> None:
     _kill(tmp_path, turn, [], record_property)
 
