@@ -1,7 +1,7 @@
-"""docs/reference/commands.md: each command's arguments, as the command itself declares them.
+"""Builds docs/reference/commands.md from the arguments that each command declares.
 
-The help texts that argparse prints differ from one Python version to the next, so the arguments are recorded while the
-commands declare them, and laid out here.
+The help texts of argparse differ between Python versions, so this module records the declared arguments and formats
+them itself.
 """
 
 from __future__ import annotations
@@ -19,89 +19,91 @@ INTRODUCTION = """\
 Only `controller`, `webhook` and `install --check` contact a cluster; none contacts a registry.
 
 - Results go to standard output, messages to standard error.
-- Exit code 0: all is well; warnings alone are well. 1: the output could not be written. 2: bad input, or a command line
-  that was not understood. 130: interrupted by Ctrl-C.
-- Colour only on a terminal, and never if `NO_COLOR` is set.
-- `FILE` is YAML or JSON and may hold several documents; `-` is standard input.
+- Exit code 0: success, possibly with warnings. 1: the output could not be written. 2: invalid input or command line.
+  130: interrupted by Ctrl-C.
+- Output is coloured only on a terminal, and never if `NO_COLOR` is set.
+- `FILE` is YAML or JSON and may contain several documents; `-` is standard input.
 
 """
 
 MORE = {
     "validate": """\
-A finding reads `FILE:LINE: PATH: VALUE: MESSAGE`, with `warning: ` before the path if it is a warning, and with the
-hint on a line of its own. What keeps the text from being read as YAML has a column, too: `FILE:LINE:COLUMN: MESSAGE`.
-The number of errors and warnings, and `FILE: JOB: good (N pods)`, go to standard error.
+The format of a finding is `FILE:LINE: PATH: VALUE: MESSAGE`, with `warning: ` before the path of a warning, and with
+the hint on the next line. A YAML syntax error also has a column: `FILE:LINE:COLUMN: MESSAGE`. The number of errors and
+warnings, and `FILE: JOB: good (N pods)`, go to standard error.
 
-With `--json` every finding is a line of JSON, with the keys `severity` (`error` or `warning`), `file`, `line`,
-`column`, `path`, `value`, `message` and `hint`.
+With `--json` every finding is one JSON object per line, with the keys `severity` (`error` or `warning`), `file`,
+`line`, `column`, `path`, `value`, `message` and `hint`.
 
-ConfigMap, Secret and PersistentVolumeClaim documents may stand beside the Job; other kinds get a warning.
+A file may also contain ConfigMap, Secret and PersistentVolumeClaim documents; other kinds get a warning.
 """,
     "render": """\
 Prints exactly the objects that a controller with the same `--gang` creates. The order is: Services, ConfigMap, Secret,
 NetworkPolicy, PersistentVolumeClaims, PodGroups, then the pods by task and index. The same input always gives the same
-bytes. `-o json` prints one `v1` `List`. Private keys are never made here: what is made when the job runs reads
-`<made at run time>`, what the file gives reads `<given in the file>`, which `--show-secrets` shows. Findings go to
-standard error.
+bytes. `-o json` prints one `v1` `List`. `render` generates no private keys: it prints `<made at run time>` for keys
+that are generated when the job runs, and `<given in the file>` for keys in the file, unless `--show-secrets` is set.
+Findings go to standard error.
 """,
     "explain": """\
-Each line says what is in the pod, its value, who put it there (you with the line of your file, the job, a plugin, the
-gang, or a default) and why. With `--json` every line is one JSON object with the keys `pod`, `kind`, `container`,
-`name`, `value`, `by`, `why` and `line`.
+Each line shows a setting of the pod, its value, its origin (you, with the line of your file, the job, a plugin, the
+gang, or a default) and the reason. With `--json` every line is one JSON object with the keys `pod`, `kind`,
+`container`, `name`, `value`, `by`, `why` and `line`.
 """,
     "plugins": """\
-With `--json` every plugin is a line of JSON, with the keys `name`, `summary`, `requires`, `builtin`, `example`
-and `arguments`. A plugin of a third party that is installed but cannot be used is named on standard error.
+With `--json` every plugin is one JSON object per line, with the keys `name`, `summary`, `requires`, `builtin`,
+`example` and `arguments`. An installed third-party plugin that cannot be loaded is reported on standard error.
 """,
     "simulate": """\
-Exit code 1: an expectation of the scenario was missed. [Rehearse a policy](../guides/rehearse-a-policy.md) shows what
-can stand in a scenario. With `--json` every event is a line of JSON, with the keys `at` (seconds), `phase`,
-`event`, `pod`, `policy`, `action` and `message`; an expectation has `expect`, `wanted` and `found`, too, and its event
+Exit code 1: an expectation of the scenario was missed. [Rehearse a policy](../guides/rehearse-a-policy.md) describes
+the fields of a scenario. With `--json` every event is one JSON object per line, with the keys `at` (seconds), `phase`,
+`event`, `pod`, `policy`, `action` and `message`; an expectation also has `expect`, `wanted` and `found`, and its event
 is `ExpectationMet` or `ExpectationMissed`.
 """,
     "run": """\
-The job's pods run at once on this machine, each with its own address, host name and `/etc/hosts`; no root, Docker or
-cluster is needed. Where no image is given for a name, the file system of this machine serves as the image, with the
-working directory and the active Python environment visible in every pod. Whole runs:
+The pods of the job run on this machine, each with its own address, host name and `/etc/hosts`; this needs no root,
+Docker or cluster. If no image is mapped to a name, the file system of this machine serves as the image, with the
+working directory and the active Python environment visible in every pod. Examples:
 [PyTorch](../guides/pytorch-on-a-laptop.md), [TensorFlow](../guides/tensorflow-on-a-laptop.md),
 [MPI](../guides/mpi-on-a-laptop.md) and [Ray](../guides/ray-on-a-laptop.md) on a laptop.
 
-A `pumice.toml` beside the job file says the same as the flags, which win: `[images]` and `[entrypoints]` have names of
-images as keys; `paths` in `[mounts]` is a list. Words of an entry point that begin with `./` are files beside it. It
-can also have `[programs]`: for the name of an image, a list of files that its containers find in `/usr/local/bin`; and
-`[files]`: for the name of an image, a table of paths in its containers and the files that are put there.
+A `pumice.toml` next to the job file sets the same options as the flags; flags take precedence. `[images]` and
+`[entrypoints]` have image names as keys; `paths` in `[mounts]` is a list. Words of an entry point that begin with `./`
+are paths relative to `pumice.toml`. Two more tables have image names as keys: `[programs]` lists files to put into
+`/usr/local/bin` of the containers, and `[files]` maps paths in the containers to the files to put there.
 
-The pods' output goes to standard output, each line with its pod; what happens to the job goes to standard error. With
-`--json` every event is a line of JSON on standard output, with `time`, `type` (`plan`, `phase`, `pod`, `log`,
-`warning` or `verdict`) and of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`, `attempt`
-those that apply. `attempt` counts the runs of the job; where a container is started again, how often that has happened.
+The output of the pods goes to standard output, each line with its pod; the progress of the job goes to standard error.
+With `--json` every event is one JSON object per line on standard output, with `time`, `type` (`plan`, `phase`, `pod`,
+`log`, `warning` or `verdict`) and those of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`,
+`attempt` that apply. `attempt` counts the attempts of the job; for a restarted container, its restarts.
 
-Of every run the Job, its events, and of each pod its spec and logs are kept in
-`$XDG_STATE_HOME/pumice/runs/JOB-UID` (`~/.local/state/pumice/runs/JOB-UID`), for you alone to read: `job.json`,
+Pumice stores the Job and the events of every run, and the spec and logs of each pod, in
+`$XDG_STATE_HOME/pumice/runs/JOB-UID` (`~/.local/state/pumice/runs/JOB-UID`), readable only by you: `job.json`,
 `events.jsonl`, and for the N-th pod of a name `pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log`
-after M restarts. The newest 20 runs stay, and those of `--keep` until you remove them; the directories of claims,
-`$XDG_STATE_HOME/pumice/claims/NAME`, stay, too.
+after M restarts. It keeps the newest 20 runs, runs with `--keep` until you remove them, and the directories of claims,
+`$XDG_STATE_HOME/pumice/claims/NAME`.
 
-Exit code 0: the job completed. Else that of the container which the verdict names first (128 and the number of the
-signal that ended it), or 1 if none failed. 2: bad input. 124: `--timeout`. 130: interrupted by Ctrl-C, which ends the
-pods gracefully; a second one ends them at once. 143: SIGTERM. 129: the terminal was closed, and the run had not been
-started with `nohup`. 141: whoever read the output has closed it.
+Exit code 0: the job completed. Otherwise the exit code of the container that the verdict names first (128 plus the
+number of the signal that ended it), or 1 if no container failed. 2: bad input. 124: `--timeout`. 130: interrupted by
+Ctrl-C, which ends the pods gracefully; a second Ctrl-C ends them at once. 143: SIGTERM. 129: the terminal was closed,
+and the run was not started with `nohup`. 141: the reader of the output closed it.
 """,
     "image": """\
-`add` takes `NAME=PATH`, as often as you like. The path is a plain directory, which is used where it is, or what `docker
-save`, `podman save`, `skopeo` or `buildah` wrote: a tar file (also one that is compressed) or an OCI directory, which
-is unpacked into `$XDG_STATE_HOME/pumice/images` (`~/.local/state/pumice/images`). Names are those of Docker: `busybox`
-is `docker.io/library/busybox:latest`. `rm` forgets a name, and with its last name the image, unless a job uses it now.
+`add` accepts one or more `NAME=PATH`. The path is a plain directory, which Pumice uses in place, or the output of
+`docker save`, `podman save`, `skopeo` or `buildah`: a tar file, also a compressed one, or an OCI directory, which
+Pumice unpacks into `$XDG_STATE_HOME/pumice/images` (`~/.local/state/pumice/images`). Names are those of Docker:
+`busybox` is `docker.io/library/busybox:latest`. `rm` removes a name, and the image with its last name, unless a
+running job uses it.
 
-With `--json` every image is a line of JSON, with the keys `name`, `digest`, `size`, `root`, `source`, `config`
-and `warnings`. Exit code 2: an archive that is damaged or would write outside the image, or a name that is not there.
+With `--json` every image is one JSON object per line, with the keys `name`, `digest`, `size`, `root`, `source`,
+`config` and `warnings`. Exit code 2: the archive is damaged or would write outside the image, or the name does not
+exist.
 """,
     "controller": """\
-In the foreground until SIGTERM or Ctrl-C, inside a cluster or outside of it. It hands over its Lease when it ends.
-[Operations](../guides/operations.md) tells of metrics, alerts and what happens when it is away, and
-[Permissions](../guides/permissions.md) of what it must be allowed to do.
+Runs in the foreground until SIGTERM or Ctrl-C, inside or outside of a cluster. It releases its Lease when it ends.
+[Operations](../guides/operations.md) describes metrics, alerts and the effect of an outage,
+[Permissions](../guides/permissions.md) the permissions that it needs.
 
-Exit code 0: told to end. 1: the cluster refuses. 2: bad input.
+Exit code 0: ended by SIGTERM or Ctrl-C. 1: the cluster refuses. 2: bad input.
 """,
     "webhook": """\
 Inside a cluster, the webhook runs with `--service` and stores its certificates in a Secret. Outside of the cluster,
@@ -112,24 +114,24 @@ Exit code 0: ended by SIGTERM or Ctrl-C. 2: bad input, or the cluster could not 
 """,
     "install": """\
 Prints the manifests to standard output, for `kubectl apply --server-side -f -`, without contacting a cluster; the same
-flags give the same bytes. `--gang volcano` adds the definitions of Volcano's PodGroup and Queue. [Install Pumice on a
+flags give the same bytes. `--gang volcano` adds the CRDs of Volcano's PodGroup and Queue. [Install Pumice on a
 cluster](../guides/install.md) describes the manifests.
 
-`--check` checks a cluster without changing it: its version, the definitions and the fields that they drop, gang
+`--check` checks a cluster without changing it: its version, the CRDs and the fields that they drop, gang
 providers, Volcano's own controller, controller, webhook, roles and permissions. Exit code 0: everything is ok. 1:
 something is missing or could not be checked; each such line has a hint. 2: bad input, or the cluster does not answer.
 With `--json` every line is one JSON object with the keys `check`, `state` (`ok`, `missing` or `unknown`), `found` and
 `todo`.
 """,
     "schema": """\
-JSON Schema draft 7, of one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how to use it in an
-editor.
+The schema is JSON Schema draft 7, for one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how
+to use it in an editor.
 """,
 }
 
 
 class Recorder(argparse.ArgumentParser):
-    """A parser that remembers what it was told."""
+    """A parser that records the declared arguments."""
 
     def __init__(self) -> None:
         super().__init__(add_help=False)
@@ -156,7 +158,7 @@ def section(name: str) -> str:
 
 
 def _usage(names: Sequence[str], more: dict[str, Any]) -> str:
-    """One argument as it stands in a usage line."""
+    """Return one argument in the form of a usage line."""
     if names[0].startswith("-"):
         return f"[{_with_value(names[0], more)}]"
     word = str(more["metavar"])

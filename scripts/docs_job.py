@@ -1,4 +1,4 @@
-"""docs/reference/job.md: every field of a Job, with the descriptions that the model gives it."""
+"""Builds docs/reference/job.md: every field of a Job, with its description in the model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from scripts.docs_text import code, plain, table
 INTRODUCTION = """\
 # The Job
 
-`batch.volcano.sh/v1alpha1`, kind `Job`: the fields are Volcano's. Those marked *Pumice only* go beyond it, and
-`pumice validate --volcano` points them out. Any other field is an error. `pumice schema` prints the same as JSON
-Schema. A field without a default may be left out and then means nothing, unless its meaning says otherwise.
+`batch.volcano.sh/v1alpha1`, kind `Job`: the fields are Volcano's. Only Pumice supports those marked *Pumice only*;
+`pumice validate --volcano` reports them. Any other field is an error. `pumice schema` prints the same as JSON Schema. A
+field without a default is optional and has no effect if it is missing, unless its description says otherwise.
 
 """
-# What is Kubernetes' own is named, not repeated.
+# Types of Kubernetes are linked, not described here.
 KUBERNETES = "https://kubernetes.io/docs/reference/kubernetes-api"
 FOREIGN = {
     "PodTemplateSpec": f"{KUBERNETES}/workload-resources/pod-template-v1/",
@@ -29,11 +29,11 @@ FOREIGN = {
 SCALARS = {inspect.StrType: "string", inspect.IntType: "int", inspect.BoolType: "bool"}
 METADATA = """\
 Kubernetes' own object metadata. `name` (or `generateName`) is required: at most 63 lower-case letters, digits and `-`,
-since the names of pods, Service and volumes are made from it. Pumice itself uses `name`, `namespace`, `labels` and
-`annotations`; every other field of Kubernetes' `ObjectMeta` is accepted.
+since the names of pods, Service and volumes contain it. Pumice uses `name`, `namespace`, `labels` and `annotations`,
+and accepts every other field of Kubernetes' `ObjectMeta`.
 """
 STATUS = """\
-Written by the controller. The commands that work offline ignore it.
+The controller writes the status. Offline commands ignore it.
 """
 
 
@@ -45,7 +45,7 @@ def page() -> str:
 
 
 def _parts(kind: type, path: str) -> Iterator[tuple[type, str]]:
-    """The structures below one, in the order in which a reader comes to them; each once, with all its paths."""
+    """Return the structures below one, in the order of the page; each once, with all its paths."""
     paths: dict[type, list[str]] = {}
     waiting = [(kind, path)]
     while waiting:
@@ -86,20 +86,20 @@ def _row(field: msgspec.structs.FieldInfo) -> tuple[str, ...]:
 
 
 def _of_items(kind: inspect.Type) -> dict[str, Any]:
-    """What is accepted in a list is said of its items."""
+    """Return the schema of the items of a list."""
     item = kind.item_type if isinstance(kind, inspect.ListType) else kind
     return (item.extra_json_schema or {}) if isinstance(item, inspect.Metadata) else {}
 
 
 def _meaning(description: str) -> tuple[str, str]:
-    """A description without its default, and the default."""
+    """Split a description into the text without its default, and the default."""
     match = re.search(r"; default ([^;]+)", description)
     text = description if match is None else description.replace(match[0], "")
     return plain(text).replace("Pumice only", "*Pumice only*"), "" if match is None else _default(match[1])
 
 
 def _default(text: str) -> str:
-    """A value as code; a default that takes words to say as words."""
+    """Format a default: a value as code, a phrase as text."""
     return text if " " in text else code(text)
 
 

@@ -1,4 +1,4 @@
-"""Builds docs/guides/permissions.md from the table of grants that the roles are also made from."""
+"""Builds docs/guides/permissions.md from the table of grants, which is also the source of the roles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ There is one Lease per namespace, `pumice-controller-a` and so on, in the namesp
 `--lease-namespace`; the controller serves a namespace while it holds the Lease. So the namespaces of several
 controllers may overlap: no job is served by two. While a controller for all namespaces holds the Lease
 `pumice-controller` there, controllers for single namespaces become standbys within a few seconds. Controllers with
-Leases in different namespaces do not know of each other.
+Leases in different namespaces do not detect each other.
 
 ## For users
 

@@ -1,4 +1,4 @@
-"""docs/reference/plugins/: a page per plugin, made by asking the plugin and by rendering a job with and without it."""
+"""Builds docs/reference/plugins/: a page per plugin, from its declarations and a job rendered with and without it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from pumice.yaml.writer import write_yaml
 from scripts.docs_text import code, fenced, plain, sentence, table
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-# The job that shows best what a plugin does; the others are named after their plugin.
+# The example of a plugin, if it is not named after the plugin.
 SHOWN_BY = {"pytorch": "pytorch-job.yaml"}
 LONGEST_VALUE: Final = 160
 UNKNOWN: Final = "…"
 
 SPELLINGS = """\
-An argument is one string of the list. `--name=value`, `--name value`, `-name=value` and `-name value` are the same; a
-boolean may stand alone (`--name`) for true, and takes another value by `=` only. Names in camelCase may do without
-dashes.
+An argument is one string of the list. `--name=value`, `--name value`, `-name=value` and `-name value` are equivalent. A
+boolean without a value (`--name`) is true; another value needs `=`. Names in camelCase work with and without dashes.
 """
 KINDS = {
     "env": "variable",
@@ -52,10 +51,10 @@ def overview(plugins: Sequence[type[Base]]) -> str:
     rows = [(f"[{p.name}]({p.name}.md)", sentence(p.summary), _linked(p.requires) or "-") for p in plugins]
     order = ", ".join(plugin.name for plugin in plugins)
     return (
-        "# Plugins\n\nA job asks for a plugin by its name under `spec.plugins`. One that another plugin needs is "
-        "switched on with it.\n\n"
+        "# Plugins\n\nA job enables a plugin by its name under `spec.plugins`. A plugin also enables the plugins that "
+        "it needs.\n\n"
         + table(("Plugin", "What it does", "Needs"), rows)
-        + f"\nWhatever the order in the file, they run in this one: {order}, then plugins of third parties by name.\n"
+        + f"\nPlugins run in this order, regardless of the file: {order}, then third-party plugins by name.\n"
     )
 
 
@@ -73,13 +72,13 @@ def page(plugin: type[Base]) -> str:
         + fenced("yaml", file.read_text(encoding="utf-8")),
         f"## What it adds to the pods of the example\n\n{_additions(job, entry.admitted, plugin)}",
         f"## Objects of the example\n\n{_objects(entry.admitted, plugin)}",
-        f"## What `pumice validate` may say\n\n{_findings(plugin)}",
+        f"## Findings of `pumice validate`\n\n{_findings(plugin)}",
     ]
     return "\n".join(filter(None, sections))
 
 
 def _docstring(plugin: type[Base]) -> str:
-    """What the plugin's module says of itself, without its first line, which the summary repeats."""
+    """Return the docstring of the plugin's module without its first line, which the summary repeats."""
     text = inspect.getdoc(sys.modules[plugin.__module__]) or ""
     return plain(text.partition("\n")[2].strip())
 
@@ -87,7 +86,7 @@ def _docstring(plugin: type[Base]) -> str:
 def _needs(plugin: type[Base]) -> str:
     if not plugin.requires:
         return ""
-    return f"Needs {_linked(plugin.requires)}, switched on with it if the job does not name it.\n"
+    return f"Needs {_linked(plugin.requires)}, and enables it if the job does not.\n"
 
 
 def _linked(names: Sequence[str]) -> str:
@@ -111,7 +110,7 @@ def _default(option: Option) -> str:
 
 def _meaning(option: Option) -> str:
     bounds = {(True, True): f" ({option.low} to {option.high})", (True, False): f" ({option.low} or more)"}
-    secret = " (never printed, unless by `--show-secrets`)" if option.secret else ""
+    secret = " (printed only with `--show-secrets`)" if option.secret else ""
     return plain(option.help) + bounds.get((option.low is not None, option.high is not None), "") + secret
 
 
@@ -121,7 +120,7 @@ def _others(option: Option) -> str:
 
 
 def _additions(job: Job, admitted: Admitted, plugin: type[Base]) -> str:
-    """One table for the first pod of each task, or one sentence where the plugin leaves a task alone."""
+    """Return one table for the first pod of each task, or one sentence if the plugin does not change it."""
     parts = []
     for position, task in enumerate(job.spec.tasks):
         slot = Slot(job, task, 0)
@@ -145,7 +144,7 @@ def _short(value: str) -> str:
 
 
 def _objects(admitted: Admitted, plugin: type[Base]) -> str:
-    """Objects that are there only because of the plugin, and what it adds to those of others."""
+    """Return the objects that exist only because of the plugin, and its additions to other objects."""
     others = tuple(other for other in admitted.plugins if other.name != plugin.name)
     without = {_identity(m): m for m in render(dataclasses.replace(admitted, plugins=others))}
     parts = []
@@ -182,12 +181,12 @@ def _findings(plugin: type[Base]) -> str:
     if any(call.func.id == "too_long" for call in calls):
         names = {**vars(limits), "variable": vars(module)["VARIABLE"]}
         lines += [_finding(call, names) for call in _calls(limits) if call.func.id == "Finding"]
-    about_arguments = "Unknown arguments and bad values are errors; the hint has the list as it was probably meant.\n"
+    about_arguments = "Unknown arguments and invalid values are errors; the hint suggests a corrected list.\n"
     return "".join([about_arguments, "\n" if lines else "", *lines])
 
 
 class _NamedCall(ast.Call):
-    """A call of something that is known by its plain name."""
+    """A call of a function by its plain name."""
 
     func: ast.Name
 
@@ -200,7 +199,7 @@ def _calls(module: ModuleType) -> Iterator[_NamedCall]:
 
 
 def _finding(call: _NamedCall, names: dict[str, object]) -> str:
-    """The message of a finding, with an ellipsis for what is known only when it is given."""
+    """Return the message of a finding, with an ellipsis for values that are known only at run time."""
     return f"- {call.func.id.replace('Finding', 'error')}: {plain(_message(call.args[1], names))}\n"
 
 

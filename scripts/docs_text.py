@@ -1,4 +1,4 @@
-"""Pieces of Markdown that the generated pages are put together from."""
+"""Markdown helpers of the generated pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Text in back quotes; as many as it takes."""
+    """Return the text in back quotes, as many as it needs."""
     if not text:
         return ""
     return f"`` {text} ``" if "`" in text else f"`{text}`"
@@ -22,7 +22,7 @@ def fenced(language: str, text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Prose in which `<name>` stands for itself: outside back quotes Markdown would take it for a tag."""
+    """Escape `<name>` outside back quotes, which Markdown would read as a tag."""
     parts = text.split("`")
     return "`".join(part if position % 2 else part.replace("<", "&lt;") for position, part in enumerate(parts))
 

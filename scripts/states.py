@@ -1,4 +1,4 @@
-"""Writes docs/states.md from the table of phases: what leads where, a diagram, and the rules. A test compares it."""
+"""Builds docs/states.md from the table of phases: the transitions, a diagram, and the rules. A test compares it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ NOTE = "<!-- Made by `make docs` from the table of phases. Changes made here are
 
 INTRODUCTION = """# The phases of a job
 
-A job is in one of ten phases. Each pass of the controller looks at the whole job, makes at most one move, and writes
-the new phase before anything else is done. What follows is the table that the controller itself uses.
+A job is in one of ten phases. Each reconcile pass reads the whole state of the job, makes at most one transition, and
+writes the new phase before it does anything else. This page is generated from the table that the controller uses.
 
 """
 ABOUT = {
-    Phase.PENDING: "waits for its gang: PodGroup, claims and pods are made, and fewer pods than `minAvailable` run",
-    Phase.RUNNING: "the gang is there",
+    Phase.PENDING: "PodGroup, claims and pods are being created, and fewer than `minAvailable` pods run",
+    Phase.RUNNING: "at least `minAvailable` pods run",
     Phase.RESTARTING: "pods of the old attempt are deleted; none is created",
-    Phase.ABORTING: "stopped: the pods are ending",
+    Phase.ABORTING: "the job is being stopped: its pods are terminating",
     Phase.ABORTED: "stopped: finished pods, claims, Service, ConfigMap and Secret are kept for a resume",
-    Phase.COMPLETING: "completed early: the other pods are ending",
-    Phase.COMPLETED: "over, and good",
-    Phase.TERMINATING: "terminated: the pods are ending",
-    Phase.TERMINATED: "ended by a Command or a policy",
-    Phase.FAILED: "over, and not good: `status.state.reason` and `.message` say why",
+    Phase.COMPLETING: "the job completes early: the remaining pods are terminating",
+    Phase.COMPLETED: "finished with success",
+    Phase.TERMINATING: "the job is being terminated: its pods are terminating",
+    Phase.TERMINATED: "finished by a Command or a policy",
+    Phase.FAILED: "finished without success: `status.state.reason` and `.message` say why",
 }
 LEGEND = (
-    "*new version*: all pods so far belong to an earlier run. *Some pods*: only those that the event named (the pod, "
-    "its task or its partition) are meant; the others, the PodGroup and the owned objects stay. *Retry*: if a "
-    "policy asked for it, `status.retryCount` goes up, and so does what is spent of `maxRetry`, except for "
+    "*new version*: all existing pods belong to an earlier attempt. *Some pods*: applies only to the pod, task or "
+    "partition of the event; the other pods, the PodGroup and the owned objects are kept. *Retry*: if a policy "
+    "requested the action, `status.retryCount` increases; it also counts against `maxRetry`, except for "
 )
 
 
 def states_page() -> str:
-    parts = [NOTE + INTRODUCTION, _about(), _diagram(), _asked(), _facts(), _rules()]
+    parts = [NOTE + INTRODUCTION, _about(), _diagram(), _requested(), _facts(), _rules()]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -66,11 +66,12 @@ def _diagram() -> str:
             if before is not after and actions:
                 lines.append(f"  {before} --> {after}: {', '.join(actions)}")
     lines += [f"  {phase} --> [*]" for phase in Phase if phase in FINAL]
-    return "## In a picture\n\nArrows without words follow from the facts.\n\n" + fenced("mermaid", "\n".join(lines))
+    heading = "## Diagram\n\nArrows without a label depend on the state of the pods.\n\n"
+    return heading + fenced("mermaid", "\n".join(lines))
 
 
-def _asked() -> str:
-    """By phase, what each action leads to."""
+def _requested() -> str:
+    """Return the table of transitions by phase and requested action."""
     rows = [
         (before, ", ".join(map(code, actions)), after, costs)
         for before, row in TABLE.items()
@@ -78,18 +79,18 @@ def _asked() -> str:
     ]
     free = " and ".join(sorted(code(event) for event in FREE_OF_CHARGE))
     return (
-        "## What is asked for\n\nBy a policy, a Command, `spec.suspend` or `spec.activeDeadlineSeconds`.\n\n"
-        + table(["In", "asked for", "leads to", "with"], rows)
-        + f"\n{LEGEND}{free}.\n\nAny other action in any other phase changes nothing: the next table decides.\n"
+        "## Requested actions\n\nRequested by a policy, a Command, `spec.suspend` or `spec.activeDeadlineSeconds`.\n\n"
+        + table(["Phase", "Requested action", "Next phase", "Effects"], rows)
+        + f"\n{LEGEND}{free}.\n\nOther actions have no effect in a phase: the next table applies.\n"
     )
 
 
 def _alike(row: phases.Row) -> dict[tuple[str, str], list[str]]:
-    """The actions of a row, those with one answer together."""
+    """Group the actions of a row by next phase and effects."""
     found: dict[tuple[str, str], list[str]] = {}
     for action, move in row.items():
         if action is not ELSE:
-            (after,) = _outcomes(move)  # who asks for something is not answered by a rule
+            (after,) = _outcomes(move)  # a requested action has exactly one next phase
             found.setdefault((after, _costs(move)), []).append(str(action))
     return found
 
@@ -98,14 +99,14 @@ def _facts() -> str:
     rows = []
     for before, row in TABLE.items():
         rule = row[ELSE].to
-        rows.append((before, rule.words if isinstance(rule, Rule) else "nothing: it stays"))
-    return "## What follows from the facts\n\nWhen nothing is asked for.\n\n" + table(["In", "what happens"], rows)
+        rows.append((before, rule.words if isinstance(rule, Rule) else "no transition"))
+    return "## Transitions without a requested action\n\n" + table(["Phase", "Transition"], rows)
 
 
 def _rules() -> str:
     rules = [line.partition(": ")[2] for line in (phases.__doc__ or "").splitlines() if line.startswith("Rule ")]
     lines = [f"{number}. {rule[:1].upper()}{rule[1:]}" for number, rule in enumerate(rules, start=1)]
-    return "## The rules\n\n" + "\n".join(lines) + "\n"
+    return "## Rules\n\n" + "\n".join(lines) + "\n"
 
 
 def _costs(move: Move) -> str:

@@ -9,12 +9,12 @@ from scripts import states
 TEXT = states.PAGE.read_text(encoding="utf-8") if states.PAGE.is_file() else ""
 
 
-def test_the_page_is_what_the_table_gives() -> None:
+def test_the_page_is_current() -> None:
     assert states.states_page() == TEXT, "docs/states.md is out of date: make docs"
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_every_phase_and_every_action_of_it_is_told(phase: Phase) -> None:
+def test_the_page_lists_every_phase_and_its_actions(phase: Phase) -> None:
     assert set(states.ABOUT) == set(Phase)
     rows = [line for line in TEXT.splitlines() if line.startswith(f"| {phase} |")]
     for action in TABLE[phase]:
@@ -22,6 +22,6 @@ def test_every_phase_and_every_action_of_it_is_told(phase: Phase) -> None:
             assert any(f"`{action}`" in row for row in rows)
 
 
-def test_the_rules_of_the_table_are_told() -> None:
-    assert "\n1. Every phase answers every action" in TEXT
+def test_the_page_lists_the_rules_of_the_table() -> None:
+    assert "\n1. Every phase handles every action" in TEXT
     assert "\n3. Completed, Failed and Terminated are final" in TEXT

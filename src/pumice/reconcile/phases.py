@@ -1,12 +1,12 @@
-"""The life cycle of a job: THE TABLE. Nothing else decides a phase.
+"""The phase table: the life cycle of a job. No other code decides a phase.
 
-Rule 1: every phase answers every action; what a row does not name is answered by ELSE.
-Rule 2: a move is made once a pass, and every phase that is entered is written down.
-Rule 3: Completed, Failed and Terminated are final; no row leads out of them.
+Rule 1: every phase handles every action; ELSE handles the actions that a row does not name.
+Rule 2: each pass makes at most one transition, and the status records every phase that the job enters.
+Rule 3: Completed, Failed and Terminated are final: they have no transitions.
 
-A row says, for an action, which phase comes next: either a phase, or a rule that looks at the facts (and may say:
-stay). It also says what the move costs: whether pods of the present version become old (`new_version`), whether only
-the pods that the event named are meant (`targeted`), and whether it counts as a retry (`retry`).
+A row maps an action to the next phase: either a fixed phase, or a rule that computes it from the facts and may keep the
+phase. It also has the effects of the transition: whether pods of the current version become outdated (`new_version`),
+whether it applies only to the pods of the event (`targeted`), and whether it counts as a retry (`retry`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _started(facts: Facts) -> Phase:
 
 
 def _finished(facts: Facts) -> Phase:
-    """Running until enough succeeded, or all pods are finished, or the gang has fallen apart."""
+    """Running until enough pods succeeded, all pods are finished, or too few pods run for the gang."""
     spec, counts, replicas = facts.job.spec, facts.counts, facts.job.total_replicas
     if replicas == 0:
         return Phase.RUNNING
@@ -86,12 +86,12 @@ def _outcome(facts: Facts) -> Phase:
             if task in counts.by_task and counts.of_task(task, PodPhase.SUCCEEDED) < needed:
                 return Phase.FAILED
     if spec.min_success is not None:
-        return Phase.FAILED  # fewer than asked for succeeded, or the rule before would have ended the job
+        return Phase.FAILED  # fewer than minSuccess pods succeeded; otherwise _finished completes the job
     return Phase.COMPLETED if counts.succeeded >= spec.min_available else Phase.FAILED
 
 
 def _restarted(facts: Facts) -> Phase:
-    """Restarting until what must go is on its way and the gang could come together again."""
+    """Restarting until all old pods are being deleted and there is room for a new gang."""
     if facts.exhausted:
         return Phase.FAILED
     room = facts.job.total_replicas - facts.counts.terminating
@@ -104,21 +104,19 @@ def drained(stays: Phase, ends: Phase) -> Rule:
     def rule(facts: Facts) -> Phase:
         return stays if facts.counts.alive else ends
 
-    return Rule((stays, ends), f"{ends} when no pod is alive any more", rule)
+    return Rule((stays, ends), f"{ends} when all pods have ended", rule)
 
 
-started: Final = Rule(
-    (Phase.PENDING, Phase.RUNNING), "Running when `minAvailable` pods run, or did and are finished", _started
-)
+started: Final = Rule((Phase.PENDING, Phase.RUNNING), "Running when `minAvailable` pods run or have finished", _started)
 finished: Final = Rule(
     (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED, Phase.PENDING),
     "Completed when `minSuccess` pods succeeded; when all pods are finished, Completed if enough of them succeeded, "
-    "else Failed; Pending when too many pods are pending for the gang",
+    "otherwise Failed; Pending when too many pods are pending for the gang",
     _finished,
 )
 restarted: Final = Rule(
     (Phase.RESTARTING, Phase.PENDING, Phase.FAILED),
-    "Failed when no retry is left; Pending when what must go is on its way and the pods still terminating leave room "
+    "Failed when no retry is left; Pending when all old pods are being deleted and those still terminating leave room "
     "for `minAvailable` new ones",
     _restarted,
 )
