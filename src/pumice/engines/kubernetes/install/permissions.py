@@ -87,7 +87,7 @@ GRANTS: Final = (
         "scheduling.volcano.sh",
         ("podgroups",),
         _MANAGE,
-        "tells Volcano's scheduler which pods start together",
+        "informs Volcano's scheduler which pods start together",
         gangs=("auto", "volcano"),
     ),
     Grant(
@@ -95,7 +95,7 @@ GRANTS: Final = (
         "scheduling.k8s.io",
         ("podgroups",),
         _MANAGE,
-        "tells Kubernetes' own scheduler which pods start together",
+        "informs Kubernetes' own scheduler which pods start together",
         gangs=("auto", "native"),
     ),
     Grant(
@@ -103,7 +103,7 @@ GRANTS: Final = (
         "scheduling.x-k8s.io",
         ("podgroups",),
         _MANAGE,
-        "tells the coscheduling plugin which pods start together",
+        "informs the coscheduling plugin which pods start together",
         gangs=("auto", "coscheduling"),
     ),
     # Not restricted by name: a controller that serves only some namespaces has one Lease per namespace.
