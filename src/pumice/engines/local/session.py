@@ -198,7 +198,9 @@ class LocalSession:
         if self.options.timeout is None:
             return
         await asyncio.sleep(self.options.timeout)
-        message = f"{self.job.job.name} ran longer than --timeout {self.options.timeout:g}s and was stopped"
+        seconds = self.options.timeout
+        size, unit = next((one for one in ((3600, "h"), (60, "m")) if not seconds % one[0]), (1, "s"))
+        message = f"{self.job.job.name} ran longer than --timeout {seconds / size:g}{unit} and was stopped"
         why = Stop(TIMED_OUT, "Timeout", message)
         self.stop(why)
         await asyncio.sleep(grace + PATIENCE)
