@@ -25,9 +25,21 @@ from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
 PURE_PACKAGES = ("model", "plugins", "admission", "reconcile")
-# Tests whose result depends on the rights of the user: real sandboxes, and files that are made, owned and removed.
+# Tests whose result depends on the rights of the user: real sandboxes, and files that are made, owned and removed. What
+# the kubelet, policies, verdicts, views and flags do is the same for every user.
 USER_TESTS = (
-    "tests/local",
+    "tests/local/sandbox",
+    "tests/local/test_examples.py",
+    "tests/local/test_hard_times.py",
+    "tests/local/test_isolation.py",
+    "tests/local/test_kill.py",
+    "tests/local/test_process_sandbox.py",
+    "tests/local/test_run.py",
+    "tests/local/test_run_inputs.py",
+    "tests/local/test_run_volumes.py",
+    "tests/local/test_secrets.py",
+    "tests/local/test_session.py",
+    "tests/local/test_tunnel_programs.py",
     "tests/unit/engines/local/images",
     "tests/unit/engines/local/state",
     "tests/unit/engines/local/volumes",
