@@ -66,6 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if not SOAK and item.get_closest_marker("soak"):
+        pytest.skip("only in `make soak`")
     for marker in item.iter_markers("needs"):
         for name in marker.args:
             _need(programs.named(name))

@@ -113,7 +113,7 @@ def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
     ("file", "source"),
     [
         pytest.param("tensorflow-dist-mnist.yaml", "the host name, because TF_CONFIG is invalid", id="as documented"),
-        pytest.param("tensorflow-dist-mnist-corrected.yaml", "TF_CONFIG", id="corrected"),
+        pytest.param("tensorflow-dist-mnist-corrected.yaml", "TF_CONFIG", id="corrected", marks=pytest.mark.soak),
     ],
 )
 def test_the_tensorflow_job_learns_on_both_workers(having: Having, tmp_path: Path, file: str, source: str) -> None:
