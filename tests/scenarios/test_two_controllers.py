@@ -18,6 +18,7 @@ from pumice.model.snapshot import JobKey, Snapshot
 from pumice.model.status import JobStatus
 from pumice.reconcile.decision import EngineCommand
 from pumice.runtime.loop import Loop
+from tests.conftest import SOAK, seed
 from tests.scenarios.crash_stories import STORIES, Story
 from tests.scenarios.driver import CONTEXT, MOST_PASSES, Driver
 from tests.scenarios.rest import check_rest
@@ -128,9 +129,10 @@ def expected_of(story: Story) -> dict[str, object]:
 
 
 PATTERNS: Sequence[tuple[int, ...]] = ((0, 1), (0, 0, 1), (0, 1, 1), (0, 0, 0, 1, 1), (0, 1, 1, 1, 1, 1, 0))
+SHORT = PATTERNS if SOAK else PATTERNS[1:3]
 
 
-@pytest.mark.parametrize("pattern", [pytest.param(pattern, id="".join(map(str, pattern))) for pattern in PATTERNS])
+@pytest.mark.parametrize("pattern", [pytest.param(pattern, id="".join(map(str, pattern))) for pattern in SHORT])
 @pytest.mark.parametrize("story", [pytest.param(story, id=story.name) for story in STORIES])
 def test_two_that_alternate_end_as_one(story: Story, pattern: tuple[int, ...]) -> None:
     driver = TwoControllers(story.document, slow=story.slow, turns=itertools.cycle(pattern))
@@ -144,7 +146,8 @@ def test_one_that_slept_over_a_step_does_no_harm(story: Story, record_property: 
     """The first one stops before a call, each in turn, and makes it when the other has done the next step alone."""
     expected = expected_of(story)
     alone = story.record(Driver(story.document, slow=story.slow))
-    for call in range(alone.engine.calls):
+    calls = range(0 if SOAK else seed() % 2, alone.engine.calls, 1 if SOAK else 2)
+    for call in calls:
         driver = TwoControllers(story.document, slow=story.slow, sleeper=call, turns=itertools.repeat(0))
         driver.settle()
         for step in story.steps:
@@ -157,4 +160,4 @@ def test_one_that_slept_over_a_step_does_no_harm(story: Story, record_property: 
         found = outcome(driver)
         assert found == expected, f"asleep before call {call + 1}: {phases(driver) if driver.is_there else ''}"
         check_rest(driver)
-    record_property("outdated views", alone.engine.calls)
+    record_property("outdated views", len(calls))

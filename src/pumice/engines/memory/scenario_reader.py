@@ -146,8 +146,11 @@ class ScenarioReader:
             case inspect.StructType():
                 return self._converted(type_, value, at)
             case inspect.DictType(value_type=inner):
-                readable = {name: item for name, item in value.items() if at / name not in self._misfits}
-                return {name: self._value(inner, item, at / name) for name, item in readable.items()}
+                return {
+                    name: self._value(inner, item, at / name)
+                    for name, item in value.items()
+                    if isinstance(name, str) and at / name not in self._misfits
+                }
             case inspect.TimeDeltaType():
                 return self._duration(value, at)
             case inspect.DataclassType():

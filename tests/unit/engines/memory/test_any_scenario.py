@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pumice.engines.memory.scenario_reader import ScenarioReader
@@ -84,6 +84,8 @@ def test_any_document_is_read_or_refused(document: object) -> None:
 
 
 @given(step=st.dictionaries(words, anything, max_size=4))
+@example(step={"scale": {0: None}})
+@example(step={"scale": {0: False}})
 def test_any_step_is_read_or_refused(step: dict[str, Any]) -> None:
     reader = ScenarioReader(JOBS["bare"].job)
     reader.read({"steps": [step]})
