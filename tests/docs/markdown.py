@@ -60,6 +60,6 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def all_blocks(*languages: str) -> list[Block]:
-    """The blocks of all pages but translations, whose blocks are the same (`test_a_translation_has_the_same_blocks`)."""
+    """The blocks of all pages but translations, whose blocks are the same (a test compares them)."""
     originals = [page for page in pages() if page.parent.name != "zh"]
     return [block for page in originals for block in blocks(page) if block.language in languages]
