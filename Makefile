@@ -34,7 +34,7 @@ soak: ## Tests that take longer than 30 seconds: about an hour
 	$(setup) test
 	@$(python) -m scripts.kubernetes_programs
 	@PUMICE_SOAK=1 $(python) -m pytest --progress -q -rfEs -n 2 --durations=20 tests/cluster/test_crashes.py \
-		tests/local/test_kill.py tests/local/test_examples.py tests/scenarios/test_properties.py tests/unit/plugins/test_properties.py
+		tests/local/test_kill.py tests/local/test_examples.py tests/local/test_process_examples.py tests/scenarios/test_properties.py tests/unit/plugins/test_properties.py
 
 lint: ## Style, types and layers only
 	$(setup) test

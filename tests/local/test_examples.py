@@ -129,6 +129,7 @@ def test_the_tensorflow_job_learns_on_both_workers(having: Having, tmp_path: Pat
         assert _shown(GUIDES / "tensorflow-on-a-laptop.md") <= said
 
 
+@pytest.mark.soak
 def test_the_ray_job_computes_on_both_workers(having: Having, tmp_path: Path) -> None:
     done = _run(["examples/ray-job.yaml"], having(RAY), tmp_path)
     assert done.returncode == 0, done.stderr

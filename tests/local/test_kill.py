@@ -52,7 +52,7 @@ def test_kill_9_at_random_moments_without_namespaces(
         pytest.param("pod", 137, "failed first: signal 9 (SIGKILL)", id="first process of a pod"),
     ],
 )
-def test_kill_9_of_what_is_below_pumice(tmp_path: Path, victim: str, code: int, told: str) -> None:
+def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int, told: str) -> None:
     traces = Traces.before(tmp_path)
     process = start(tmp_path, script="echo up; sleep 1000", policies=[{"event": "PodFailed", "action": "TerminateJob"}])
     try:
@@ -86,7 +86,7 @@ def _victim(pumice: int, name: str) -> int:
     return {"supervisor": supervisor, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
 
 
-def test_what_is_looked_for_is_found_while_it_is_there(tmp_path: Path) -> None:
+def test_traces_are_found_while_the_job_runs(tmp_path: Path) -> None:
     """The other tests would pass, too, if they looked in the wrong place."""
     traces = Traces.before(tmp_path)
     process = start(tmp_path, script="echo up; sleep 1000")

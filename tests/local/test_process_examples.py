@@ -75,6 +75,7 @@ def test_pytorch_without_torch(tmp_path: Path) -> None:
     assert "heard of 1 2" in done.stdout.splitlines()
 
 
+@pytest.mark.soak
 def test_pytorch_with_torch(tmp_path: Path) -> None:
     found = find(TORCH, os.environ, ROOT)
     if found is None:

@@ -85,7 +85,7 @@ THERE = companion("ConfigMap", "there", data={"k": "v"})
 
 
 @pytest.mark.parametrize("only", _tasks())
-def test_what_the_job_uses_and_nobody_gives_is_named(place: Place, only: Manifest) -> None:
+def test_a_missing_config_source_is_named(place: Place, only: Manifest) -> None:
     result = place.run(job(only), THERE)
     assert result.code == 2, result.err
     line = next(line for line in result.err.splitlines() if "gone" in line)
@@ -103,7 +103,7 @@ def test_what_is_optional_may_be_missing(place: Place, only: Manifest) -> None:
     assert "started" in result.out
 
 
-def test_a_claim_that_nobody_gives_is_named(place: Place) -> None:
+def test_a_missing_claim_is_named(place: Place) -> None:
     only = job(task("only", "echo started"), volumes=[{"mountPath": "/data", "volumeClaimName": "data"}])
     for _ in range(2):
         result = place.run(only)

@@ -68,7 +68,7 @@ def test_two_types_of_one_name_are_refused() -> None:
         reachable(swagger(a=ref(CORE + "Self"), b=ref("io.k8s.util.Self"))["definitions"])  # type: ignore[arg-type] # a test's literal
 
 
-def test_the_shipped_schema_is_whole() -> None:
+def test_the_shipped_schema_is_complete() -> None:
     scalars = {"string", "int32", "int64", "bool", "quantity", "intOrString", "time", "bytes", "object"}
     named = {
         type_.removeprefix("[]").removeprefix("{}")

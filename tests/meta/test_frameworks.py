@@ -128,7 +128,7 @@ def test_the_small_build_comes_first_and_then_the_usual_one_after_a_word_of_its_
     assert "downloads 2.9 GB, needs 5.2 GB of disk, once" in capsys.readouterr().err
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_download(
+def test_a_small_disk_is_reported_before_the_download(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = _uv(tmp_path, small=1, large=0)
@@ -138,7 +138,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_download(
     assert not any("numpy" in line and "cpu" not in line for line in log.read_text().splitlines())
 
 
-def test_pip_serves_where_uv_cannot_be_had(environ: dict[str, str], tmp_path: Path) -> None:
+def test_pip_is_used_where_uv_is_not_available(environ: dict[str, str], tmp_path: Path) -> None:
     """With a real pip that has no index: it runs, and its message is passed on."""
     nowhere = {**environ, "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1"}
     if fetching._uv(nowhere, tmp_path) is not None:
@@ -181,7 +181,7 @@ def test_a_command_runs_with_it_and_its_exit_code_is_kept(environ: dict[str, str
     assert (done.returncode, done.stdout) == (7, f"{tmp_path / 'active'}\n")
 
 
-def test_where_it_cannot_be_had_the_reason_and_the_ways_out_are_told(
+def test_an_unavailable_framework_is_reported_with_reason_and_hints(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _uv(tmp_path, small=1, large=2)

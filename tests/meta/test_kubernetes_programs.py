@@ -60,7 +60,7 @@ def test_built_once_and_then_go_is_never_called(tmp_path: Path, environ: dict[st
 
 
 @pytest.mark.parametrize("name", kubernetes_programs.SOURCES)
-def test_other_sources_are_built_anew(tmp_path: Path, environ: dict[str, str], project: Path, name: str) -> None:
+def test_other_sources_are_rebuilt(tmp_path: Path, environ: dict[str, str], project: Path, name: str) -> None:
     _install_go(tmp_path)
     before = kubernetes_programs.find_or_build(environ, project)
     source = project / kubernetes_programs.MODULE / name

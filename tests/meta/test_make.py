@@ -97,7 +97,7 @@ def test_a_record_that_says_nothing_counts_as_none(checkout: Path, record: str) 
     assert setup.Record.read(checkout / ".venv") is None
 
 
-def test_an_environment_whose_python_went_away_is_made_anew(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_its_python_is_rebuilt(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     link = checkout / ".venv" / "bin" / "python"
     link.unlink()
@@ -107,9 +107,7 @@ def test_an_environment_whose_python_went_away_is_made_anew(checkout: Path, monk
     assert not (checkout / ".venv").exists()
 
 
-def test_an_environment_that_nothing_can_be_added_to_is_made_anew(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_without_an_installer_is_rebuilt(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that was made by a uv which is gone from PATH since: it has no pip."""
     monkeypatch.setenv("PATH", "")
     with pytest.raises(setup.SetupError, match="ensurepip"):
@@ -117,7 +115,7 @@ def test_an_environment_that_nothing_can_be_added_to_is_made_anew(
     assert not (checkout / ".venv").exists()
 
 
-def test_python_without_venv_is_told_the_package_to_install(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_venv_names_the_package_to_install(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     python = setup.Python("/usr/bin/python3.12", "3.12.3", can_make_venv=False)
     with pytest.raises(setup.SetupError) as caught:
@@ -305,7 +303,7 @@ def test_only_what_is_missing_is_installed(fake_bin: Path, monkeypatch: pytest.M
     assert "no-such-program installed now " in table
 
 
-def test_why_an_installation_failed_is_told() -> None:
+def test_the_cause_of_a_failed_installation_is_reported() -> None:
     table, missing = programs.provide([ABSENT], install=lambda _: "E: no route to host")
     assert missing == [ABSENT]
     assert table.endswith("apt-get: E: no route to host")

@@ -30,11 +30,11 @@ def test_one(number: int) -> None:
         pytest.param("tests/cluster/test_faults.py::test_it", "kubernetes, rough", id="a cluster of its own"),
     ],
 )
-def test_who_stays_together(test: str, group: str) -> None:
+def test_group_of_a_test(test: str, group: str) -> None:
     assert group_of(test) == group
 
 
-def test_they_really_stay_together(tmp_path: Path) -> None:
+def test_a_group_runs_in_one_process(tmp_path: Path) -> None:
     """In a small project with the same conftest."""
     for folder in ("tests/cluster", "tests/unit/model"):
         (tmp_path / folder).mkdir(parents=True)

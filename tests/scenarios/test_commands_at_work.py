@@ -23,7 +23,7 @@ from tests.scenarios.stage import Stage
         pytest.param("DanceJob", [], id="unknown"),
     ],
 )
-def test_a_command_is_obeyed_told_and_removed(stage: MakeStage, action: str, phases: list[str]) -> None:
+def test_a_command_is_obeyed_reported_and_removed(stage: MakeStage, action: str, phases: list[str]) -> None:
     play = stage(job(task("worker", 2))).run().command(action, name="mine").let_go()
     assert play.phases == ["Pending", "Running", *phases]
     assert play.world.commands[play.key] == {}

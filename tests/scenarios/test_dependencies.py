@@ -37,7 +37,7 @@ def test_pods_that_are_not_ready_hold_back_the_others() -> None:
     assert _tasks_with_pods(play.change("ps-0", ready=True)) == {"ps", "worker"}
 
 
-def test_a_pod_on_its_way_out_makes_nobody_ready() -> None:
+def test_a_terminating_pod_satisfies_no_dependency() -> None:
     play = Stage(job(task("ps", 1), task("worker", 1, depends_on=after("ps"))), slow=True).down()
     play.run().ask_out("ps-0")
     assert _tasks_with_pods(play.up()) == {"ps"}

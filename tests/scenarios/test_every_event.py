@@ -81,7 +81,7 @@ def test_a_policy_acts_on_its_event(event: Event, level: str, position: int, spe
         assert not [told for told in play.events if told.policy]
 
 
-def test_every_event_is_told_of() -> None:
+def test_every_event_is_emitted() -> None:
     assert set(HAPPENS) == set(POLICY_EVENTS) - {Event.ANY}
 
 

@@ -56,12 +56,12 @@ def test_the_table_answers_as_the_specification_says(phase: Phase, action: str, 
         assert move.to == (RULES[name] if name in RULES else Phase(name))
 
 
-def test_the_grid_is_whole() -> None:
+def test_the_grid_is_complete() -> None:
     assert {phase for phase, _, _ in _cells()} == set(Phase)
     assert {action for _, action, _ in _cells()} == {*map(str, Action), DEADLINE, "DanceJob"}
 
 
-def test_nothing_leads_out_of_a_final_phase() -> None:
+def test_final_phases_have_no_transitions() -> None:
     assert {phase for phase in Phase if all(_outcomes(move) == {phase} for move in TABLE[phase].values())} == {
         *FINAL,
     }
@@ -169,7 +169,7 @@ STORIES: dict[Transition, Callable[[], Stage]] = {
 
 
 @pytest.mark.parametrize("transition", STORIES, ids=lambda one: f"{one[0]} to {one[2]}")
-def test_what_nobody_asks_for_follows_from_the_facts(transition: Transition) -> None:
+def test_transitions_without_a_request_follow_from_the_facts(transition: Transition) -> None:
     before, _, after = transition
     play = STORIES[transition]()
     assert play.phase == after

@@ -50,7 +50,7 @@ def test_a_pod_that_ends_well_on_its_way_out_was_evicted_all_the_same() -> None:
     assert play.let_go().counts == {"pending": 2}
 
 
-def test_a_pod_without_policy_is_made_anew(stage: MakeStage) -> None:
+def test_an_evicted_pod_without_policy_is_recreated(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", "TerminateJob"))).run().evict("worker-0").let_go().run()
     assert play.phases[-1] == "Running"
     assert play.counts == {"running": 2}

@@ -56,7 +56,7 @@ def test_a_quota_while_the_job_runs(stage: MakeStage) -> None:
     assert play.reason == ("FailedCreate", QUOTA)
 
 
-def test_several_troubles_are_told_once() -> None:
+def test_several_failures_are_reported_once() -> None:
     play = Stage(job(task("worker", 3)), admitted=False)
     names = itertools.cycle(("one", "two", "three"))
 
@@ -202,7 +202,7 @@ def test_a_client_that_writes_nonsense_does_not_stop_the_controller() -> None:
     assert play.phase == "Running"
 
 
-def test_a_job_made_anew_under_the_same_name_starts_clean(stage: MakeStage) -> None:
+def test_a_recreated_job_of_the_same_name_starts_clean(stage: MakeStage) -> None:
     wanted = job(task("worker", 2), on("PodFailed", "RestartJob"), plugins={"svc": [], "ssh": []})
     play = stage(wanted).run().succeed("worker-0").fail("worker-1").let_go().run()
     assert play.retries == (1, 1)

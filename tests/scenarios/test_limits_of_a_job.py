@@ -61,7 +61,7 @@ def test_no_restart_at_all() -> None:
     assert play.phases == ["Pending", "Running", "Restarting", "Failed"]
 
 
-def test_evictions_are_nobodys_fault(stage: MakeStage) -> None:
+def test_evictions_spend_no_retry(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1, max_restarts=0), on("PodEvicted", "RestartJob"))).run()
     assert play.evict("worker-0").let_go().run().phase == "Running"
 

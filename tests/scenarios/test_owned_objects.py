@@ -21,7 +21,7 @@ def _keys(play: Stage) -> Manifest:
 
 @pytest.mark.parametrize("name", sorted(NAMES - {"Secret/train-ssh"}))
 @pytest.mark.parametrize("running", [True, False])
-def test_what_somebody_removes_comes_back(name: str, running: bool) -> None:
+def test_a_removed_object_is_recreated(name: str, running: bool) -> None:
     play = Stage(job(task("worker", 2), plugins=PLUGINS))
     if running:
         play.run()
@@ -91,7 +91,7 @@ def test_they_go_when_the_job_is_over_and_no_pod_is_alive(stage: MakeStage, acti
     assert set(play.owned_objects) == (NAMES if end == "Aborted" else set())
 
 
-def test_markers_tell_what_there_is() -> None:
+def test_markers_name_the_owned_objects() -> None:
     """Tools of Volcano read them."""
     volumes = [VolumeSpec(mount_path="/data", volume_claim_name="data")]
     play = Stage(job(task("worker", 1), plugins=PLUGINS, volumes=volumes), claims=("data",)).run()
@@ -118,7 +118,7 @@ def test_a_claim_is_made_once_and_outlives_every_run(stage: MakeStage) -> None:
     assert len(made) == 1
 
 
-def test_a_claim_of_somebody_else_is_awaited(stage: MakeStage) -> None:
+def test_a_claim_of_another_owner_is_awaited(stage: MakeStage) -> None:
     """The job says what it waits for, and goes on when the claim appears; it is never terminated for it."""
     play = stage(job(task("worker", 2), volumes=[VolumeSpec(mount_path="/data", volume_claim_name="data")]))
     assert play.pods == {}

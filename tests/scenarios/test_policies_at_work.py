@@ -282,7 +282,7 @@ def test_pending_without_a_timeout_means_nothing() -> None:
     assert Stage(job(task("worker", 2), on("*", ABORT))).wait(60).phase == "Pending"
 
 
-def test_a_pod_made_anew_is_not_hit_by_the_timeout_of_the_one_before(stage: MakeStage) -> None:
+def test_a_recreated_pod_does_not_inherit_the_timeout(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2), on("PodFailed", ABORT, timeout="60s"))).run().fail("worker-0").wait(30)
     play.evict("worker-0").run()
     assert play.wait(600).phase == "Running"

@@ -114,7 +114,7 @@ def test_pods_are_made_when_the_group_is_in_the_queue() -> None:
     assert play.reason == ("", "")
 
 
-def test_a_gang_whose_pods_find_no_place_says_why(stage: MakeStage) -> None:
+def test_an_unschedulable_gang_says_why(stage: MakeStage) -> None:
     """Kubernetes' own scheduler looks at a gang only when its pods are there."""
     play = stage(job(task("worker", 2)))
     play.set_group("Inqueue", "minCount (2) cannot be satisfied: 1 scheduled, 1 remaining")
@@ -136,7 +136,7 @@ def test_without_a_gang_pods_are_made_at_once(stage: MakeStage) -> None:
     assert play.run().succeed().phase == "Completed"
 
 
-def test_a_group_that_somebody_removes_comes_back(stage: MakeStage) -> None:
+def test_a_removed_pod_group_is_recreated(stage: MakeStage) -> None:
     play = stage(job(task("worker", 2))).run().lose("PodGroup", "")
     assert play.group is not None
     assert play.phases == ["Pending", "Running"]

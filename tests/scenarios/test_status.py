@@ -65,7 +65,7 @@ def test_how_the_first_one_failed(code: int, fields: dict[str, object], reason: 
     assert play.messages("Failed") == [f"main-0 failed first: {how}"]
 
 
-def test_who_only_followed(stage: MakeStage) -> None:
+def test_pods_that_only_followed(stage: MakeStage) -> None:
     """Pods that lose their peer fail, too: the first one is the one to look at, wherever it stands in the list."""
     play = stage(job(task("worker", 4), on("PodFailed", "TerminateJob"))).run().down()
     play.fail("worker-2", 137, "OOMKilled").wait(1)
@@ -87,7 +87,7 @@ def test_an_eviction_by_the_node(stage: MakeStage) -> None:
     assert play.reason == ("Evicted", "worker-0 failed first: Evicted")
 
 
-def test_a_pod_that_nobody_can_explain(stage: MakeStage) -> None:
+def test_a_pod_without_a_cause(stage: MakeStage) -> None:
     play = stage(job(task("worker", 1))).run().end_containers("worker-0")
     assert play.reason == ("PodFailed", "worker-0 failed first: for an unknown reason")
 

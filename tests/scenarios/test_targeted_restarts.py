@@ -32,7 +32,7 @@ def _shared(stage: Stage) -> dict[str, Any]:
         pytest.param("RestartPartition", PARTITIONS, {"worker-0", "worker-1"}, id="partition"),
     ],
 )
-def test_only_those_that_are_meant_are_made_anew(
+def test_only_targeted_pods_are_recreated(
     stage: MakeStage, action: str, partitions: PartitionPolicy | None, meant: set[str]
 ) -> None:
     workers = task("worker", 4, partition_policy=partitions)
@@ -82,7 +82,7 @@ def test_a_restart_grows_while_it_is_under_way(stage: MakeStage) -> None:
     assert play.phases == ["Pending", "Running", "Restarting", "Pending"]
 
 
-def test_a_restart_that_grows_forgets_nobody() -> None:
+def test_a_growing_restart_includes_every_target() -> None:
     """The pods that were meant first could not be removed yet when another one fails."""
     tasks = task("ps", 1), task("worker", 2)
     play = Stage(job(*tasks, on("PodFailed", "RestartTask"))).run()

@@ -216,7 +216,7 @@ def test_defect_14_an_unknown_task_does_no_harm() -> None:
     assert "nobody" in play.reason[1]
 
 
-def test_defect_15_nothing_is_made_anew_just_before_the_end(stage: MakeStage) -> None:
+def test_defect_15_nothing_is_recreated_just_before_the_end(stage: MakeStage) -> None:
     """Volcano: a second worker-0 is created and deleted 70 ms later, when the job is Failed."""
     play = stage(job(task("worker", 2), on("PodFailed", "RestartPod"), max_retry=1)).run()
     made = sum(isinstance(one, CreatePod) for one in play.engine.done)
@@ -332,7 +332,7 @@ def test_defect_35_pods_on_their_way_out_are_counted_once() -> None:
     assert play.counts == {"running": 1, "terminating": 2}
 
 
-def test_defect_36_an_end_is_told_once_and_only_when_it_is_written(stage: MakeStage) -> None:
+def test_defect_36_an_end_is_reported_once_and_only_when_it_is_written(stage: MakeStage) -> None:
     """Volcano: its counters of finished jobs count before the write, and again after a conflict."""
     play = stage(job(task("worker", 1))).run()
     tries = itertools.count()

@@ -53,7 +53,7 @@ def test_defect_52_a_restart_of_the_job_keeps_its_keys(stage: MakeStage) -> None
     assert play.owned_objects == before
 
 
-def test_defect_53_a_job_made_anew_under_an_old_name_lives(stage: MakeStage) -> None:
+def test_defect_53_a_recreated_job_of_an_old_name_lives(stage: MakeStage) -> None:
     """Volcano: the late clean-up of the old job takes the new one out of the cache; it stays Pending for ever."""
     play = stage(job(task("worker", 2), RESTART, plugins=PLUGINS)).run().fail("worker-0").let_go().run()
     play.world.delete_job(play.key)
@@ -79,7 +79,7 @@ def test_defect_54_what_exists_is_counted_though_not_all_could_be_made(stage: Ma
     assert play.reason == ("FailedCreate", "exceeded quota")
 
 
-def test_defect_55_companions_stay_while_pods_are_alive() -> None:
+def test_defect_55_owned_objects_stay_while_pods_are_alive() -> None:
     """Volcano: gone at once, while the running pods of a `minSuccess` job still terminate."""
     play = Stage(job(task("worker", 3), min_success=1, plugins=PLUGINS), slow=True).run().succeed("worker-0")
     assert play.phase == "Completed"

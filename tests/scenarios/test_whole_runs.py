@@ -11,7 +11,7 @@ RESTART = on("PodFailed", "RestartJob")
 COMPANIONS = {"Service/train", "ConfigMap/train-svc", "Secret/train-ssh"}
 
 
-def test_all_goes_well(stage: MakeStage) -> None:
+def test_a_job_completes(stage: MakeStage) -> None:
     play = stage(job(task("master", 1), task("worker", 2), plugins={"svc": [], "ssh": []}))
     assert play.phases == ["Pending"]
     assert play.pods == {"master-0": "Pending", "worker-0": "Pending", "worker-1": "Pending"}

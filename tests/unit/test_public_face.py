@@ -11,7 +11,7 @@ import pumice
 
 
 @pytest.mark.parametrize("name", pumice.__all__)
-def test_every_public_name_can_be_had(name: str) -> None:
+def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(pumice, name).__name__ == name
 
 

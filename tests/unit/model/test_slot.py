@@ -52,7 +52,7 @@ def test_duplicate_indexes_are_written_once() -> None:
 
 
 @given(st.frozensets(st.integers(0, 60)))
-def test_what_is_written_is_read(indexes: frozenset[int]) -> None:
+def test_a_written_ledger_is_read_back(indexes: frozenset[int]) -> None:
     assert read_indexes(write_indexes(indexes)) == indexes
 
 

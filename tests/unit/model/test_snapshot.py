@@ -48,7 +48,7 @@ def test_people_call_a_pod_by_task_and_index() -> None:
         pytest.param("Failed", START, (True, True, False), id="failed on its way out"),
     ],
 )
-def test_how_a_pod_stands(phase: str, deleted_at: dt.datetime | None, expected: tuple[bool, ...]) -> None:
+def test_state_of_a_pod(phase: str, deleted_at: dt.datetime | None, expected: tuple[bool, ...]) -> None:
     one = pod(phase, deleted_at=deleted_at)
     assert (one.is_deleting, one.is_finished, one.is_live) == expected
 

@@ -16,7 +16,7 @@ def test_times_are_written_in_utc(moment: dt.datetime) -> None:
     assert to_microseconds(moment) == "2030-01-02T03:04:05.678901Z"
 
 
-def test_microseconds_come_back_whole() -> None:
+def test_microseconds_round_trip() -> None:
     assert parse_time(to_microseconds(MOMENT)) == MOMENT
 
 

@@ -96,7 +96,7 @@ NAMED: list[str | int] = ["gcs", "dashboard", "client-server"]
         ),
     ],
 )
-def test_defect_28_the_service_leads_to_the_ports_whatever_they_are_called(job: Job, targets: list[str | int]) -> None:
+def test_defect_28_the_service_targets_the_ports_under_any_name(job: Job, targets: list[str | int]) -> None:
     """Volcano always uses its own names, which lead nowhere if the user called the port otherwise."""
     assert list(Ray().objects(job)) == [service(targets)]
 

@@ -59,7 +59,7 @@ def test_what_plugins_need_comes_along(wanted: dict[str, list[str]], complete: d
     assert list(OTHERS.with_required(wanted)) == list(complete)
 
 
-def test_plugins_run_in_the_registry_s_order_whatever_the_file_s() -> None:
+def test_plugins_run_in_the_order_of_the_registry() -> None:
     for wanted in itertools.permutations(["hcclrank", "ssh", "pytorch", "env"]):
         resolved = Registry().resolve(dict.fromkeys(wanted))
         assert [plugin.name for plugin in resolved.plugins] == ["env", "svc", "ssh", "pytorch", "hcclrank"]
@@ -109,7 +109,7 @@ def test_a_third_party_plugin_that_cannot_even_be_parsed() -> None:
     ]
 
 
-def test_defect_20_the_same_job_gives_the_same_pods_in_whatever_order_plugins_are_named() -> None:
+def test_defect_20_the_order_of_plugins_in_the_file_does_not_change_the_pods() -> None:
     """Volcano runs plugins in random order: two like jobs had wait-for-master with and without variables and mount."""
     job = a_job(a_task("master"), a_task("worker", 2))
     names = ["pytorch", "svc", "ssh", "env", "hcclrank"]

@@ -57,7 +57,7 @@ def test_a_finished_job_is_not_refused_any_more() -> None:
     assert kinds(decision) == ["Remove"]
 
 
-def test_a_whole_status() -> None:
+def test_a_complete_status() -> None:
     pods = (a_pod("worker-0"), ended("worker-1"))
     snapshot = a_snapshot(*pods, phase="Pending", controlled_resources={"pumice/generation": "1", "note": "x"})
     decision = decide(snapshot, (), NOW)

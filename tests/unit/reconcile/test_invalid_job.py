@@ -20,12 +20,12 @@ def test_it_says_why_and_touches_nothing(phase: str) -> None:
     assert decision.events == (JobEvent("InvalidJob", MESSAGE, Severity.WARNING),)
 
 
-def test_it_is_told_once() -> None:
+def test_it_is_reported_once() -> None:
     decision = reject(a_snapshot(errors=FAULTS, reason="InvalidJob", message=MESSAGE), NOW)
     assert decision.events == ()
 
 
-def test_a_long_list_is_cut_between_two_findings_and_told_once() -> None:
+def test_a_long_list_is_cut_between_two_findings_and_reported_once() -> None:
     faults = tuple(f"spec.tasks[{number}].replicas: -1: must be 0 or more" for number in range(5000))
     decision = reject(a_snapshot(errors=faults), NOW)
     message = decision.status.state.message

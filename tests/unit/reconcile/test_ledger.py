@@ -34,7 +34,7 @@ def read(entries: dict[str, str]) -> Ledger:
     return read_ledger(JobStatus(controlled_resources=entries))
 
 
-def test_all_that_is_written() -> None:
+def test_every_field_is_written() -> None:
     assert write_ledger(FULL) == {
         "plugin-svc": "svc",
         "pumice/evicted/worker-2": "2030-01-02T03:04:05.000001Z",
@@ -55,7 +55,7 @@ def test_all_that_is_written() -> None:
 
 
 @pytest.mark.parametrize("ledger", [pytest.param(Ledger(), id="empty"), pytest.param(FULL, id="full")])
-def test_what_is_written_is_read(ledger: Ledger) -> None:
+def test_a_written_ledger_is_read_back(ledger: Ledger) -> None:
     assert read(write_ledger(ledger)) == ledger
 
 
@@ -63,17 +63,17 @@ def test_an_empty_ledger_writes_nothing() -> None:
     assert write_ledger(Ledger(seen={"worker": frozenset()})) == {}
 
 
-def test_what_others_wrote_passes_through() -> None:
+def test_foreign_entries_are_kept() -> None:
     assert read({"volume-pvc-x": "x", "pumice/spent": "1"}).others == {"volume-pvc-x": "x"}
 
 
 @pytest.mark.parametrize(("index", "expected"), [(1, True), (0, False)])
-def test_who_has_succeeded(index: int, expected: bool) -> None:
+def test_which_pods_have_succeeded(index: int, expected: bool) -> None:
     assert FULL.has_succeeded("worker", index) is expected
     assert FULL.has_succeeded("master", index) is False
 
 
-def test_of_targets_everything_is_forgotten() -> None:
+def test_everything_about_targets_is_forgotten() -> None:
     left = FULL.without_targets({"worker": frozenset((0, 1))})
     assert (left.seen, left.succeeded) == ({"worker": frozenset((2,))}, {"worker": frozenset()})
 
@@ -125,7 +125,7 @@ def test_any_ledger_is_read_as_it_was_written(ledger: Ledger) -> None:
         pytest.param("pumice/whatever", "x", id="an unknown key"),
     ],
 )
-def test_nonsense_under_our_names_is_not_there(key: str, value: str) -> None:
+def test_invalid_entries_are_ignored(key: str, value: str) -> None:
     assert read({key: value}) == Ledger()
 
 

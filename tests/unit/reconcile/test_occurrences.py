@@ -131,7 +131,9 @@ def test_evictions(pods: tuple[ObservedPod, ...], ledger: Ledger, expected: list
         pytest.param((a_pod("worker-0", restarts=9, deleted_at=NOW), BOTH[1]), Ledger(), [], id="on its way out"),
     ],
 )
-def test_what_tasks_tell(pods: tuple[ObservedPod, ...], ledger: Ledger, expected: list[tuple[str, str, float]]) -> None:
+def test_occurrences_of_tasks(
+    pods: tuple[ObservedPod, ...], ledger: Ledger, expected: list[tuple[str, str, float]]
+) -> None:
     job = a_two_worker_job()
     tasks = [msgspec.structs.replace(task, max_retry=3) for task in job.spec.tasks]
     job = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, tasks=tasks))
@@ -166,7 +168,5 @@ UNKNOWN = ObservedGroup({}, "Unknown")
         ),
     ],
 )
-def test_what_the_whole_job_tells(
-    fields: dict[str, Any], ledger: Ledger, expected: list[tuple[str, str, float]]
-) -> None:
+def test_occurrences_of_the_job(fields: dict[str, Any], ledger: Ledger, expected: list[tuple[str, str, float]]) -> None:
     assert found(*BOTH, ledger=ledger, **fields) == expected

@@ -188,5 +188,5 @@ def test_drained(counts: dict[str, int], phase: Phase) -> None:
     assert drained(Phase.ABORTING, Phase.ABORTED)(facts(four(), **counts)) is phase
 
 
-def test_a_move_to_a_phase_asks_nobody() -> None:
+def test_a_move_to_a_phase_needs_no_rule() -> None:
     assert Move(Phase.FAILED).next_phase(facts(four())) is Phase.FAILED

@@ -15,7 +15,7 @@ def sized(cpu: str, priority: str = "", **resources: Any) -> Manifest:
     return a_template(a_container(resources={"requests": {"cpu": cpu}, **resources}), **fields)
 
 
-def test_the_whole_object() -> None:
+def test_the_complete_object() -> None:
     job = a_job(
         a_task("master", 1, sized("500m"), min_available=1),
         a_task("worker", 4, a_template(), min_available=2),

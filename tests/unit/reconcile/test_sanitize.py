@@ -73,7 +73,7 @@ def test_nothing_in_a_ledger_is_later_than_now() -> None:
     )
 
 
-def test_a_finished_job_whose_end_lies_ahead_is_removed_in_time() -> None:
+def test_a_finished_job_with_a_future_end_is_removed_in_time() -> None:
     job = a_two_worker_job(ttl_seconds_after_finished=10)
     first = decide(a_snapshot(job=job, phase="Completed", since="2040-01-01T00:00:00Z"), (), NOW)
     assert first.status.state.last_transition_time == "2030-01-02T03:04:05Z"
@@ -127,9 +127,7 @@ STATUSES = st.builds(
 
 
 @given(STATUSES, st.sampled_from([None, 0, 60]))
-def test_whatever_stands_in_a_status_a_pass_ends_and_the_next_ones_come_to_rest(
-    status: JobStatus, ttl: int | None
-) -> None:
+def test_any_status_ends_a_pass_and_later_passes_come_to_rest(status: JobStatus, ttl: int | None) -> None:
     job = a_two_worker_job(ttl_seconds_after_finished=ttl, active_deadline_seconds=600)
     snapshot = a_snapshot(a_pod("worker-0"), ended("worker-1", 1), job=job)
     seen = []

@@ -42,7 +42,7 @@ from tests.unit.reconcile.values import a_pod, ended
         ),
     ],
 )
-def test_who_failed_first(pods: tuple[ObservedPod, ...], expected: tuple[str, str, str] | None) -> None:
+def test_the_first_failure(pods: tuple[ObservedPod, ...], expected: tuple[str, str, str] | None) -> None:
     assert verdict(pods) == (Verdict(*expected) if expected is not None else None)
 
 

@@ -136,7 +136,7 @@ def test_a_status_that_could_not_be_written_is_tried_again_later(fault: CallFail
     assert len(bench.world.pods) == 1
 
 
-def test_a_trouble_is_told_until_it_is_over() -> None:
+def test_a_failure_is_reported_until_it_is_over() -> None:
     bench = Bench()
     bench.fail("CreatePod", CallFailure.NOT_DONE, times=6)
     bench.settle()
@@ -149,7 +149,7 @@ def test_a_trouble_is_told_until_it_is_over() -> None:
     assert events.count("Unavailable") == 1
 
 
-def test_a_trouble_that_was_none_is_told_no_longer_even_if_nothing_else_happens() -> None:
+def test_a_failure_that_is_over_is_reported_no_longer_without_other_changes() -> None:
     """The pod was made, though the engine said no: the pass that finds it has nothing to do."""
     bench = Bench()
     bench.fail("CreatePod", CallFailure.DONE)
@@ -160,7 +160,7 @@ def test_a_trouble_that_was_none_is_told_no_longer_even_if_nothing_else_happens(
     assert bench.reason == ("", "")
 
 
-def test_one_trouble_does_not_keep_the_rest_from_being_done() -> None:
+def test_one_failure_does_not_stop_the_other_commands() -> None:
     bench = Bench(a_document(plugins={"svc": [], "ssh": []}))
     bench.fail("Ensure", CallFailure.NOT_DONE)
     bench.settle()
@@ -169,7 +169,7 @@ def test_one_trouble_does_not_keep_the_rest_from_being_done() -> None:
     assert ("Service", "train") in bench.world.objects[bench.key]
 
 
-def test_several_troubles_of_a_kind_are_one() -> None:
+def test_several_failures_of_a_kind_are_reported_once() -> None:
     bench = Bench(a_document(tasks=[{"name": "worker", "replicas": 3, "template": a_template(restartPolicy="Never")}]))
     bench.fail("CreatePod", CallFailure.NOT_DONE, times=30)
     bench.settle()
@@ -202,7 +202,7 @@ class Choosy(MemoryEngine):
         return counts
 
 
-def test_who_was_refused_asks_one_by_one_until_something_works() -> None:
+def test_after_a_refusal_commands_run_one_by_one_until_one_succeeds() -> None:
     task = {"name": "worker", "replicas": 64, "template": a_template(restartPolicy="Never")}
     bench = Bench(a_document(tasks=[task]))
     engine = bench.engine = Choosy(bench.world)
@@ -429,7 +429,7 @@ class Refusing:
         raise EngineError("FailedCreate", f"could not create Pod {command.manifest['metadata']['name']}")
 
 
-def test_what_is_told_of_many_failures_does_not_depend_on_which_came_first() -> None:
+def test_the_report_of_many_failures_does_not_depend_on_their_order() -> None:
     """Else each pass would write another message, and each message would bring the next pass."""
     bench, _ = gauged(replicas=40, parallel=9)
     bench.loop.engine = cast(Engine, Refusing(bench.engine))

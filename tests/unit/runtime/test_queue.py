@@ -56,7 +56,7 @@ def test_an_appointment_is_kept(now: float, expected: JobKey | None) -> None:
 
 
 @pytest.mark.parametrize("moments", [(10, 20), (20, 10), (10, 10)])
-def test_the_earlier_appointment_stands_and_is_kept_once(moments: tuple[int, int]) -> None:
+def test_the_earlier_time_wins_and_is_kept_once(moments: tuple[int, int]) -> None:
     queue = KeyQueue()
     for moment in moments:
         queue.add_at(A, at(moment))
@@ -67,7 +67,7 @@ def test_the_earlier_appointment_stands_and_is_kept_once(moments: tuple[int, int
     assert queue.next_due() is None
 
 
-def test_an_outdated_entry_does_not_wake_anybody() -> None:
+def test_an_outdated_entry_wakes_no_worker() -> None:
     queue = KeyQueue()
     queue.add_at(A, at(20))
     queue.add_at(A, at(10))
@@ -99,7 +99,7 @@ def test_what_waits_is_due_in_the_past() -> None:
     assert due < START
 
 
-def test_what_failed_comes_back_later_each_time_and_starts_anew_after_a_success() -> None:
+def test_the_delay_grows_with_each_failure_and_resets_after_a_success() -> None:
     queue, now, delays = KeyQueue(), START, []
     queue.add(A)
     for _ in range(30):
@@ -194,7 +194,7 @@ def test_nothing_is_lost_and_nothing_is_served_twice_at_once(steps: list[tuple[s
     assert left == owed
 
 
-def test_a_key_rests_whoever_adds_it() -> None:
+def test_a_key_rests_even_if_it_is_added() -> None:
     queue = KeyQueue()
     for key in (A, B, C):
         queue.add(key)
@@ -220,7 +220,7 @@ def test_rests_that_are_over_are_forgotten() -> None:
     assert len(queue._resting) <= MOST_RESTING
 
 
-def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
+def test_a_clock_that_is_set_back_delays_no_key() -> None:
     queue = KeyQueue()
     for key in (A, B):
         queue.add(key)

@@ -152,7 +152,7 @@ def test_a_defect_ends_the_runner() -> None:
     run(story)
 
 
-def test_a_defect_that_somebody_takes_care_of_does_not() -> None:
+def test_a_handled_defect_does_not_end_the_runner() -> None:
     async def story(engine: Counting) -> None:
         told: list[JobKey] = []
 

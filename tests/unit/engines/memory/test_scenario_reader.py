@@ -128,7 +128,7 @@ def test_an_expectation_is_read(text: str, expectation: Expectation) -> None:
     assert scenario(f"steps: [{text}]", JOB).expectations == (expectation,)
 
 
-def test_the_whole_is_read_and_steps_are_put_in_order() -> None:
+def test_a_complete_scenario_is_read_and_its_steps_are_sorted() -> None:
     text = (
         "{description: why, seed: -7, capacity: {pods: 4}, steps: [{at: 2s, suspend: true}, {at: 1s, suspend: false}]}"
     )
@@ -182,7 +182,7 @@ def test_a_pod_that_only_a_scaling_brings_may_be_named() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_the_whole_is_found(text: str, found: list[tuple[str, str, str]]) -> None:
+def test_findings_about_the_scenario_as_a_whole(text: str, found: list[tuple[str, str, str]]) -> None:
     assert findings(text) == found
 
 
@@ -384,7 +384,7 @@ def test_too_many_steps_are_not_even_looked_at() -> None:
     assert findings(text) == [("steps", "2001 steps: a scenario may have at most 2000", "")]
 
 
-def test_a_pod_behaves_well_unless_told_otherwise() -> None:
+def test_a_pod_succeeds_by_default() -> None:
     assert Behaviour() == Behaviour(run=Span.of(10), exit=0, reason="", start=Span.of(0), stop=Span.of(1))
 
 

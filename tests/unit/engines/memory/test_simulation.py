@@ -36,7 +36,7 @@ def test_a_behaviour_leaves_others_alone() -> None:
     assert told[2:4] == ["t+10.0s Running worker-0 succeeded", "t+25.0s Running worker-1 succeeded"]
 
 
-def test_a_behaviour_does_not_bring_back_who_is_on_his_way_out() -> None:
+def test_a_behaviour_does_not_revive_a_terminating_pod() -> None:
     text = "steps: [{pods: '*', stop: 9s}, {at: 2s, pod: worker-1, evict: true}, {at: 5s, pods: worker-1, run: 20s}]"
     assert story(text, admitted(policies=RESTART))[2:4] == [
         "t+2.0s Running worker-1 is deleted by someone else",
@@ -74,7 +74,7 @@ def test_the_lines_are_aligned() -> None:
     ]
 
 
-def test_an_exit_meets_its_policy_and_the_job_begins_anew() -> None:
+def test_an_exit_triggers_its_policy_and_the_job_restarts() -> None:
     told = story(
         "steps: [{pods: '*', run: 60s}, {at: 30s, pod: worker-1, exit: 137, reason: OOMKilled}]",
         admitted(policies=RESTART),
@@ -220,7 +220,7 @@ def test_a_job_that_rests_needs_no_controller_until_something_happens() -> None:
     assert told[-1] == "t+30.0s Aborted stuck: the controller is down, and no step starts it again"
 
 
-def test_nobody_misses_the_controller_of_a_job_that_is_gone() -> None:
+def test_a_deleted_job_needs_no_controller() -> None:
     told = story("steps: [{at: 80s, controller: down}]", admitted(ttlSecondsAfterFinished=60))
     assert told[-1] == "t+80.0s gone controller down"
 
@@ -343,7 +343,7 @@ def test_a_job_may_be_removed_while_pods_still_run_or_start() -> None:
 
 
 @pytest.mark.parametrize("evict", ["true", "{exit: 143}"])
-def test_a_job_may_be_removed_while_somebody_elses_victim_still_ends(evict: str) -> None:
+def test_a_job_may_be_removed_while_an_evicted_pod_terminates(evict: str) -> None:
     job = admitted(ttlSecondsAfterFinished=0, minSuccess=1, minAvailable=1)
     told = story(
         f"steps: [{{pods: '*', stop: 20s}}, {{at: 5s, pod: worker-1, evict: {evict}}}, {{at: 60s, suspend: true}}]", job
@@ -357,7 +357,7 @@ def test_a_job_may_be_removed_while_somebody_elses_victim_still_ends(evict: str)
     ]
 
 
-def test_a_change_that_no_webhook_would_let_in_is_told() -> None:
+def test_a_change_that_a_webhook_would_refuse_is_reported() -> None:
     told = story("steps: [{at: 5s, scale: {worker: 1}}]", admitted(minSuccess=2))
     assert told[3].startswith("t+5.0s Running spec.minSuccess: ")
 
@@ -368,7 +368,7 @@ def test_a_pod_that_found_no_room_goes_at_once() -> None:
     assert told[-3:] == ["t+3.0s Running Command AbortJob", "t+3.0s Aborting 1 pod ends", "t+3.0s Aborted 1 failed"]
 
 
-def test_an_aborted_job_is_never_removed_so_nobody_waits_for_it() -> None:
+def test_an_aborted_job_is_never_removed() -> None:
     told = story("steps: [{at: 3s, command: AbortJob}]", admitted(ttlSecondsAfterFinished=60))
     assert told[-1] == "t+4.0s Aborted no pods are left"
 
@@ -438,7 +438,7 @@ def test_more_pods_than_fit_wait_for_room() -> None:
     ]
 
 
-def test_a_job_that_goes_on_for_ever_is_cut_off() -> None:
+def test_an_endless_job_is_cut_off() -> None:
     job = admitted(policies=RESTART, maxRetry=2**31 - 1)
     told = story("steps: [{pods: '*', run: 0s, stop: 0s, exit: 1}]", job, work=20_000)
     assert told[-1].startswith("t+0.0s ")
@@ -480,7 +480,9 @@ def test_a_story_does_not_last_longer_than_a_year() -> None:
         pytest.param("{expect: {phase: gone}}", None, 10.0, "Completed", id="not gone"),
     ],
 )
-def test_an_expectation_is_met_or_tells_what_was(expect: str, met: float | None, looked_at: float, found: str) -> None:
+def test_an_expectation_is_met_or_reports_the_actual_state(
+    expect: str, met: float | None, looked_at: float, found: str
+) -> None:
     _, [outcome] = played(f"steps: [{expect}]")
     assert (outcome.met_at, outcome.looked_at, outcome.found["phase"]) == (met, looked_at, found)
 

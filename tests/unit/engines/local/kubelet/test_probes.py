@@ -176,7 +176,7 @@ def told_of(answers: list[int], **numbers: int) -> list[str]:
     return told
 
 
-def test_it_tells_when_enough_answers_in_a_row_agree() -> None:
+def test_it_reports_when_enough_answers_in_a_row_agree() -> None:
     bad = "exit code 1"
     assert told_of([1, 1, 1, 1], failures=3, successes=1) == [bad]
     assert told_of([1, 1, 0, 1, 1, 0], failures=3, successes=1) == ["", ""]

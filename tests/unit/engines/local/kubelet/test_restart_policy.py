@@ -26,7 +26,7 @@ def rule(operator: str, *values: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_who_is_started_again(container: dict[str, Any], policy: str, codes: set[int]) -> None:
+def test_which_containers_restart(container: dict[str, Any], policy: str, codes: set[int]) -> None:
     assert {code for code in (0, 1, 42) if restarts(container, policy, code)} == codes
 
 
@@ -36,6 +36,6 @@ def test_waits_double_up_to_the_longest() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, LONGEST_BACK_OFF, LONGEST_BACK_OFF]
 
 
-def test_who_has_recovered_starts_from_the_shortest_wait() -> None:
+def test_a_recovered_container_starts_from_the_shortest_delay() -> None:
     back_off = BackOff()
     assert [back_off.after(ran) for ran in (0, 0, RECOVERED_AFTER, 0)] == [1, 2, 1, 2]

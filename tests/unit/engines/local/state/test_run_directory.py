@@ -71,7 +71,7 @@ def test_files_of_a_run_are_closed_to_other_users(tmp_path: Path) -> None:
     assert [json.loads(line)["type"] for line in events] == ["phase", "verdict"]
 
 
-def test_a_run_whose_files_cannot_be_written_goes_on(tmp_path: Path) -> None:
+def test_a_run_continues_if_its_files_cannot_be_written(tmp_path: Path) -> None:
     warnings: list[str] = []
     (tmp_path / "run").write_text("in the way")
     record = RunDirectory(tmp_path / "run", warnings.append)
