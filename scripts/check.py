@@ -84,7 +84,7 @@ def lint() -> list[Check]:
 
 
 def unit_tests() -> list[Check]:
-    return [command("unit tests", 60, *PYTEST, "tests/unit", "tests/meta")]
+    return [command("unit tests", 75, *PYTEST, "tests/unit", "tests/meta/test_tree.py")]
 
 
 def tests() -> list[Check]:
