@@ -22,7 +22,7 @@ examples: ## Run every job of the examples that can run on this machine
 	$(setup) run
 	@$(python) -m scripts.examples
 
-check: ## Style, types, layers and unit tests: for the inner loop, about a minute
+check: ## Style, types, layers and unit tests: for the inner loop
 	$(setup) test
 	@$(python) -m scripts.check check
 

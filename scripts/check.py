@@ -84,7 +84,7 @@ def lint() -> list[Check]:
 
 
 def unit_tests() -> list[Check]:
-    return [command("unit tests", 75, *PYTEST, "tests/unit", "tests/meta/test_tree.py")]
+    return [command("unit tests", 100, *PYTEST, "tests/unit", "tests/meta/test_tree.py")]
 
 
 def tests() -> list[Check]:
@@ -96,7 +96,7 @@ def tests() -> list[Check]:
     return [
         Check("outside programs", 1, outside_programs),
         *(Check(name, 1, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
-        command("pytest", 420, *PYTEST, "--cov", "--cov-report=", *ignored),
+        command("pytest", 650, *PYTEST, "--cov", "--cov-report=", *ignored),
         Check("kubernetes programs", 1, kubernetes),
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
         *again,

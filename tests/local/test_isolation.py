@@ -71,7 +71,7 @@ def test_networks(
 
 @pytest.mark.parametrize("ends", [True, False], ids=["killed", "closed"])
 def test_an_outbound_route_that_breaks_down_is_a_warning(ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when somebody kills the tunnel program."""
+    """As if the tunnel program were killed."""
     warnings: list[str] = []
 
     async def story() -> None:

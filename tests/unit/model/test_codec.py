@@ -218,7 +218,7 @@ def test_an_edit_below_a_scalar_changes_nothing() -> None:
 
 @pytest.mark.parametrize("status", [5, [], {"state": 1}, None], ids=repr)
 def test_a_status_is_not_read(status: object) -> None:
-    """It is internal to the controller; whoever copies a Job from a cluster copies it along."""
+    """It is internal to the controller; a Job copied from a cluster has one."""
     decoded = decode({**a_document(), "status": status}, KUBERNETES)
     assert decoded == decode(a_document(), KUBERNETES)
     assert decoded.findings == ()

@@ -159,7 +159,7 @@ class _Driver:
                 self._handle(number, stop)
 
     def _handle(self, number: signal.Signals, stop: Stop) -> None:
-        """Handle a signal in the event loop, and beside it: the loop may wait for somebody to read our output."""
+        """Handle a signal in the event loop, and beside it: the loop may block while it writes our output."""
 
         def notice(_number: int, _frame: object) -> None:
             if self._unhandled is None:
@@ -191,7 +191,7 @@ def _is_ignored(number: signal.Signals) -> bool:
 
 
 def _output_lost(error: OSError) -> Stop:
-    """The reader of our output has closed it, or the disk is full: nobody wants the job either."""
+    """The reader of our output has closed it, or the disk is full: stop the job."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

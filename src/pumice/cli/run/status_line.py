@@ -57,7 +57,7 @@ def state_line(phase: str, states: PodStates, elapsed: float, *, coloured: bool,
     return "  ".join(part for part in (f"{phase or 'Starting'}{count}", " ".join(tasks), clock) if part)
 
 
-def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001
+def _marks(phases: Sequence[PodPhase], coloured: bool, unicode: bool) -> str:  # noqa: FBT001 - two facts about the terminal
     marks = _MARKS if unicode else _PLAIN_MARKS
 
     def painted(phase: PodPhase, text: str) -> str:

@@ -81,7 +81,7 @@ class LogPump:
             return
         asyncio.get_running_loop().remove_reader(pipe)
         os.close(pipe)
-        # First, so that an error below blocks nobody.
+        # First, so that an error below blocks no other container.
         self._done.set()
         if self._rest:
             self._pass_on([self._rest], b"")
