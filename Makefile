@@ -3,6 +3,8 @@
 
 PYTHON ?=
 export PYTHON
+# Bytecode is kept, whatever the environment says: to compile the tests again takes each worker ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
