@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 from pumice.engines.kubernetes.install.manifests import USER
 from tests.meta.tree import ROOT
@@ -14,6 +18,21 @@ LINES = [line for line in TEXT.replace("\\\n", " ").splitlines() if line and not
 def test_it_does_not_run_as_root() -> None:
     assert [line for line in LINES if line.startswith("USER")] == [f"USER {USER}:{USER}"]
     assert f"--uid {USER} --gid {USER}" in TEXT
+
+
+def test_the_user_is_made_without_a_warning(tmp_path: Path) -> None:
+    """`useradd` warns of a uid above its UID_MAX; where it can be run, it is."""
+    [command] = re.findall(r"useradd .*?(?=$| &&)", "\n".join(LINES), re.MULTILINE)
+    words = command.split()
+    assert int(words[words.index("--key") + 1].removeprefix("UID_MAX=")) >= USER
+    if shutil.which("useradd") is None or os.geteuid() != 0:
+        return
+    (tmp_path / "etc").mkdir()
+    for name in ("passwd", "shadow", "group", "gshadow", "login.defs"):
+        (tmp_path / "etc" / name).write_text(f"pumice:x:{USER}:\n" if name == "group" else "")
+    done = subprocess.run([*words, "--prefix", str(tmp_path)], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert f":{USER}:{USER}::/nonexistent:" in (tmp_path / "etc" / "passwd").read_text()
 
 
 def test_it_runs_pumice() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
+import sys
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pumice.model.problem import PumiceError
 
@@ -32,18 +34,27 @@ def tls_context(authority: bytes | None, *, verify: bool = True) -> ssl.SSLConte
 
 
 def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Present this certificate from the next connection on. Python's ssl module reads only files."""
-    with tempfile.TemporaryDirectory(prefix="pumice-") as directory:
-        names = (Path(directory) / "certificate", Path(directory) / "key")
-        for name, content in zip(names, (certificate, key), strict=True):
-            with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(content)
+    """Present this certificate from the next connection on."""
+    with _file(certificate) as certificate_file, _file(key) as key_file:
         try:
-            context.load_cert_chain(*names, password=_no_passphrase)
+            context.load_cert_chain(certificate_file, key_file, password=_no_passphrase)
         except ssl.SSLError as error:
             raise CertificateError(
                 f"certificate and key are not in PEM form, or do not belong together ({_reason(error)})"
             ) from error
+
+
+@contextmanager
+def _file(content: bytes) -> Iterator[str]:
+    """Return the path of a file with this content: Python's ssl module reads only files.
+
+    On Linux it is in memory, because the pods of an installation have no writable directory.
+    """
+    on_linux = sys.platform == "linux"
+    with os.fdopen(os.memfd_create("pumice"), "wb") if on_linux else tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}" if on_linux else file.name
 
 
 def _no_passphrase() -> str:

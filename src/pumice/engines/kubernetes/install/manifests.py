@@ -1,8 +1,8 @@
 """The manifests that `pumice install` prints, in an order in which each object finds what it needs.
 
 Controller and webhook have two replicas each: one controller leads and the other takes over at once; both webhooks
-answer. Their pods meet the `restricted` Pod Security level: no root, no privileges, and nothing writable but a small
-directory in memory.
+answer. Their pods meet the `restricted` Pod Security level: no root, no privileges, and nothing writable. Without a
+volume of their own, `kubectl drain` needs no further flag to move them.
 """
 
 from __future__ import annotations
@@ -154,7 +154,6 @@ def _pod(component: _Component, image: str, selector: Mapping[str, str]) -> Mani
             }
         ],
         "containers": [_container(component, image)],
-        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
     }
 
 
@@ -174,7 +173,6 @@ def _container(component: _Component, image: str) -> Manifest:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - an emptyDir of the pod
     }
 
 

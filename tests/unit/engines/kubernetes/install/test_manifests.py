@@ -64,6 +64,11 @@ class TestPods:
             "readOnlyRootFilesystem": True,
         }
 
+    def test_pod_has_no_volume_that_stops_a_drain(self, deployment: Manifest) -> None:
+        pod = deployment["spec"]["template"]["spec"]
+        assert "volumes" not in pod
+        assert "volumeMounts" not in pod["containers"][0]
+
     def test_one_of_two_replicas_survives_a_disruption(self, deployment: Manifest) -> None:
         name = deployment["metadata"]["name"]
         (budget,) = [each for each in of_kind(printed(), "PodDisruptionBudget") if each["metadata"]["name"] == name]
