@@ -78,6 +78,7 @@ def _requested() -> str:
         for (after, costs), actions in _alike(row).items()
     ]
     free = " and ".join(sorted(code(event) for event in FREE_OF_CHARGE))
+    free += " of a pod that was deleted"
     return (
         "## Requested actions\n\nRequested by a policy, a Command, `spec.suspend` or `spec.activeDeadlineSeconds`.\n\n"
         + table(["Phase", "Requested action", "Next phase", "Effects"], rows)

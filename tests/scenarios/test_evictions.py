@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pumice.model.snapshot import ContainerEnd
 from tests.scenarios.builders import job, on, task
 from tests.scenarios.conftest import MakeStage
 from tests.scenarios.stage import Stage
@@ -48,6 +49,32 @@ def test_a_pod_that_ends_well_on_its_way_out_was_evicted_all_the_same() -> None:
     play.let_go("worker-0")
     assert play.phase == "Restarting"
     assert play.let_go().counts == {"pending": 2}
+
+
+@pytest.mark.parametrize("events", [("PodFailed", "PodEvicted"), ("PodEvicted", "PodFailed"), ("PodFailed",)])
+def test_a_pod_that_its_kubelet_evicted_spends_a_retry(events: tuple[str, ...]) -> None:
+    """It used too much: that is a failure. The first PodEvicted policy acts, or else the first PodFailed policy."""
+    actions = {"PodEvicted": "RestartJob", "PodFailed": "AbortJob" if "PodEvicted" in events else "RestartJob"}
+    policies = [on(event, actions[event]) for event in events]
+    play = Stage(job(task("worker", 2), *policies, max_retry=1), slow=True).run()
+    play.change("worker-0", message='Usage of EmptyDir volume "s" exceeds the limit "1Mi". ')
+    end = ContainerEnd("main", 137, "Error")
+    play.end_containers("worker-0", end, reason="Evicted")
+    event = "PodEvicted" if "PodEvicted" in events else "PodFailed"
+    why = 'worker-0 failed first: Evicted: Usage of EmptyDir volume "s" exceeds the limit "1Mi"; signal 9 (SIGKILL)'
+    acted = f"policy spec.policies[{events.index(event)}] {event}: RestartJob"
+    assert play.phases[:3] == ["Pending", "Running", "Restarting"]
+    assert f"{why} in container main; {acted}" in play.reason[1]
+    assert play.let_go().phase == "Failed"
+    assert play.reason[0] == "RetriesExhausted"
+    assert play.retries == (1, 1)
+
+
+def test_a_kubelet_s_eviction_waits_for_its_timeout() -> None:
+    play = Stage(job(task("worker", 1), on("PodEvicted", "AbortJob", timeout="30s"))).run()
+    play.end_containers("worker-0", ContainerEnd("main", 137, finished_at=play.now), reason="Evicted").wait(29.9)
+    assert play.phase == "Running"
+    assert play.wait(0.1).phase == "Aborted"
 
 
 def test_an_evicted_pod_without_policy_is_recreated(stage: MakeStage) -> None:

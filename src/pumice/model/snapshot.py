@@ -34,6 +34,8 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+# The reason of a pod that its kubelet evicted.
+EVICTED: Final = "Evicted"
 FINISHED_PODS = frozenset((PodPhase.SUCCEEDED, PodPhase.FAILED))
 
 
@@ -63,6 +65,7 @@ class ObservedPod:
     ready: bool = False
     restarts: int = 0
     reason: str = ""  # the pod's own, such as Evicted
+    message: str = ""  # the pod's own
     ends: tuple[ContainerEnd, ...] = ()
 
     @property
@@ -76,6 +79,11 @@ class ObservedPod:
     @property
     def is_finished(self) -> bool:
         return self.phase in FINISHED_PODS
+
+    @property
+    def is_evicted(self) -> bool:
+        """Whether the kubelet ended it for lack of a resource. An eviction through the API deletes a pod instead."""
+        return self.phase is PodPhase.FAILED and self.reason == EVICTED
 
     @property
     def is_live(self) -> bool:

@@ -62,7 +62,7 @@ def _evicted(state: State, unhandled: Sequence[Match]) -> dict[str, dt.datetime]
     """Evicted pods that a policy has yet to act on; none whose new pod runs, or whose slot is gone."""
     evicted = dict(state.ledger.evicted)
     for match in unhandled:
-        if match.occurrence.event is Event.POD_EVICTED:
+        if match.occurrence.event is Event.POD_EVICTED and not match.occurrence.is_failure:
             evicted[match.occurrence.short_name] = match.occurrence.since
     if not evicted:
         return evicted

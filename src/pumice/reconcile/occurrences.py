@@ -31,6 +31,13 @@ class Occurrence:
     noticed_as: str = ""  # the key of `since` in the ledger, if no object holds it
 
     @property
+    def is_failure(self) -> bool:
+        """Whether a pod failed that nobody deletes: also one that its kubelet evicted, whichever policy that meets."""
+        return self.event is Event.POD_FAILED or (
+            self.pod is not None and self.pod.is_evicted and not self.pod.is_deleting
+        )
+
+    @property
     def short_name(self) -> str:
         return self.task if self.index is None else f"{self.task}-{self.index}"
 

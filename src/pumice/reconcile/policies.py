@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pumice.model.duration import Duration
 from pumice.model.findings import SPEC, Path
@@ -37,6 +37,11 @@ def match_policies(job: Job, found: Sequence[Occurrence]) -> list[Match]:
 
 
 def _first_match(job: Job, occurrence: Occurrence) -> Match | None:
+    """The first policy that matches. A pod that its kubelet evicted meets a PodEvicted policy first, else PodFailed."""
+    if occurrence.event is Event.POD_FAILED and occurrence.pod is not None and occurrence.pod.is_evicted:
+        evicted = _first_match(job, replace(occurrence, event=Event.POD_EVICTED, exit_code=None))
+        if evicted is not None and Event.POD_EVICTED in evicted.policy.all_events:
+            return evicted
     for path, policy in _policies(job, occurrence.task):
         if _matches(policy, occurrence):
             wait = Duration.parse(policy.timeout).timedelta if policy.timeout else dt.timedelta()
@@ -69,4 +74,4 @@ def _matches(policy: LifecyclePolicy, occurrence: Occurrence) -> bool:
 
 def has_pending_failure(found: Sequence[Match], now: dt.datetime) -> bool:
     """Whether a policy will act on a failure once its timeout has passed."""
-    return any(match.occurrence.event is Event.POD_FAILED and match.due > now for match in found)
+    return any(match.occurrence.is_failure and match.due > now for match in found)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pumice.model.job import Job
-from pumice.model.snapshot import PodPhase
+from pumice.model.snapshot import EVICTED, PodPhase
 from pumice.model.vocabulary import Event, Phase
 from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.pod_creation import UNSCHEDULABLE, PodPlan
 from pumice.reconcile.requested_action import Request
 from pumice.reconcile.state import WANTS_PODS, PodCounts, State
-from pumice.reconcile.verdict import EVICTED, MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Verdict, verdict
+from pumice.reconcile.verdict import MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Verdict, verdict
 
 _ENDS = frozenset((Phase.ABORTED, Phase.COMPLETED, Phase.TERMINATED))
 
@@ -53,7 +53,7 @@ def _of_request(state: State, request: Request) -> Verdict:
     match = request.matches[0]
     event = match.occurrence.event
     acted = f"; policy {match.path} {event}: {match.action}"
-    if event is Event.POD_FAILED:
+    if match.occurrence.is_failure:
         failed = verdict(pod for pod in state.snapshot.pods if pod.version == state.job.status.version)
         if failed is not None:
             return Verdict(failed.reason, failed.message + acted, failed.pod)

@@ -16,7 +16,7 @@ from pumice.reconcile.policies import Match
 from pumice.reconcile.state import POLICY_PHASES, State
 
 SUSPENDED = "Suspended"
-# Restarts for these events do not count against maxRetry.
+# Restarts for these events do not count against maxRetry, unless a kubelet evicted the pod: that is a failure.
 FREE_OF_CHARGE = frozenset((Event.POD_EVICTED, Event.JOB_UPDATED))
 
 
@@ -29,8 +29,9 @@ class Request:
 
     @property
     def costs_a_retry(self) -> bool:
-        """Whether it counts against `maxRetry`: evictions and updates are not failures of the job."""
-        return any(match.occurrence.event not in FREE_OF_CHARGE for match in self.matches)
+        """Whether it counts against `maxRetry`: updates and pods that others removed are not failures of the job."""
+        found = (match.occurrence for match in self.matches)
+        return any(one.is_failure or one.event not in FREE_OF_CHARGE for one in found)
 
     def targets(self, job: Job) -> dict[str, Indexes]:
         """The slots that a targeted action restarts."""

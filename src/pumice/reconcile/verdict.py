@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
+from pumice.model.text import printable
 
 POD_FAILED: Final = "PodFailed"
 OOM_KILLED: Final = "OOMKilled"
-EVICTED: Final = "Evicted"
 MIN_AVAILABLE_NOT_MET: Final = "MinAvailableNotMet"
 RETRIES_EXHAUSTED: Final = "RetriesExhausted"
 _SIGNAL_BASE: Final = 128
+# Reasons of containers that never ran: the message says why. After any other end it is what the program wrote.
+_NEVER_RAN: Final = frozenset(("StartError", "ContainerCannotRun"))
+LONGEST_REASON: Final = 64
+LONGEST_CAUSE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +51,28 @@ def how_it_ended(end: ContainerEnd) -> str:
     return f"{how}, {end.reason}" if end.reason not in ("", "Error", "Completed") else how
 
 
+def in_words(reason: str, message: str) -> str:
+    """`Evicted: The node was low on resource: memory`, on one line, without a full stop."""
+    words = " ".join(message.split()).rstrip(".")
+    return printable(": ".join(filter(None, (reason, words))), LONGEST_CAUSE)
+
+
 def _reason(pod: ObservedPod) -> str:
-    if pod.reason == EVICTED:
-        return EVICTED
+    """The reason of the pod, which its kubelet gives where it ended the pod itself; else that of its container."""
+    if pod.reason[:1].isupper() and pod.reason.isalnum() and len(pod.reason) <= LONGEST_REASON:
+        return pod.reason
     end = pod.first_failure
     return OOM_KILLED if end is not None and end.reason == OOM_KILLED else POD_FAILED
 
 
 def _how(pod: ObservedPod) -> str:
+    """In the words of the kubelet: why it ended the pod, then how the first container failed."""
     end = pod.first_failure
-    if end is None:
-        return pod.reason or "for an unknown reason"
-    container = f" in container {end.container}" if end.container and end.container != pod.task else ""
-    return how_it_ended(end) + container
+    causes = []
+    if pod.message or (pod.reason and (end is None or end.reason != pod.reason)):
+        causes.append(in_words(pod.reason, pod.message))
+    if end is not None:
+        container = f" in container {end.container}" if end.container and end.container != pod.task else ""
+        cause = f": {in_words('', end.last_line)}" if end.reason in _NEVER_RAN and end.last_line else ""
+        causes.append(how_it_ended(end) + container + cause)
+    return "; ".join(causes) or "for an unknown reason"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pumice.model.vocabulary import Action, Event
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.ledger_update import record_successes, update_ledger
 from pumice.reconcile.policies import Match
-from tests.unit.reconcile.values import NOW, a_match, a_pod, a_state, a_two_worker_job, later
+from tests.unit.reconcile.values import NOW, a_match, a_pod, a_state, a_two_worker_job, ended, later
 
 ZERO, ONE, BOTH = frozenset((0,)), frozenset((1,)), frozenset((0, 1))
 TARGET_ZERO = Restart(RestartKind.TARGETS, 1, {"worker": ZERO})
@@ -74,6 +75,13 @@ EVICTED = a_match(Action.ABORT_JOB, Event.POD_EVICTED, "worker-0", due=20, since
             (EVICTED,),
             {"worker-0": later(-10)},
             id="the new pod is pending",
+        ),
+        pytest.param(
+            (ended("worker-0", 137, reason="Evicted"),),
+            Ledger(),
+            (replace(EVICTED, occurrence=replace(EVICTED.occurrence, pod=ended("worker-0", 137, reason="Evicted"))),),
+            {},
+            id="a pod that its kubelet evicted is still there to tell",
         ),
         pytest.param((), Ledger(evicted={"worker-7": NOW}), (), {}, id="scaled down"),
         pytest.param((), Ledger(), (a_match(Action.ABORT_JOB, Event.UNKNOWN),), {}, id="another event"),

@@ -9,9 +9,11 @@ from pumice.model.vocabulary import Event
 from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.policies import has_pending_failure, match_policies
 from tests.builders import a_job, a_task
-from tests.unit.reconcile.values import NOW, a_policy, happened, later
+from tests.unit.reconcile.values import NOW, a_policy, ended, happened, later
 
 FAILED = happened(Event.POD_FAILED, "worker-0", exit_code=3)
+# What a kubelet does to a pod on a node that runs out of memory or disk.
+EVICTED = happened(Event.POD_FAILED, "worker-0", exit_code=3, pod=ended("worker-0", 3, reason="Evicted"))
 
 
 def job_with(*policies: LifecyclePolicy, of_task: tuple[LifecyclePolicy, ...] = ()) -> Job:
@@ -26,6 +28,7 @@ RESTART = a_policy("RestartJob", "PodFailed")
 ABORT = a_policy("AbortJob", "PodFailed")
 ON_THREE = a_policy("TerminateJob", exit_code=3)
 EVERYTHING = a_policy("CompleteJob", "*")
+ON_EVICTION = a_policy("RestartTask", "PodEvicted")
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,19 @@ EVERYTHING = a_policy("CompleteJob", "*")
         pytest.param(
             job_with(a_policy("RestartPod", "*")), happened(Event.UNKNOWN), "", id="no pod could be restarted"
         ),
+        *(
+            pytest.param(job_with(*policies, of_task=of_task), EVICTED, expected, id=f"evicted by its kubelet: {name}")
+            for name, policies, of_task, expected in (
+                ("PodEvicted", (RESTART, ON_EVICTION), (), "spec.policies[1] RestartTask"),
+                ("PodEvicted before a code", (ON_THREE, ON_EVICTION), (), "spec.policies[1] RestartTask"),
+                ("PodEvicted of the job", (ON_EVICTION,), (ABORT,), "spec.policies[0] RestartTask"),
+                ("else PodFailed", (RESTART,), (), "spec.policies[0] RestartJob"),
+                ("else its code", (ON_THREE,), (), "spec.policies[0] TerminateJob"),
+                ("* does not name PodEvicted", (RESTART, EVERYTHING), (), "spec.policies[0] RestartJob"),
+                ("* in its turn", (EVERYTHING, ON_EVICTION), (), "spec.policies[0] CompleteJob"),
+                ("none", (), (), ""),
+            )
+        ),
         pytest.param(job_with(EVERYTHING), happened(Event.UNKNOWN), "spec.policies[0] CompleteJob", id="the whole job"),
     ],
 )
@@ -108,3 +124,8 @@ def test_a_timeout_counts_from_when_it_began_and_the_first_due_is_in_front() -> 
 def test_a_failure_is_pending_until_its_policy_is_due(event: Event, since: float, timeout: str, expected: Any) -> None:
     found = match_policies(job_with(a_policy("AbortJob", event, timeout=timeout)), [happened(event, "worker-0", since)])
     assert has_pending_failure(found, NOW) is expected
+
+
+def test_a_kubelet_s_eviction_is_a_failure_whose_policy_may_be_pending() -> None:
+    job = job_with(a_policy("AbortJob", "PodEvicted", timeout="1m"))
+    assert has_pending_failure(match_policies(job, [EVICTED]), NOW)

@@ -12,7 +12,7 @@ from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.policies import Match
 from pumice.reconcile.requested_action import Request, choose_request, stale_commands, unhandled
 from tests.builders import UID, a_job, a_task
-from tests.unit.reconcile.values import NOW, a_match, a_state, a_two_worker_job, later
+from tests.unit.reconcile.values import NOW, a_match, a_state, a_two_worker_job, ended, later
 
 FAILED = a_match(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
 LIMITED = a_two_worker_job(active_deadline_seconds=60)
@@ -159,6 +159,11 @@ def test_when_a_policy_acts(match: Match, phase: str, expected: str) -> None:
 def test_what_costs_a_retry(events: tuple[Event, ...], expected: bool) -> None:
     found = tuple(a_match(Action.RESTART_JOB, event, "worker-0") for event in events)
     assert Request(Action.RESTART_JOB, found).costs_a_retry is expected
+
+
+def test_a_kubelet_s_eviction_costs_a_retry() -> None:
+    match = a_match(Action.RESTART_JOB, Event.POD_EVICTED, "worker-0", pod=ended("worker-0", 137, reason="Evicted"))
+    assert Request(Action.RESTART_JOB, (match,)).costs_a_retry
 
 
 PARTS = PartitionPolicy(total_partitions=3, partition_size=2)

@@ -31,6 +31,82 @@ from tests.unit.reconcile.values import a_pod, ended
             id="evicted by its node",
         ),
         pytest.param(
+            (
+                ended(
+                    "worker-0",
+                    137,
+                    reason="Evicted",
+                    message='Usage of EmptyDir volume "s" exceeds the limit "1Mi". ',
+                ),
+                ended("worker-1", 143, -5),
+            ),
+            (
+                "Evicted",
+                (
+                    'worker-0 failed first: Evicted: Usage of EmptyDir volume "s" exceeds the limit "1Mi"; '
+                    "signal 9 (SIGKILL); 1 other followed"
+                ),
+                "worker-0",
+            ),
+            id="a kubelet that evicts says why, then the signal",
+        ),
+        pytest.param(
+            (ended("worker-0", 137, reason="DeadlineExceeded", message="Pod was active on the node\ntoo long"),),
+            (
+                "DeadlineExceeded",
+                "worker-0 failed first: DeadlineExceeded: Pod was active on the node too long; signal 9 (SIGKILL)",
+                "worker-0",
+            ),
+            id="the deadline of a pod",
+        ),
+        *(
+            pytest.param(
+                (a_pod("worker-0", "Failed", reason=reason, message="in its words"),),
+                (reason, f"worker-0 failed first: {reason}: in its words", "worker-0"),
+                id=reason,
+            )
+            for reason in (
+                *("Preempting", "Preempted", "NodeLost", "NodeShutdown", "Terminated"),
+                *("OutOfcpu", "OutOfmemory", "UnexpectedAdmissionError", "NodeAffinity"),
+            )
+        ),
+        pytest.param(
+            (ended("worker-0", 128, reason="image", why="image"),),
+            ("PodFailed", "worker-0 failed first: exit code 128, image", "worker-0"),
+            id="the reason of both is given once; one that is no word for programs is no reason",
+        ),
+        pytest.param(
+            (ended("worker-0", 1, message="killed"),),
+            ("PodFailed", "worker-0 failed first: killed; exit code 1", "worker-0"),
+            id="a message without a reason",
+        ),
+        pytest.param(
+            (ended("worker-0", 1, reason="R" * 65),),
+            ("PodFailed", f"worker-0 failed first: {'R' * 65}; exit code 1", "worker-0"),
+            id="a reason that is too long",
+        ),
+        *(
+            pytest.param(
+                (
+                    a_pod(
+                        "worker-0", "Failed", ends=(ContainerEnd("c", 128, reason, last_line='exec: "x": not found'),)
+                    ),
+                ),
+                (
+                    "PodFailed",
+                    f'worker-0 failed first: exit code 128, {reason} in container c: exec: "x": not found',
+                    "worker-0",
+                ),
+                id=f"why it never ran: {reason}",
+            )
+            for reason in ("StartError", "ContainerCannotRun")
+        ),
+        pytest.param(
+            (a_pod("worker-0", "Failed", ends=(ContainerEnd("worker", 1, "Error", last_line="secret"),)),),
+            ("PodFailed", "worker-0 failed first: exit code 1", "worker-0"),
+            id="what a program wrote is not the cause",
+        ),
+        pytest.param(
             (a_pod("worker-0", "Failed"),),
             ("PodFailed", "worker-0 failed first: for an unknown reason", "worker-0"),
             id="nothing is known",

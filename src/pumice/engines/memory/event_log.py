@@ -26,7 +26,7 @@ _CAUSES: Final = {Event.JOB_UPDATED: "SpecChanged", Event.UNKNOWN: "GroupChanged
 _LATER: Final = {
     Event.POD_PENDING: "is still pending",
     Event.POD_FAILED: "has failed",
-    Event.POD_EVICTED: "is gone",
+    Event.POD_EVICTED: "was evicted",
     Event.TASK_COMPLETED: "was the last of its task to succeed",
     Event.TASK_FAILED: "has containers that restart too often",
     Event.UNKNOWN: "PodGroup is Unknown",

@@ -16,7 +16,20 @@ from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
 # How long a pod that failed while being deleted still exists.
 _LAST_SEEN: Final = dt.timedelta(seconds=1)
 # Reasons of a pod, not of one of its containers.
-_POD_REASONS: Final = ("Evicted", "NodeLost", "Preempting")
+_POD_REASONS: Final = (
+    "DeadlineExceeded",
+    "Evicted",
+    "NodeAffinity",
+    "NodeLost",
+    "NodeShutdown",
+    "OutOfcpu",
+    "OutOfmemory",
+    "OutOfpods",
+    "Preempted",
+    "Preempting",
+    "Terminated",
+    "UnexpectedAdmissionError",
+)
 
 
 @dataclass(slots=True)

@@ -55,6 +55,15 @@ def test_a_seed_draws_how_long_pods_run() -> None:
     assert story(text % 1) != story(text % 2)
 
 
+def test_a_kubelet_evicts_a_pod_that_uses_too_much() -> None:
+    policies = [{"event": "PodFailed", "action": "AbortJob"}, {"event": "PodEvicted", "action": "RestartJob"}]
+    told = story("steps: [{at: 3s, pod: worker-1, exit: 137, reason: Evicted}]", admitted(policies=policies))
+    assert told[2:4] == [
+        "t+3.0s Running worker-1 failed (137, Evicted) -> policy spec.policies[1] PodEvicted: RestartJob",
+        "t+3.0s Restarting 2 pods end; retry 1, budget 1 of 3 spent",
+    ]
+
+
 def test_pods_that_do_the_same_at_one_moment_share_a_line() -> None:
     job = admitted(a_task("worker", 8), a_task("ps", 1), policies=RESTART)
     told = story("steps: [{pods: worker, run: 5s, exit: 1}]", job)

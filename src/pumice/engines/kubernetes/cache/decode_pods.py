@@ -78,6 +78,7 @@ class _ContainerStatus(Struct, rename="camel", frozen=True):
 class _PodStatus(Struct, rename="camel", frozen=True):
     phase: str = ""
     reason: str = ""
+    message: str = ""
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
 
@@ -234,6 +235,7 @@ def _observed(pod: _Pod) -> ObservedPod:
         ready=bool(containers) and all(container.ready for container in containers),
         restarts=sum(container.restart_count for container in all_containers),
         reason=status.reason,
+        message=status.message,
         ends=tuple(_end(one.name, one.state.terminated) for one in all_containers if one.state.terminated is not None),
     )
 
