@@ -202,16 +202,31 @@ class TestRegistration:
         assert "forbidden" in daemon.log.read_text()
 
 
-class TestInstalled:
-    """Behind a Service, with only the permissions of the ServiceAccount; fails closed."""
+def failure_policies(cluster: Cluster) -> set[str]:
+    return {hook["failurePolicy"] for each in configurations(cluster, names.CONFIGURATION) for hook in each["webhooks"]}
 
-    def test_jobs_are_rejected_while_the_webhook_is_down(
+
+class TestInstalled:
+    """Behind a Service, with only the permissions of the ServiceAccount."""
+
+    def test_it_fails_closed_once_the_api_server_has_reached_it(
         self, webhooks: Webhooks, namespace: str, webhook_port: int
     ) -> None:
         cluster = webhooks.cluster
-        eventually("jobs are rejected", lambda: dry_run(cluster, namespace, a_job()).status == 500)
+        # Its pods do not start: Jobs are accepted, and the controller checks them.
+        assert failure_policies(cluster) == {"Ignore"}
+        assert dry_run(cluster, namespace, a_job()).status == 201
         daemon = webhooks.start_installed(f"--listen=127.0.0.1:{webhook_port}")
+        # Only a review through the Service counts: this one is sent by somebody else, to the address of the webhook.
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        caller = Api(f"https://127.0.0.1:{webhook_port}", "", context)
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1"}}
+        caller.ask("POST", "/jobs/validate", review)
+        caller.close()
+        assert failure_policies(cluster) == {"Ignore"}
         wait_until_called(cluster, namespace, invalid_job())
+        eventually("it is required", lambda: failure_policies(cluster) == {"Fail"})
         assert dry_run(cluster, namespace, a_job()).status == 201
         # It is not called for its own namespace.
         assert dry_run(cluster, names.NAMESPACE, a_job()).status == 201
@@ -220,6 +235,10 @@ class TestInstalled:
         assert daemon.process is not None
         assert daemon.process.returncode == 0
         assert dry_run(cluster, namespace, a_job()).status == 500
+        # The manifests set Ignore again: no webhook is up that would be required.
+        install_webhook(cluster, webhook_port)
+        assert failure_policies(cluster) == {"Ignore"}
+        eventually("Jobs are accepted", lambda: dry_run(cluster, namespace, a_job()).status == 201)
 
     def test_replicas_share_one_certificate(self, webhooks: Webhooks, webhook_port: int) -> None:
         ports = (webhook_port, free_port())

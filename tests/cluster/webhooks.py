@@ -109,7 +109,7 @@ def install_webhook(cluster: Cluster, port: int) -> None:
     for each in hooks:
         each["webhooks"][0]["clientConfig"]["service"]["port"] = port
     documents = [msgspec.json.encode(each).decode() for each in (secret, service, *hooks)]
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin="\n---\n".join(documents))
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin="\n---\n".join(documents))
 
 
 def uninstall_webhook(cluster: Cluster) -> None:

@@ -199,17 +199,19 @@ class Client:
                 return
             params["continue"] = page.continue_token
 
-    async def watch(
+    async def watch(  # noqa: PLR0913 - see request
         self,
         resource: Resource,
         namespace: str | None = None,
         *,
         resource_version: str,
         label_selector: str = "",
+        field_selector: str = "",
         metadata_only: bool = False,
     ) -> AsyncGenerator[tuple[str, msgspec.Raw], None]:
         """Yield type and object of each change after that version until the watch ends. Close it with `aclosing`."""
-        params = ({"labelSelector": label_selector} if label_selector else {}) | {
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        params = {key: value for key, value in selectors.items() if value} | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,

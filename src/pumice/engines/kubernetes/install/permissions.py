@@ -29,7 +29,7 @@ class Grant:
     resources: tuple[str, ...]
     verbs: tuple[str, ...]
     reason: str
-    # Only objects with these names; RBAC cannot restrict `create`, `list` and `watch` by name.
+    # Only objects with these names; RBAC cannot restrict `create` by name, and `watch` only of a single object.
     resource_names: tuple[str, ...] = ()
     # Only in the namespace of the installation, instead of all namespaces.
     own_namespace: bool = False
@@ -119,8 +119,8 @@ GRANTS: Final = (
         "webhook",
         "",
         ("secrets",),
-        ("get", "update"),
-        "shares its certificates between its replicas",
+        ("get", "update", "watch"),
+        "shares its certificates between its replicas, and renews them when they are removed",
         resource_names=(names.certificates(names.WEBHOOK),),
         own_namespace=True,
     ),
@@ -129,7 +129,7 @@ GRANTS: Final = (
         "admissionregistration.k8s.io",
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
         ("patch",),
-        "publishes its certificate authority to the API server",
+        "publishes its certificate authority to the API server, and sets failurePolicy",
         resource_names=(names.CONFIGURATION,),
     ),
     Grant(

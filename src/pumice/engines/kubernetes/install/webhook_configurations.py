@@ -1,7 +1,7 @@
 """The webhook configurations: by Service for an installed webhook, by URL for one outside of the cluster.
 
-An installed webhook has `failurePolicy: Fail`: the cluster relies on it. One outside of the cluster has `Ignore`, so
-that a trial cannot block a cluster; the controller checks every Job itself in any case.
+Both have `failurePolicy: Ignore`, so that a webhook that does not start cannot block a cluster; the controller checks
+every Job itself in any case. An installed webhook sets `Fail` once the API server has called it through its Service.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def by_service(namespace: str, service: str = names.WEBHOOK) -> list[Manifest]:
     return _both(
         names.CONFIGURATION,
         [at(MUTATE), at(VALIDATE)],
-        {"failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [excluded]}},
+        {"failurePolicy": "Ignore", "namespaceSelector": {"matchExpressions": [excluded]}},
     )
 
 

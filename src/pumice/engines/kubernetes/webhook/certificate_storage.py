@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import os
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -20,6 +22,8 @@ from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.webhook.certificates import Credentials
 
+_log = logging.getLogger(__name__)
+
 _KEYS: Final = {"authority": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 
 
@@ -30,6 +34,10 @@ class CertificateStorage(Protocol):
 
     async def save(self, credentials: Credentials) -> bool:
         """Return False if another writer wrote since the last `load`."""
+        ...
+
+    async def changed(self) -> None:
+        """Return when another writer has written since the last `load` or `save`."""
         ...
 
 
@@ -44,6 +52,9 @@ class MemoryStorage:
         self.stored = credentials
         return True
 
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
+
 
 @dataclass(slots=True)
 class FileStorage:
@@ -57,6 +68,9 @@ class FileStorage:
     async def save(self, credentials: Credentials) -> bool:
         await asyncio.to_thread(self._write, credentials)
         return True
+
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
 
     def _read(self) -> Credentials | None:
         try:
@@ -91,12 +105,31 @@ class SecretStorage:
         # With the loaded resourceVersion, so that a newer Secret is not overwritten.
         body = msgspec.json.encode({**self._loaded, "data": _to_data(credentials)})
         try:
-            await self.client.replace(resources.SECRETS, self.namespace, self.name, body=body)
+            raw = await self.client.replace(resources.SECRETS, self.namespace, self.name, body=body)
         except ApiError as error:
             if error.is_conflict:
                 return False
             raise
+        self._loaded = msgspec.json.decode(raw)
         return True
+
+    async def changed(self) -> None:
+        try:
+            changes = self.client.watch(
+                resources.SECRETS,
+                self.namespace,
+                resource_version=self._loaded["metadata"]["resourceVersion"],
+                # RBAC grants a watch of one object only with this selector.
+                field_selector=f"metadata.name={self.name}",
+            )
+            async with aclosing(changes):
+                async for kind, _ in changes:
+                    if kind != "BOOKMARK":
+                        return
+        except ApiError as error:
+            _log.debug("could not watch Secret %s/%s: %s", self.namespace, self.name, error)
+        # Without a watch, the next pass notices changes.
+        await asyncio.Event().wait()
 
 
 def _to_data(credentials: Credentials) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Creates and renews the webhook's certificate authority and the serving certificate that it signs.
 
 The serving certificate is valid for three months, the authority for three years; both are renewed when a third of
-their lifetime is left. A new authority is published together with the old one, so that replicas that still serve the
-old certificate stay trusted.
+their lifetime is left. A new authority is published together with the old ones for an hour, so that replicas that
+still serve an old certificate stay trusted.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_LIFE: Final = dt.timedelta(days=3 * 365)
 CERTIFICATE_LIFE: Final = dt.timedelta(days=90)
+# How long the authorities before a new one stay trusted. Replicas follow within a minute.
+OVERLAP: Final = dt.timedelta(hours=1)
 # Tolerance for clocks that differ between machines.
 _CLOCK_SKEW: Final = dt.timedelta(hours=1)
 _AUTHORITY_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pumice webhook authority")])
@@ -34,6 +36,11 @@ class Credentials:
     authority_key: bytes
     certificate: bytes
     key: bytes
+
+    @property
+    def issuer(self) -> bytes:
+        """The authority that signed the certificate."""
+        return _pem(_authorities(self)[0])
 
 
 def is_due(credentials: Credentials, names: Sequence[str], now: dt.datetime) -> bool:
@@ -54,18 +61,36 @@ def expiry(credentials: Credentials) -> dt.datetime:
     return x509.load_pem_x509_certificate(credentials.certificate).not_valid_after_utc
 
 
-def renewed(previous: Credentials | None, names: Sequence[str], now: dt.datetime) -> Credentials:
-    """Return a new certificate, signed by the previous authority if it is valid for long enough, else by a new one."""
-    older: list[x509.Certificate] = []
-    if previous is not None:
+def is_overlapping(credentials: Credentials, now: dt.datetime) -> bool:
+    """Whether replicas may still serve a certificate of an earlier authority."""
+    return now < _authorities(credentials)[0].not_valid_before_utc + _CLOCK_SKEW + OVERLAP
+
+
+def merged(*bundles: bytes) -> bytes:
+    """Return every readable authority of the bundles once, in order."""
+    return b"".join(dict.fromkeys(_pem(one) for bundle in bundles for one in _readable(bundle)))
+
+
+def count(bundle: bytes) -> int:
+    return len(_readable(bundle))
+
+
+def renewed(
+    previous: Credentials | None, names: Sequence[str], now: dt.datetime, *, trusted: bytes = b""
+) -> Credentials:
+    """Return a new certificate, signed by the previous authority if it is valid for long enough, else by a new one.
+
+    The `trusted` authorities stay in the bundle, also if those of `previous` are lost or damaged.
+    """
+    bundle = merged(previous.authority if previous is not None else b"", trusted)
+    older = [one for one in _readable(bundle) if one.not_valid_after_utc > now]
+    if previous is not None and older:
         try:
-            older = [one for one in _authorities(previous) if one.not_valid_after_utc > now]
             key = serialization.load_pem_private_key(previous.authority_key, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            older = []
-        else:
-            if older and isinstance(key, ec.EllipticCurvePrivateKey) and _can_sign(older[0], key, now):
-                return _signed(older, key, names, now)
+            key = None
+        if isinstance(key, ec.EllipticCurvePrivateKey) and _can_sign(older[0], key, now):
+            return _signed(older, key, names, now)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     return _signed([_new_authority(authority_key, now), *older], authority_key, names, now)
 
@@ -82,6 +107,13 @@ def _is_expiring(certificate: x509.Certificate, now: dt.datetime) -> bool:
 
 def _authorities(credentials: Credentials) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(credentials.authority)
+
+
+def _readable(bundle: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return []
 
 
 def _new_authority(key: ec.EllipticCurvePrivateKey, now: dt.datetime) -> x509.Certificate:

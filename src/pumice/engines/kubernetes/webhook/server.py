@@ -45,6 +45,10 @@ class WebhookServer:
     schema: Schema
     tls: ssl.SSLContext = field(default_factory=_server_context)
     is_ready: bool = False
+    # The host name of its Service; a review that names it has come through the Service.
+    service_host: str = ""
+    answered: bool = False  # such a review was answered
+    first_answer: asyncio.Event = field(default_factory=asyncio.Event)
     metrics: review_metrics.ReviewMetrics = field(default_factory=review_metrics.ReviewMetrics)
     _pending: int = 0
     _runner: web.AppRunner | None = None
@@ -104,6 +108,9 @@ class WebhookServer:
             self._pending -= 1
             self.metrics.seconds.observe(time.monotonic() - began)
         self._count(request, review_metrics.outcome(answer))
+        if not self.answered and request.host.partition(":")[0] == self.service_host:
+            self.answered = True
+            self.first_answer.set()
         return web.Response(body=answer, content_type="application/json")
 
     def _count(self, request: web.Request, outcome: str) -> None:

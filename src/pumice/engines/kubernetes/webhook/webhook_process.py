@@ -6,10 +6,10 @@ import asyncio
 import datetime as dt
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -24,9 +24,9 @@ from pumice.engines.kubernetes.webhook.certificate_storage import (
     MemoryStorage,
     SecretStorage,
 )
-from pumice.engines.kubernetes.webhook.certificates import renewed
+from pumice.engines.kubernetes.webhook.certificates import count, renewed
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
-from pumice.engines.kubernetes.webhook.registration import ServiceRegistration, UrlRegistration
+from pumice.engines.kubernetes.webhook.registration import Publication, ServiceRegistration, UrlRegistration
 from pumice.engines.kubernetes.webhook.server import WebhookServer
 from pumice.model.problem import PumiceError
 from pumice.runtime.discovery import discover
@@ -119,10 +119,13 @@ class _Webhook:
     def _rotation(self, port: int) -> CertificateRotation:
         settings = self._settings
         storage: CertificateStorage = MemoryStorage()
-        publish: Callable[[bytes], Awaitable[bool]] = _not_registered
+        publish: Callable[[bytes, bool], Coroutine[Any, Any, Publication]] = _not_registered
         if settings.service:
             storage = SecretStorage(self._client, settings.namespace, names.certificates(settings.service))
-            publish = ServiceRegistration(self._client, settings.namespace, settings.service).publish
+            self._server.service_host = self._names()[0]
+            publish = ServiceRegistration(
+                self._client, settings.namespace, settings.service, lambda: self._server.answered
+            ).publish
         else:
             if settings.state is not None:
                 storage = FileStorage(settings.state / STATE_FILE)
@@ -130,7 +133,13 @@ class _Webhook:
                 self._registration = UrlRegistration(self._client, self._url(port))
                 publish = self._registration.publish
         return CertificateRotation(
-            storage, self._names(), self._now, publish, self._server.use_certificate, settings.settling
+            storage,
+            self._names(),
+            self._now,
+            publish,
+            self._server.use_certificate,
+            settings.settling,
+            wake=self._server.first_answer,
         )
 
     def _names(self) -> list[str]:
@@ -145,8 +154,8 @@ class _Webhook:
         return f"https://{f'[{host}]' if _is_ipv6(host) else host}:{port}"
 
 
-async def _not_registered(_authority: bytes) -> bool:
-    return True
+async def _not_registered(bundle: bytes, _keep: bool) -> Publication:  # noqa: FBT001 - as of a registration
+    return Publication(is_sole=count(bundle) == 1)
 
 
 def _is_ipv6(host: str) -> bool:

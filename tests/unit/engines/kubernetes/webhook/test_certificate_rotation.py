@@ -11,6 +11,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.webhook.certificate_rotation import CertificateRotation
 from pumice.engines.kubernetes.webhook.certificate_storage import CertificateStorage, FileStorage, MemoryStorage
 from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE, Credentials
+from pumice.engines.kubernetes.webhook.registration import Publication
 from tests.unit.engines.kubernetes.played_api import play
 
 NOW = dt.datetime(2026, 7, 1, tzinfo=dt.UTC)
@@ -34,6 +35,9 @@ class ContestedStorage:
             return False
         return await self.inner.save(credentials)
 
+    async def changed(self) -> None:
+        await self.inner.changed()
+
 
 class Recorder:
     """Runs a rotation and records what it does, in order."""
@@ -48,11 +52,11 @@ class Recorder:
             storage or MemoryStorage(), NAMES, lambda: self.now, self._publish, self._serve, settling=0
         )
 
-    async def _publish(self, authority: bytes) -> bool:
+    async def _publish(self, bundle: bytes, _keep: bool) -> Publication:
         if self.refusal is not None:
             raise self.refusal
-        self.steps.append(("published", authority))
-        return self.trusted
+        self.steps.append(("published", bundle))
+        return Publication(trusted=self.trusted)
 
     def _serve(self, credentials: Credentials) -> None:
         self.steps.append(("served", credentials))
