@@ -63,17 +63,16 @@ def test_an_edited_service_is_restored(running: Object, api: Api, namespace: str
     eventually("it is restored", lambda: api.get("Service", namespace, "train")["spec"] == before)
 
 
-def test_an_edited_secret_gets_its_config_back_and_keeps_the_keys(running: Object, api: Api, namespace: str) -> None:
-    before = api.get("Secret", namespace, "train-ssh")["data"]
+def test_a_secret_is_never_rewritten(running: Object, api: Api, namespace: str) -> None:
+    """Neither after an edit nor after scaling: kubelet would empty its mount in running pods."""
     mine = base64.b64encode(b"my own").decode()
-    api.patch("Secret", namespace, "train-ssh", {"data": {"config": mine, "id_rsa": mine}})
-
-    def data() -> Object:
-        found: Object = api.get("Secret", namespace, "train-ssh")["data"]
-        return found
-
-    eventually("the config is restored", lambda: data()["config"] == before["config"])
-    assert data()["id_rsa"] == mine
+    edited = api.patch("Secret", namespace, "train-ssh", {"data": {"config": mine, "id_rsa": mine}})
+    [task] = running["spec"]["tasks"]
+    api.patch("Job", namespace, "train", {"spec": {"tasks": [{**task, "replicas": 3}]}})
+    # Owned objects are written before pods.
+    eventually("the third pod exists", lambda: len(api.list("Pod", namespace)) == 3)
+    assert "train-worker-2" in api.get("ConfigMap", namespace, "train-svc")["data"]["worker.host"]
+    assert api.get("Secret", namespace, "train-ssh") == edited
 
 
 def test_objects_of_other_owners_are_not_changed(controllers: Controllers, api: Api, namespace: str) -> None:

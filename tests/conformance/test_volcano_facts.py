@@ -9,6 +9,7 @@ verdict, why. Where Pumice adds more on purpose, `docs/differences.md` says so, 
 from __future__ import annotations
 
 import copy
+import fnmatch
 import json
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,11 @@ def test_other_objects_are_those_of_volcano(fact: Fact) -> None:
     for service in (expected.get("Service train"), ours.get("Service train")):
         if service is not None:
             service["spec"].pop("publishNotReadyAddresses", None)
+    if "Secret train-ssh" in ours:
+        # Volcano lists the hosts; Pumice has one pattern per task, which must mean the same.
+        config = ours["Secret train-ssh"].pop("config")
+        listed = listed_hosts(expected["Secret train-ssh"].pop("config"))
+        assert {host: reached_at(config, host) for host in listed} == listed
     if "ConfigMap train-svc" in ours:
         ours["ConfigMap train-svc"]["data"].pop(HOSTFILE, None)
     admitted = admit(fact["job"], a_context())
@@ -90,6 +96,27 @@ def manifests(job: Fact) -> list[Fact]:
     admitted = admit(job, a_context())
     assert admitted.is_good
     return copy.deepcopy(list(render(admitted)))
+
+
+def listed_hosts(config: str) -> dict[str, tuple[str, str]]:
+    """The host name and port of each host that a config of Volcano lists."""
+    hosts = {}
+    for block in config.split("Host ")[1:]:
+        host, (_, name), (_, port) = block.splitlines()[0], *(line.split() for line in block.splitlines()[1:3])
+        hosts[host] = (name, port)
+    return hosts
+
+
+def reached_at(config: str, host: str) -> tuple[str, str]:
+    """The host name and port by which ssh reaches a host: of each option the first value in a block that matches."""
+    found: dict[str, str] = {}
+    for line in config.splitlines():
+        key, *values = line.split()
+        if key == "Host":
+            matches = [value.lstrip("!") == value for value in values if fnmatch.fnmatch(host, value.lstrip("!"))]
+        elif matches and all(matches):
+            found.setdefault(key, values[0])
+    return found["HostName"].replace("%h", host), found["Port"]
 
 
 def template_of(job: Fact, pod: Fact) -> Fact:

@@ -55,13 +55,23 @@ def test_an_edit_is_undone(name: str) -> None:
     assert play.owned_objects[name] == before
 
 
-def test_of_a_secret_only_the_config_is_put_right() -> None:
-    play = Stage(job(task("worker", 2), plugins=PLUGINS)).run()
-    config = play.owned_objects["Secret/train-ssh"]["stringData"]["config"]
-    mine = {"id_rsa": "my own", "config": "nonsense"}
-    play.edit("Secret", "train-ssh", lambda there: {**there, "stringData": {**there["stringData"], **mine}})
-    assert play.owned_objects["Secret/train-ssh"]["stringData"]["config"] == config
-    assert _keys(play)["id_rsa"] == "my own"
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param({"id_rsa": "my own", "config": "my own"}, id="edited by somebody"),
+        pytest.param({"config": "Host train-worker-0\n  HostName train-worker-0.train\n"}, id="of an older version"),
+    ],
+)
+def test_a_secret_is_never_rewritten(entries: dict[str, str]) -> None:
+    """Kubelet would empty its mount in running pods."""
+    play = Stage(job(task("worker", 2), on("PodFailed", "RestartJob"), plugins=PLUGINS)).run()
+    play.edit("Secret", "train-ssh", lambda there: {**there, "stringData": {**there["stringData"], **entries}})
+    edited = play.owned_objects["Secret/train-ssh"]
+    assert edited["stringData"].items() >= entries.items()
+    play.scale(worker=3).run()
+    assert play.owned_objects["Secret/train-ssh"] == edited
+    play.fail("worker-0").run()
+    assert play.owned_objects["Secret/train-ssh"] == edited
     assert play.messages("SecretReplaced") == []
 
 

@@ -45,7 +45,7 @@ KeyMaker = Callable[[str], KeyPair]  # "rsa" or "ed25519" -> a fresh pair
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A Secret with entries that are generated when it is created and never changed afterwards."""
+    """A Secret with entries that are generated when it is created. It is never written again, even if edited."""
 
     manifest: Manifest
     make: Callable[[KeyMaker], Mapping[str, str]]

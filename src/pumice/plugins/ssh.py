@@ -86,11 +86,24 @@ class Ssh(Base):
         return {self._key_file: private, f"{self._key_file}.pub": public, AUTHORIZED_KEYS: public}
 
     def _config(self, job: Job) -> str:
+        """Name the hosts by one pattern per task, so that the config holds for any number of pods.
+
+        It must hold without a rewrite: the Secret is mounted by subPath, and kubelet would empty that directory in
+        running pods.
+        """
         # Host keys change with every pod, so checking them within a job is of no use.
-        lines = ["StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"]
-        for task in job.spec.tasks:
-            for host in naming.hosts(job, task):
-                lines += (f"Host {host.partition('.')[0]}", f"  HostName {host}", f"  Port {self.ssh_port}")
+        options = (f"  Port {self.ssh_port}", "  StrictHostKeyChecking no", "  UserKnownHostsFile /dev/null")
+        lines: list[str] = []
+        # ssh takes the first value that it finds, so a fixed host name comes before patterns that match it, too.
+        for task in sorted(job.spec.tasks, key=lambda task: not naming.fixed_hostname(task)):
+            domain = naming.subdomain(job, task)
+            if fixed := naming.fixed_hostname(task):
+                lines += (f"Host {fixed}", f"  HostName {fixed}.{domain}", f"Host {fixed} {fixed}.{domain}", *options)
+                continue
+            # An index has no dash or dot: not `train-worker-gpu-0` of the task worker-gpu, nor `train-worker-0.other`.
+            pods = naming.pod(job.name, task.name, 0)[:-1] + "*"
+            lines += (f"Host {pods} !{pods}-* !*.*", f"  HostName %h.{domain}", *options)
+            lines += (f"Host {pods}.{domain} !{pods}-*.{domain} !*.*.*", *options)
         return "\n".join(lines) + "\n"
 
     def _check_given_keys(self, at: Path) -> Iterator[Finding]:

@@ -65,7 +65,8 @@ def _plugin_objects(state: State, plugins: Sequence[Base]) -> Iterator[EngineCom
     for owned in wanted:
         manifest = manifest_of(owned)
         there = existing.get(_key(manifest))
-        if there is None or not _is_as_wanted(there, manifest):
+        # A Secret of `Once` is never written again: kubelet would empty its mount in running pods.
+        if there is None or not (isinstance(owned, Once) or _is_as_wanted(there, manifest)):
             yield Ensure(owned)
 
 

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from pumice.model.job import Job
@@ -14,17 +15,24 @@ from tests.builders import NAMESPACE, OWNER, a_container, a_job, a_slot, a_task,
 FRESH = {kind: KeyPair(f"private {kind}\n", f"public {kind}\n") for kind in ("rsa", "ed25519")}
 TWO_TASKS = a_job(a_task("master"), a_task("worker", 2))
 CONFIG = """\
-StrictHostKeyChecking no
-UserKnownHostsFile /dev/null
-Host train-master-0
-  HostName train-master-0.train
+Host train-master-* !train-master-*-* !*.*
+  HostName %h.train
   Port 22
-Host train-worker-0
-  HostName train-worker-0.train
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+Host train-master-*.train !train-master-*-*.train !*.*.*
   Port 22
-Host train-worker-1
-  HostName train-worker-1.train
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+Host train-worker-* !train-worker-*-* !*.*
+  HostName %h.train
   Port 22
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+Host train-worker-*.train !train-worker-*-*.train !*.*.*
+  Port 22
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
 """
 
 
@@ -84,23 +92,77 @@ def test_given_keys_are_marked() -> None:
     assert [next(Ssh(ssh_private_key=key).objects(TWO_TASKS)).given for key in ("", "PRIVATE")] == [False, True]
 
 
-def test_the_config_has_the_port_and_fixed_host_names() -> None:
-    job = a_job(a_task("worker", 2, a_template(hostname="box", subdomain="net")))
-    (once,) = Ssh(ssh_port=2222).objects(job)
-    assert once.manifest["stringData"] == {
-        "config": "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nHost box\n  HostName box.net\n  Port 2222\n"
-    }
+def test_defect_25_the_config_holds_for_any_number_of_pods() -> None:
+    """Volcano lists the hosts when it creates the Secret, so pods that are added later are missing.
+
+    The Secret cannot follow: kubelet empties the mount of a changed Secret in running pods, because it is a subPath.
+    """
+    configs = set()
+    for replicas in (0, 2, 300):
+        (once,) = Ssh().objects(a_job(a_task("master"), a_task("worker", replicas)))
+        configs.add(once.manifest["stringData"]["config"])
+    assert configs == {CONFIG}
 
 
-def test_defect_25_the_config_lists_every_pod_after_scaling() -> None:
-    """Volcano leaves the config as it was: new pods are missing, removed ones stay."""
-    workers = msgspec.structs.replace(TWO_TASKS.spec.tasks[1], replicas=3)
-    spec = msgspec.structs.replace(TWO_TASKS.spec, tasks=[TWO_TASKS.spec.tasks[0], workers])
-    grown = msgspec.structs.replace(TWO_TASKS, spec=spec)
-    (once,) = Ssh().objects(grown)
-    assert once.manifest["stringData"]["config"] == CONFIG + (
-        "Host train-worker-2\n  HostName train-worker-2.train\n  Port 22\n"
-    )
+# One task is the beginning of another's name, of another job's name, and of a name in another domain.
+NAMED = a_job(
+    a_task("worker", 2),
+    a_task("worker-gpu", 1, a_template(subdomain="my-gpus")),
+    a_task("boss", 1, a_template(hostname="boss")),
+    a_task("odd", 0, a_template(hostname="train-worker-9", subdomain="odd")),
+)
+
+
+@pytest.mark.needs("ssh-keygen")
+@pytest.mark.parametrize(
+    ("host", "resolved"),
+    [
+        pytest.param("train-worker-0", "train-worker-0.train", id="a pod"),
+        pytest.param("train-worker-0.train", "train-worker-0.train", id="a pod, with its subdomain"),
+        pytest.param("train-worker-1234", "train-worker-1234.train", id="a pod that scaling adds"),
+        pytest.param("train-worker-gpu-0", "train-worker-gpu-0.my-gpus", id="a longer task, another subdomain"),
+        pytest.param("train-worker-gpu-0.my-gpus", "train-worker-gpu-0.my-gpus", id="a subdomain with a dash"),
+        pytest.param("boss", "boss.train", id="an own host name"),
+        pytest.param("boss.train", "boss.train", id="an own host name, with the subdomain"),
+        pytest.param("train-worker-9", "train-worker-9.odd", id="an own host name that looks like another task's"),
+        pytest.param("train-worker-9.odd", "train-worker-9.odd", id="the same with its subdomain"),
+        pytest.param("train-worker-cpu-0", None, id="task cpu of a job train-worker"),
+        pytest.param("train-worker-cpu-0.train", None, id="no task of this job"),
+        pytest.param("train-worker-cpu-0.train-worker", None, id="task cpu of a job train-worker, with the subdomain"),
+        pytest.param("train-worker-0.other", None, id="another domain"),
+        pytest.param("train-worker-0.example.train", None, id="another domain that ends alike"),
+        pytest.param("train-worker-0.train.default.svc.cluster.local", None, id="the full name in a cluster"),
+        pytest.param("train-worker-gpu-0.train", None, id="the subdomain of another task"),
+        pytest.param("train2-worker-0", None, id="a longer job"),
+        pytest.param("my-train-worker-0", None, id="a job that ends alike"),
+        pytest.param("boss2", None, id="a longer host name"),
+        pytest.param("boss.other", None, id="an own host name in another domain"),
+        pytest.param("localhost", None, id="the pod itself"),
+        pytest.param("git.example.org", None, id="the rest of the world"),
+    ],
+)
+def test_ssh_reads_the_config_as_meant(host: str, resolved: str | None, tmp_path: Path) -> None:
+    (once,) = Ssh(ssh_port=2222).objects(NAMED)
+    config, empty = tmp_path / "config", tmp_path / "empty"
+    config.write_text(once.manifest["stringData"]["config"])
+    empty.touch()
+    untouched = _ssh_options(empty, host)
+    expected = untouched if resolved is None else untouched | _options_within_a_job(resolved)
+    assert _ssh_options(config, host) == expected
+
+
+def _options_within_a_job(host: str) -> dict[str, str]:
+    options = {"port": "2222", "stricthostkeychecking": "false", "userknownhostsfile": "/dev/null"}
+    return {**options, "hostname": host}
+
+
+def _ssh_options(config: Path, host: str) -> dict[str, str]:
+    """All options with which the real ssh would reach a host; without one that ssh derives from the others."""
+    command = ["ssh", "-G", "-F", str(config), host]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    options = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+    options.pop("updatehostkeys", None)
+    return options
 
 
 @pytest.mark.parametrize(

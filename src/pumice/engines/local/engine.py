@@ -159,9 +159,7 @@ class LocalEngine:
         elif kind == "PersistentVolumeClaim":
             self.claims = self.claims | {name}
         else:
-            kept = self.objects.get((kind, name), {}).get("stringData", {})
             if isinstance(companion, Once):
-                made = companion.created_with(make_key_pair) if not kept else manifest
-                manifest = {**made, "stringData": {**kept, **made["stringData"]}}
+                manifest = self.objects.get((kind, name)) or companion.created_with(make_key_pair)
             self.objects[(kind, name)] = manifest
         self.touch()

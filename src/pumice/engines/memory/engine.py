@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -148,10 +148,8 @@ class MemoryEngine:
             world.claims.add(name)
         else:
             there = world.objects.setdefault(key, {})
-            kept: Mapping[str, str] = there.get((kind, name), {}).get("stringData", {})
             if isinstance(owned, Once):
-                made = owned.created_with(self._keys) if not kept else manifest
-                manifest = {**made, "stringData": {**kept, **made["stringData"]}}
+                manifest = there.get((kind, name)) or owned.created_with(self._keys)
             there[(kind, name)] = manifest
         world.touch(key)
 

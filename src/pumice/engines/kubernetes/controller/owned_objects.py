@@ -107,7 +107,7 @@ class OwnedObjectManager:
         key = JobKey(job.namespace, job.name)
         if kind == "Secret":
             await self._delete(resources.SECRETS, job, name, self.secrets.uid_of(job.namespace, name))
-            self.secrets.put(key, job.uid, name, None)
+            self.secrets.put(key, job.uid, name, "")
             return
         cached = self.cache.owned_objects_of.get(key, {}).get((kind, name))
         if cached is None or cached.job_uid != job.uid:
@@ -158,28 +158,23 @@ class OwnedObjectManager:
             raise failed("look at", resources.SECRETS, name, error) from error
 
     async def _ensure_secret(self, job: Job, owned: Once) -> None:
-        manifest, name = owned.manifest, owned.manifest["metadata"]["name"]
-        key = JobKey(job.namespace, job.name)
+        """Create the Secret if it does not exist. A rewrite would make kubelet empty the mounts of running pods."""
+        name, key = owned.manifest["metadata"]["name"], JobKey(job.namespace, job.name)
         existing = await self._observe_secret(job, name, watch=True)
         if self.secrets.is_foreign(job.namespace, name):
             # It may be removed at any time, and Secrets are not watched: check again in the next pass.
             self.secrets.forget(key)
             raise name_taken(resources.SECRETS.kind, name)
+        if existing is not None:
+            return
         try:
-            if existing is not None:
-                metadata = {"uid": self.secrets.uid_of(job.namespace, name)}
-                body = msgspec.json.encode({"metadata": metadata, "stringData": manifest["stringData"]})
-                raw = await self.client.merge_patch(
-                    resources.SECRETS, job.namespace, name, body=body, attempts=ATTEMPTS
-                )
-            else:
-                # Generating an RSA key takes a tenth of a second, which would delay other jobs.
-                body = msgspec.json.encode(await asyncio.to_thread(owned.created_with, make_key_pair))
-                raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
+            # Generating an RSA key takes a tenth of a second, which would delay other jobs.
+            body = msgspec.json.encode(await asyncio.to_thread(owned.created_with, make_key_pair))
+            raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             self.secrets.forget(key)
             raise failed("create", resources.SECRETS, name, _without_content(error)) from error
-        self.secrets.put(key, job.uid, name, dict(manifest["stringData"]), decode_object(raw).uid)
+        self.secrets.put(key, job.uid, name, decode_object(raw).uid)
 
     async def _delete(self, resource: Resource, job: Job, name: str, uid: str | None) -> None:
         try:

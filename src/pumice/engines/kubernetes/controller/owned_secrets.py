@@ -1,15 +1,13 @@
 """Observes the ssh Secret of a job without the permission to read Secrets.
 
 The controller may create, patch and delete Secrets, but not get, list or watch them: what it cannot read it cannot
-leak. A dry run of an empty patch shows whether the Secret exists, and returns the one entry that is repaired when
-edited. Without a watch, the Secrets of running jobs are checked again in turn, a few per second in total.
+leak. A dry run of an empty patch shows whether the Secret exists and whose it is; its entries stay undecoded. Without a
+watch, the Secrets of running jobs are checked again in turn, a few per second in total.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,10 +30,6 @@ _ATTEMPTS: Final = 4
 _log = logging.getLogger(__name__)
 
 
-class _Data(msgspec.Struct, frozen=True):
-    config: str | None = None
-
-
 class _Owner(msgspec.Struct, frozen=True):
     uid: str = ""
 
@@ -47,14 +41,13 @@ class _Meta(msgspec.Struct, rename="camel", frozen=True):
 
 class _Secret(msgspec.Struct, frozen=True):
     metadata: _Meta
-    data: _Data = _Data()
 
 
 @dataclass(slots=True)
 class _Checked:
     job: JobKey
     job_uid: str
-    entries: dict[str, str] | None  # None: there is no such Secret
+    exists: bool
     is_foreign: bool  # owned by something else than the job
     checked_at: float
     uid: str = ""
@@ -69,7 +62,7 @@ class SecretManager:
     _watched: dict[tuple[str, str], None] = field(default_factory=dict)  # to check again, in this order
 
     async def observe(self, job: JobKey, job_uid: str, name: str, *, watch: bool) -> Manifest | None:
-        """Return the observable part of the Secret, or None. With `watch`, it is checked again and again."""
+        """Return the Secret without its entries, or None. With `watch`, it is checked again and again."""
         key = (job.namespace, name)
         checked = self._checked.get(key)
         if checked is None or checked.job_uid != job_uid:
@@ -78,13 +71,13 @@ class SecretManager:
             self._watched.setdefault(key, None)
         else:
             self._watched.pop(key, None)
-        if checked.entries is None or checked.is_foreign:
+        if not checked.exists or checked.is_foreign:
             return None
-        return {"kind": "Secret", "metadata": {"name": name}, "stringData": checked.entries}
+        return {"kind": "Secret", "metadata": {"name": name}}
 
-    def put(self, job: JobKey, job_uid: str, name: str, entries: dict[str, str] | None, uid: str = "") -> None:
-        """Store the result of an own write (None: deleted)."""
-        checked = _Checked(job, job_uid, entries, is_foreign=False, checked_at=self.clock(), uid=uid)
+    def put(self, job: JobKey, job_uid: str, name: str, uid: str) -> None:
+        """Store the result of an own write; without a uid, the Secret was deleted."""
+        checked = _Checked(job, job_uid, exists=bool(uid), is_foreign=False, checked_at=self.clock(), uid=uid)
         self._checked[(job.namespace, name)] = checked
 
     def uid_of(self, namespace: str, name: str) -> str | None:
@@ -94,7 +87,7 @@ class SecretManager:
 
     def is_foreign(self, namespace: str, name: str) -> bool:
         checked = self._checked.get((namespace, name))
-        return checked is not None and checked.entries is not None and checked.is_foreign
+        return checked is not None and checked.is_foreign
 
     def forget(self, job: JobKey) -> None:
         key = (job.namespace, naming.ssh_secret(job.name))
@@ -126,7 +119,7 @@ class SecretManager:
             return
         if self._checked.get(key) is before:
             self._checked[key] = after
-            if (after.entries, after.is_foreign) != (before.entries, before.is_foreign):
+            if (after.exists, after.is_foreign) != (before.exists, before.is_foreign):
                 self.enqueue(before.job)
 
     async def _check(self, job: JobKey, job_uid: str, name: str) -> _Checked:
@@ -137,14 +130,9 @@ class SecretManager:
         except ApiError as error:
             if not error.not_found:
                 raise
-            return _Checked(job, job_uid, None, is_foreign=False, checked_at=self.clock())
+            return _Checked(job, job_uid, exists=False, is_foreign=False, checked_at=self.clock())
         secret = msgspec.json.decode(raw, type=_Secret)
         is_own = any(owner.uid == job_uid for owner in secret.metadata.owner_references)
-        # Only the public entry is decoded; the keys stay undecoded.
-        try:
-            config = base64.b64decode(secret.data.config or "").decode()
-        except (binascii.Error, UnicodeDecodeError):
-            config = ""
         return _Checked(
-            job, job_uid, {"config": config}, is_foreign=not is_own, checked_at=self.clock(), uid=secret.metadata.uid
+            job, job_uid, exists=True, is_foreign=not is_own, checked_at=self.clock(), uid=secret.metadata.uid
         )

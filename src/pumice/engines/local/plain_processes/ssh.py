@@ -90,12 +90,12 @@ def _client_lines(keys: Path, translation: Translation) -> Iterator[str]:
         yield f"Host {' '.join(dict.fromkeys([*names, loopback]))}"
         yield f"  HostName {loopback}"
         yield f"  Port {translation.port(address, _PORT)}"
+        # Host keys are generated for every run.
+        yield "  StrictHostKeyChecking no"
+        yield "  UserKnownHostsFile /dev/null"
     yield "Host *"
     yield f"  User {pwd.getpwuid(os.geteuid()).pw_name}"
     yield from (f'  IdentityFile "{keys / name}"' for name in ("id_rsa", "id_ed25519") if (keys / name).exists())
-    # Host keys are generated for every run.
-    yield "  StrictHostKeyChecking no"
-    yield "  UserKnownHostsFile /dev/null"
 
 
 def _server_lines(files: ContainerFiles, keys: Path, listen: tuple[str, int], env: Mapping[str, str]) -> Iterator[str]:
