@@ -16,7 +16,7 @@ from scripts.docs_text import code, fenced, sentence, table
 INTRODUCTION = """\
 # Commands
 
-Only `controller`, `webhook` and `install --check` contact a cluster; none contacts a registry.
+Only `controller`, `webhook`, `install --check` and `install --upgrade` contact a cluster; none contacts a registry.
 
 - Results go to standard output, messages to standard error.
 - Exit code 0: success, possibly with warnings. 1: the output could not be written. 2: invalid input or command line.
@@ -114,14 +114,20 @@ Exit code 0: ended by SIGTERM or Ctrl-C. 2: bad input, or the cluster could not 
 """,
     "install": """\
 Prints the manifests to standard output, for `kubectl apply --server-side -f -`, without contacting a cluster; the same
-flags give the same bytes. `--gang volcano` adds the CRDs of Volcano's PodGroup and Queue. [Install Pumice on a
-cluster](../guides/install.md) describes the manifests.
+flags give the same bytes. Without `--image` it warns on standard error, since a cluster cannot pull the default.
+`--gang volcano` adds the CRDs of Volcano's PodGroup and Queue. [Install Pumice on a cluster](../guides/install.md)
+describes the manifests.
+
+`--upgrade` reads namespace, gang provider, images, replicas, resources and further flags off the Deployments of a
+cluster and prints the manifests of this version with them; `--image` and `--gang` replace what is installed. It changes
+nothing, and reports on standard error what it keeps. With several installations, `--namespace` chooses one.
 
 `--check` checks a cluster without changing it: its version, the CRDs and the fields that they drop, gang
-providers, Volcano's own controller, controller, webhook, roles and permissions. Exit code 0: everything is ok. 1:
-something is missing or could not be checked; each such line has a hint. 2: bad input, or the cluster does not answer.
-With `--json` every line is one JSON object with the keys `check`, `state` (`ok`, `missing` or `unknown`), `found` and
-`todo`.
+providers, Volcano's own controller, controller, webhook, their Deployments and pods, roles and permissions. It reads
+namespace, gang provider and whether there is a webhook off the Deployments, unless flags say otherwise. Exit code 0:
+everything is ok. 1: something is missing, not rolled out or could not be checked; each such line has a hint. 2: bad
+input, or the cluster does not answer. With `--json` every line is one JSON object with the keys `check`, `state` (`ok`,
+`missing` or `unknown`), `found` and `todo`.
 """,
     "schema": """\
 The schema is JSON Schema draft 7, for one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how

@@ -173,7 +173,9 @@ def test_a_role_without_a_permission(pumice_cluster: Cluster, capsys: pytest.Cap
     finally:
         install(pumice_cluster)
     assert results.state("installed roles") == "missing"
-    assert "pumice-controller: create pods" in results.found("installed roles")
+    assert results.found("installed roles") == (
+        "do not grant pumice-controller: get pods, list pods, watch pods, create pods, delete pods"
+    )
 
 
 def test_an_unreachable_cluster(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,5 +189,5 @@ def test_text_output(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert "ok       definition of Job      keeps every field\n" in out
     assert "missing  webhook                not registered; only the controller checks Jobs\n" in out
-    assert "         hint: pumice install | kubectl apply" in out
+    assert "         hint: pumice install --image NAME | kubectl apply" in out
     assert err == f"{pumice_cluster.server} (admin)\n"

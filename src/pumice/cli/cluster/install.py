@@ -1,4 +1,4 @@
-"""`pumice install`: prints the manifests that install Pumice on a cluster; only `--check` contacts one."""
+"""`pumice install`: prints the manifests that install Pumice; only `--check` and `--upgrade` contact a cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import datetime as dt
 import json
 import sys
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from pumice.cli.output import style_for
@@ -16,50 +17,68 @@ from pumice.model.syntax import dns_label_error
 from pumice.yaml.writer import write_yaml
 
 if TYPE_CHECKING:
+    from pumice.engines.kubernetes.api.client import Client
     from pumice.engines.kubernetes.install.checks.check_result import CheckResult
 
 BAD_INPUT: Final = 2
 _SUBJECT_WIDTH: Final = 22
-# The flags that are about a cluster.
-_CHECK_FLAGS: Final = ("kubeconfig", "context", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--namespace", metavar="NS", default=names.NAMESPACE, help=f"namespace to install in; default {names.NAMESPACE}"
-    )
-    parser.add_argument("--gang", choices=names.GANGS, default="auto", help="scheduler that starts pods as a gang")
+    parser.add_argument("--namespace", metavar="NS", help=f"namespace to install in; default {names.NAMESPACE}")
+    parser.add_argument("--gang", choices=names.GANGS, help="scheduler that starts pods as a gang; default auto")
     parser.add_argument("--no-webhook", action="store_true", help="leave out the webhook; the controller checks jobs")
     parser.add_argument("--crds-only", action="store_true", help="print only the CustomResourceDefinitions")
-    parser.add_argument("--image", metavar="NAME", help="image of controller and webhook")
+    parser.add_argument("--image", metavar="NAME", help="image of controller and webhook; the cluster must have it")
+    parser.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="keep namespace, gang, images, replicas and flags that the cluster has, but for those given here",
+    )
     parser.add_argument("--check", action="store_true", help="check a cluster instead, and report what is missing")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="with --check: kubeconfig of the cluster")
-    parser.add_argument("--context", metavar="NAME", help="with --check: context of the kubeconfig")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="with --check or --upgrade: kubeconfig of the cluster; default as kubectl"
+    )
+    parser.add_argument("--context", metavar="NAME", help="with --check or --upgrade: context of the kubeconfig")
     parser.add_argument("--json", action="store_true", help="with --check: one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Return 1 only for a check with findings, 2 for bad input or a cluster that does not answer."""
     if message := _bad_input(args):
         print(f"pumice install: {message}", file=sys.stderr)
         return BAD_INPUT
     if args.check:
-        return _check(args)
+        return _on_cluster(args, _check)
+    if args.upgrade:
+        return _on_cluster(args, _upgrade)
+    gang = args.gang or "auto"
     if args.crds_only:
-        write_yaml(custom_resources(volcano=args.gang == "volcano"), sys.stdout)
+        write_yaml(custom_resources(volcano=gang == "volcano"), sys.stdout)
         return 0
-    options = InstallOptions(args.image or _own_image(), args.namespace, args.gang, webhook=not args.no_webhook)
+    image = args.image or _own_image()
+    if not args.image:
+        _warn(
+            f"no --image: the pods use {image}, which your nodes must have already; build and push the image "
+            "(docs/guides/install.md) and add --image NAME, or keep that of an installation with --upgrade"
+        )
+    options = InstallOptions(image, args.namespace or names.NAMESPACE, gang, webhook=not args.no_webhook)
     write_yaml(manifests(options), sys.stdout)
     return 0
 
 
 def _bad_input(args: argparse.Namespace) -> str:
-    if message := dns_label_error(args.namespace):
-        return f"--namespace {args.namespace}: {message}"
-    if args.namespace == "default" or args.namespace.startswith("kube-"):
-        return f"--namespace {args.namespace}: must be a namespace for Pumice alone, such as {names.NAMESPACE}"
-    if not args.check and any(getattr(args, flag) for flag in _CHECK_FLAGS):
-        flags = ", ".join(f"--{flag}" for flag in _CHECK_FLAGS)
-        return f"{flags} need --check; manifests are printed without contacting a cluster"
+    if args.namespace is not None:
+        if message := dns_label_error(args.namespace):
+            return f"--namespace {args.namespace}: {message}"
+        if args.namespace == "default" or args.namespace.startswith("kube-"):
+            return f"--namespace {args.namespace}: must be a namespace for Pumice alone, such as {names.NAMESPACE}"
+    if args.json and not args.check:
+        return "--json needs --check"
+    if (args.kubeconfig or args.context) and not (args.check or args.upgrade):
+        return "--kubeconfig and --context need --check or --upgrade; without them no cluster is contacted"
+    if args.upgrade and (args.check or args.crds_only or args.no_webhook):
+        return "--upgrade keeps what is installed; it cannot be combined with --check, --crds-only or --no-webhook"
     return ""
 
 
@@ -69,32 +88,68 @@ def _own_image() -> str:
     return f"pumice:{version('pumice')}"
 
 
-def _check(args: argparse.Namespace) -> int:
-    """Return 0 if everything is ok, 1 if something is missing or unknown, 2 if the cluster does not answer."""
+def _warn(message: str) -> None:
+    print(f"pumice install: warning: {message}", file=sys.stderr)
+
+
+def _on_cluster(args: argparse.Namespace, work: Callable[[Client, argparse.Namespace], Awaitable[int]]) -> int:
+    """Return the exit code of `work`, 2 if the cluster does not answer."""
     import asyncio
 
     from pumice.engines.kubernetes.api.client import Client
     from pumice.engines.kubernetes.api.errors import ApiError
     from pumice.engines.kubernetes.auth.access import AccessError, find_access
-    from pumice.engines.kubernetes.install.checks.checklist import check_cluster
+    from pumice.engines.kubernetes.install.installation import InstallationError
 
-    async def check() -> bool:
-        all_ok = True
+    async def connected() -> int:
         async with Client(access) as client:
-            async for result in check_cluster(
-                client, args.namespace, args.gang, webhook=not args.no_webhook, now=dt.datetime.now(dt.UTC)
-            ):
-                _print(result, as_json=args.json)
-                all_ok = all_ok and result.is_ok
-        return all_ok
+            return await work(client, args)
 
     try:
         access = find_access(args.kubeconfig, args.context)
         print(f"{access.server} ({access.description})", file=sys.stderr)
-        return 0 if asyncio.run(check()) else 1
-    except (AccessError, ApiError) as error:
+        return asyncio.run(connected())
+    except (AccessError, ApiError, InstallationError) as error:
         print(f"pumice install: {error}", file=sys.stderr)
+        if isinstance(error, InstallationError):
+            print(f"  hint: {error.hint}", file=sys.stderr)
         return BAD_INPUT
+
+
+async def _upgrade(client: Client, args: argparse.Namespace) -> int:
+    """Print the manifests of this version with what the operator chose for the installed one."""
+    from pumice.engines.kubernetes.install.installation import InstallationError, find_installation
+
+    installation = await find_installation(client, args.namespace or "")
+    if installation is None:
+        found = f"in namespace {args.namespace}" if args.namespace else "on this cluster"
+        raise InstallationError(
+            f"Pumice is not installed {found}",
+            "install it: pumice install --image NAME | kubectl apply --server-side -f -",
+        )
+    options = installation.options(args.image or "", args.gang or "")
+    for component, kept in options.kept.items():
+        flags = f", {' '.join(kept.flags)}" if kept.flags else ""
+        print(f"{component}: {kept.replicas} replicas, image {kept.image}{flags}", file=sys.stderr)
+    print(f"namespace {options.namespace}, gang {options.gang}", file=sys.stderr)
+    if not args.image:
+        _warn("the images stay; add --image NAME to upgrade the programs")
+    write_yaml(manifests(options), sys.stdout)
+    return 0
+
+
+async def _check(client: Client, args: argparse.Namespace) -> int:
+    """Return 0 if everything is ok, 1 if something is missing or unknown."""
+    from pumice.engines.kubernetes.install.checks.checklist import check_cluster, find_target
+
+    target = await find_target(
+        client, namespace=args.namespace or "", gang=args.gang or "", webhook=not args.no_webhook
+    )
+    code = 0
+    async for result in check_cluster(client, target, dt.datetime.now(dt.UTC)):
+        _print(result, as_json=args.json)
+        code = code if result.is_ok else 1
+    return code
 
 
 def _print(result: CheckResult, *, as_json: bool) -> None:

@@ -21,12 +21,19 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_manifests_are_printed_without_contacting_a_cluster(terminal: Terminal) -> None:
-    code, out, err = terminal.run("install")
+    code, out, err = terminal.run("install", "--image=a")
     assert (code, err) == (0, "")
     kinds = [document["kind"] for document in yaml.safe_load_all(out)]
     assert kinds[0] == "Namespace"
     assert {"Deployment", "ClusterRole", "CustomResourceDefinition", "ValidatingWebhookConfiguration"} <= set(kinds)
-    assert terminal.run("install") == (code, out, err)
+    assert terminal.run("install", "--image=a") == (code, out, err)
+
+
+def test_an_image_that_is_not_named_is_warned_of(terminal: Terminal) -> None:
+    code, out, err = terminal.run("install")
+    assert (code, out.count("image: pumice:")) == (0, 2)
+    assert err.startswith("pumice install: warning: no --image: the pods use pumice:")
+    assert "add --image NAME" in err
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,6 @@ def test_the_printed_yaml_reads_back_as_the_definitions(terminal: Terminal) -> N
 def test_image_of_the_workloads(terminal: Terminal) -> None:
     out = terminal.run("install", "--image", "example.org/pumice:1").out
     assert out.count("image: example.org/pumice:1\n") == 2
-    assert terminal.run("install").out.count("image: pumice:") == 2
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,12 @@ def test_image_of_the_workloads(terminal: Terminal) -> None:
         pytest.param(["--namespace=Big"], "--namespace Big: must be lower-case letters", id="invalid namespace"),
         pytest.param(["--namespace=default"], "must be a namespace for Pumice alone", id="default namespace"),
         pytest.param(["--namespace=kube-system"], "must be a namespace for Pumice alone", id="system namespace"),
-        pytest.param(["--json"], "--json need --check", id="flag of --check without it"),
+        pytest.param(["--json"], "--json needs --check", id="flag of --check without it"),
+        pytest.param(["--context=a"], "--context need --check or --upgrade", id="cluster without --check or --upgrade"),
+        pytest.param(
+            ["--upgrade", "--no-webhook"], "--upgrade keeps what is installed", id="upgrade to something else"
+        ),
+        pytest.param(["--upgrade", "--kubeconfig=nosuch"], "pumice install: ", id="upgrade without a kubeconfig"),
         pytest.param(["--gang=kueue"], "invalid choice: 'kueue'", id="unknown provider"),
         pytest.param(["--check", "--kubeconfig=nosuch"], "pumice install: ", id="missing kubeconfig"),
     ],

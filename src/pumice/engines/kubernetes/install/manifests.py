@@ -8,12 +8,12 @@ volume of their own, `kubectl drain` needs no further flag to move them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from pumice.engines.kubernetes.install import names, webhook_configurations
 from pumice.engines.kubernetes.install.crds import custom_resources
-from pumice.engines.kubernetes.install.permissions import rbac_objects
+from pumice.engines.kubernetes.install.permissions import Component, rbac_objects
 from pumice.model.job import Manifest
 
 REPLICAS: Final = 2
@@ -37,20 +37,35 @@ class _Component:
 
 
 @dataclass(frozen=True, slots=True)
+class ComponentOptions:
+    """What an operator may choose for the Deployment of a component."""
+
+    image: str
+    replicas: int = REPLICAS
+    flags: tuple[str, ...] = ()  # besides those of the manifests
+    resources: Mapping[str, Any] = field(default_factory=dict)  # instead of those of the manifests
+
+
+@dataclass(frozen=True, slots=True)
 class InstallOptions:
     image: str
     namespace: str = names.NAMESPACE
     gang: str = "auto"
     webhook: bool = True
+    # What an upgrade keeps.
+    kept: Mapping[Component, ComponentOptions] = field(default_factory=dict)
+
+    def of(self, component: Component) -> ComponentOptions:
+        return self.kept.get(component) or ComponentOptions(self.image)
 
 
 def manifests(options: InstallOptions) -> Iterator[Manifest]:
     yield _namespace(options.namespace)
     yield from custom_resources(volcano=options.gang == "volcano")
     yield from rbac_objects(options.namespace, options.gang, webhook=options.webhook)
-    yield from _controller(options.namespace, options.image, options.gang)
+    yield from _controller(options.namespace, options.of("controller"), options.gang)
     if options.webhook:
-        yield from _webhook(options.namespace, options.image, options.gang)
+        yield from _webhook(options.namespace, options.of("webhook"), options.gang)
         yield from webhook_configurations.by_service(options.namespace)
 
 
@@ -59,7 +74,7 @@ def _namespace(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**names.labels(), **levels}}}
 
 
-def _controller(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
+def _controller(namespace: str, options: ComponentOptions, gang: str) -> Iterator[Manifest]:
     component = _Component(
         label="controller",
         name=names.CONTROLLER,
@@ -75,10 +90,10 @@ def _controller(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
         scheme="HTTP",
         memory="512Mi",
     )
-    yield from _workload(component, namespace, image)
+    yield from _workload(component, namespace, options)
 
 
-def _webhook(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
+def _webhook(namespace: str, options: ComponentOptions, gang: str) -> Iterator[Manifest]:
     component = _Component(
         label="webhook",
         name=names.WEBHOOK,
@@ -102,10 +117,10 @@ def _webhook(namespace: str, image: str, gang: str) -> Iterator[Manifest]:
         "metadata": _metadata(component, namespace) | {"name": names.certificates(names.WEBHOOK)},
         "type": "Opaque",
     }
-    yield from _workload(component, namespace, image)
+    yield from _workload(component, namespace, options)
 
 
-def _workload(component: _Component, namespace: str, image: str) -> Iterator[Manifest]:
+def _workload(component: _Component, namespace: str, options: ComponentOptions) -> Iterator[Manifest]:
     metadata, selector = _metadata(component, namespace), names.labels(component.label)
     port = {"name": component.port_name, "port": component.service_port, "targetPort": component.port_name}
     yield {
@@ -119,9 +134,9 @@ def _workload(component: _Component, namespace: str, image: str) -> Iterator[Man
         "kind": "Deployment",
         "metadata": metadata,
         "spec": {
-            "replicas": REPLICAS,
+            "replicas": options.replicas,
             "selector": {"matchLabels": selector},
-            "template": {"metadata": {"labels": selector}, "spec": _pod(component, image, selector)},
+            "template": {"metadata": {"labels": selector}, "spec": _pod(component, options, selector)},
         },
     }
     yield {
@@ -136,7 +151,7 @@ def _metadata(component: _Component, namespace: str) -> Manifest:
     return {"name": component.name, "namespace": namespace, "labels": names.labels(component.label)}
 
 
-def _pod(component: _Component, image: str, selector: Mapping[str, str]) -> Manifest:
+def _pod(component: _Component, options: ComponentOptions, selector: Mapping[str, str]) -> Manifest:
     return {
         "serviceAccountName": component.name,
         "securityContext": {
@@ -153,18 +168,19 @@ def _pod(component: _Component, image: str, selector: Mapping[str, str]) -> Mani
                 "labelSelector": {"matchLabels": dict(selector)},
             }
         ],
-        "containers": [_container(component, image)],
+        "containers": [_container(component, options)],
     }
 
 
-def _container(component: _Component, image: str) -> Manifest:
+def _container(component: _Component, options: ComponentOptions) -> Manifest:
+    # No CPU limit: throttling would delay work when there is the most of it.
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": component.memory}}
     return {
         "name": component.label,
-        "image": image,
-        "args": list(component.arguments),
+        "image": options.image,
+        "args": [*component.arguments, *options.flags],
         "ports": [{"name": component.port_name, "containerPort": component.port}],
-        # No CPU limit: throttling would delay work when there is the most of it.
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": component.memory}},
+        "resources": dict(options.resources) or resources,
         "livenessProbe": _probe(component, "/healthz", period=10, failures=6),
         "readinessProbe": _probe(component, "/readyz", period=5, failures=2),
         "startupProbe": _probe(component, "/healthz", period=2, failures=30),

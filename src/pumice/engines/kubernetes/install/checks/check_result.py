@@ -1,4 +1,4 @@
-"""The result of one check of `pumice install --check`: its state, what was found, and what to do about it."""
+"""What a check of `pumice install --check` compares a cluster with, and its result: state, found, and what to do."""
 
 from __future__ import annotations
 
@@ -12,10 +12,38 @@ import msgspec
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.api.resources import Resource
+from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.install.installation import Installation
 
 APPLY: Final = "kubectl apply --server-side --force-conflicts -f -"
-APPLY_CRDS: Final = f"pumice install --crds-only | {APPLY}"
-APPLY_ALL: Final = f"pumice install | {APPLY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a cluster is compared with: the flags of its installation, or those that the user gave."""
+
+    namespace: str = names.NAMESPACE
+    gang: str = "auto"
+    webhook: bool = True
+    installation: Installation | None = None
+
+    @property
+    def apply_all(self) -> str:
+        """The command that installs what is missing, without changing what the operator chose."""
+        if self.installation is not None:
+            return f"pumice install --upgrade{self._namespace} | {APPLY}"
+        gang = f" --gang {self.gang}" if self.gang != "auto" else ""
+        webhook = "" if self.webhook else " --no-webhook"
+        return f"pumice install --image NAME{self._namespace}{gang}{webhook} | {APPLY}"
+
+    @property
+    def apply_crds(self) -> str:
+        gang = " --gang volcano" if self.gang == "volcano" else ""
+        return f"pumice install --crds-only{gang} | {APPLY}"
+
+    @property
+    def _namespace(self) -> str:
+        return f" --namespace {self.namespace}" if self.namespace != names.NAMESPACE else ""
 
 
 class State(StrEnum):

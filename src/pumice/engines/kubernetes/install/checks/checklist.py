@@ -5,30 +5,71 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncIterator
 
+from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.install.checks import cluster_checks, permission_checks, webhook_checks
-from pumice.engines.kubernetes.install.checks.check_result import CheckResult, result_of
-from pumice.engines.kubernetes.install.permissions import granted
+from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.install.checks import (
+    cluster_checks,
+    deployment_checks,
+    permission_checks,
+    webhook_checks,
+)
+from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, result_of
+from pumice.engines.kubernetes.install.installation import find_installation
+from pumice.engines.kubernetes.install.permissions import Component, granted
 
 
-async def check_cluster(
-    client: Client, namespace: str, gang: str, *, webhook: bool, now: dt.datetime
-) -> AsyncIterator[CheckResult]:
-    """Check an installation in `namespace`. Raises ApiError if the cluster does not answer."""
+async def find_target(client: Client, *, namespace: str, gang: str, webhook: bool) -> Target:
+    """Return what to compare a cluster with: what is installed, but for what is given.
+
+    Raises InstallationError if Pumice is installed in several namespaces and none is given.
+    """
+    try:
+        installation = await find_installation(client, namespace)
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        installation = None
+    if installation is None:
+        return Target(namespace or names.NAMESPACE, gang or "auto", webhook)
+    if webhook and not installation.has_webhook:
+        # Without a webhook on purpose, unless the API server is to call one.
+        configuration = await get_or_none(client, resources.VALIDATING_WEBHOOKS, None, names.CONFIGURATION)
+        webhook = configuration is not None
+    return Target(installation.namespace, gang or installation.gang, webhook, installation)
+
+
+async def check_cluster(client: Client, target: Target, now: dt.datetime) -> AsyncIterator[CheckResult]:
+    """Compare a cluster with a target. Raises ApiError if the cluster does not answer."""
     yield await cluster_checks.version(client)
-    yield await result_of("definition of Job", lambda: cluster_checks.job_definition(client))
-    yield await result_of("definition of Command", lambda: cluster_checks.command_definition(client))
-    yield cluster_checks.gang(gang, await client.discover())
+    yield await result_of("definition of Job", lambda: cluster_checks.job_definition(client, target))
+    yield await result_of("definition of Command", lambda: cluster_checks.command_definition(client, target))
+    yield cluster_checks.gang(target.gang, await client.discover())
     yield await result_of("Volcano's controller", lambda: cluster_checks.volcano_controller(client))
-    yield await result_of("controller", lambda: cluster_checks.controller(client, namespace, now))
-    if webhook:
-        registered = await result_of("webhook", lambda: webhook_checks.registered(client))
+    yield await result_of("controller", lambda: cluster_checks.controller(client, target, now))
+    for result in await _rollouts(client, target, "controller"):
+        yield result
+    if target.webhook:
+        registered = await result_of("webhook", lambda: webhook_checks.registered(client, target))
         yield registered
+        for result in await _rollouts(client, target, "webhook"):
+            yield result
         if registered.is_ok:
             # The webhook is not called for Jobs in these two namespaces.
             own = client.access.namespace
-            trial = "default" if own in (namespace, "kube-system") else own
+            trial = "default" if own in (target.namespace, "kube-system") else own
             yield await result_of("webhook's answer", lambda: webhook_checks.reachable(client, trial))
-    grants = list(granted(gang, webhook=webhook))
-    yield await result_of("installed roles", lambda: permission_checks.installed_roles(client, grants))
-    yield await result_of("your permissions", lambda: permission_checks.own_permissions(client, grants, namespace))
+    grants = list(granted(target.gang, webhook=target.webhook))
+    yield await result_of("installed roles", lambda: permission_checks.installed_roles(client, grants, target))
+    own_permissions = permission_checks.own_permissions
+    yield await result_of("your permissions", lambda: own_permissions(client, grants, target.namespace))
+
+
+async def _rollouts(client: Client, target: Target, component: Component) -> list[CheckResult]:
+    """Return the check of a Deployment, if there is one."""
+    deployment = target.installation.deployments.get(component) if target.installation is not None else None
+    if deployment is None:
+        return []
+    check = deployment_checks.rollout
+    return [await result_of(f"{component} pods", lambda: check(client, component, deployment))]

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.resources import Resource
 from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, PROVIDERS, GangError, choose
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.checks.check_result import (
-    APPLY_ALL,
-    APPLY_CRDS,
     CheckResult,
     State,
+    Target,
     get_or_none,
     missing,
     ok,
 )
 from pumice.engines.kubernetes.install.crds import dropped_fields
+from pumice.engines.kubernetes.install.installation import DEPLOYMENTS, command_line, containers
 from pumice.model.timestamps import read_time
 
 # The first release with bookmarks, server-side apply, admission v1 and pruning by structural schemas.
 OLDEST: Final = (1, 25)
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 VOLCANO_CONTROLLER: Final = "app=volcano-controller"
 VOLCANO_OFF: Final = "--controllers=*,-job-controller,-gc-controller,-sharding-controller"
 OUR_CONTROLLER: Final = ",".join(f"{key}={value}" for key, value in names.labels("controller").items())
@@ -45,25 +43,25 @@ async def version(client: Client) -> CheckResult:
     return ok("Kubernetes", release)
 
 
-async def job_definition(client: Client) -> CheckResult:
+async def job_definition(client: Client, target: Target) -> CheckResult:
     subject = "definition of Job"
     crd = await get_or_none(client, resources.CRDS, None, names.JOBS_CRD)
     if crd is None:
-        return missing(subject, "not installed", APPLY_CRDS)
+        return missing(subject, "not installed", target.apply_crds)
     conditions = (crd.get("status") or {}).get("conditions") or []
     if not any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions):
         return missing(subject, "installed, but not established", f"kubectl describe crd {names.JOBS_CRD}")
     dropped = dropped_fields(crd)
     if dropped:
-        return missing(subject, f"drops {', '.join(dropped)}", APPLY_CRDS)
+        return missing(subject, f"drops {', '.join(dropped)}", target.apply_crds)
     return ok(subject, "keeps every field")
 
 
-async def command_definition(client: Client) -> CheckResult:
+async def command_definition(client: Client, target: Target) -> CheckResult:
     subject = "definition of Command"
     crd = await get_or_none(client, resources.CRDS, None, names.COMMANDS_CRD)
     if crd is None:
-        return missing(subject, "not installed; vcctl job suspend and resume do not work", APPLY_CRDS)
+        return missing(subject, "not installed; vcctl job suspend and resume do not work", target.apply_crds)
     return ok(subject, "installed")
 
 
@@ -102,8 +100,8 @@ def serves_jobs(deployment: Mapping[str, Any]) -> bool:
 
 def _controller_gates(deployment: Mapping[str, Any]) -> Iterator[str]:
     """Return the items of `--controllers`."""
-    for container in _containers(deployment):
-        words = _command_line(container)
+    for container in containers(deployment):
+        words = command_line(container)
         for word, following in zip(words, [*words[1:], ""], strict=True):
             if word == "--controllers":
                 yield from following.split(",")
@@ -111,10 +109,10 @@ def _controller_gates(deployment: Mapping[str, Any]) -> Iterator[str]:
                 yield from word.removeprefix("--controllers=").split(",")
 
 
-async def controller(client: Client, namespace: str, now: dt.datetime) -> CheckResult:
+async def controller(client: Client, target: Target, now: dt.datetime) -> CheckResult:
     """Find a controller by its Lease, wherever it runs; without leader election, only its Deployment shows it."""
     subject = "controller"
-    for lease_namespace in dict.fromkeys((namespace, "kube-system")):
+    for lease_namespace in dict.fromkeys((target.namespace, "kube-system")):
         async for items, _ in client.list_pages(resources.LEASES, lease_namespace):
             for lease in map(msgspec.json.decode, items):
                 if holder := _holder(lease, now):
@@ -125,17 +123,17 @@ async def controller(client: Client, namespace: str, now: dt.datetime) -> CheckR
                 return _check_without_lease(subject, deployment)
     # A controller outside of the cluster without leader election leaves no trace in the cluster.
     unseen = "a controller with --no-leader-elect outside of the cluster cannot be seen from here"
-    found = f"no controller holds the Lease {namespace}/{names.LEASE}; {unseen}"
-    hint = f"if none runs: {APPLY_ALL}, or start pumice controller on this machine"
+    found = f"no controller holds the Lease {target.namespace}/{names.LEASE}; {unseen}"
+    hint = f"if none runs: {target.apply_all}, or start pumice controller on this machine"
     return CheckResult(subject, State.UNKNOWN, found, hint)
 
 
 def runs_without_lease(deployment: Mapping[str, Any]) -> bool:
     """Whether a Deployment starts `pumice controller` with `--no-leader-elect`, as a flag or by the environment."""
-    for container in _containers(deployment):
+    for container in containers(deployment):
         variables = {str(one.get("name")): str(one.get("value")) for one in container.get("env") or []}
         switch = variables.get("PUMICE_NO_LEADER_ELECT", "").lower()
-        if "--no-leader-elect" in _command_line(container) or switch in ("1", "true", "yes"):
+        if "--no-leader-elect" in command_line(container) or switch in ("1", "true", "yes"):
             return True
     return False
 
@@ -164,12 +162,3 @@ def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
 def _full_name(deployment: Mapping[str, Any]) -> str:
     meta = deployment["metadata"]
     return f"{meta.get('namespace')}/{meta.get('name')}"
-
-
-def _containers(deployment: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    template = (deployment.get("spec") or {}).get("template") or {}
-    return (template.get("spec") or {}).get("containers") or []
-
-
-def _command_line(container: Mapping[str, Any]) -> list[str]:
-    return [*(container.get("command") or []), *(container.get("args") or [])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ import msgspec
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.resources import Resource
-from pumice.engines.kubernetes.install.checks.check_result import APPLY_ALL, CheckResult, get_or_none, missing, ok
-from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Grant, rule
+from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, missing, ok
+from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Grant
 
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 # There are about seventy permissions to ask for.
@@ -52,7 +52,7 @@ async def own_permissions(client: Client, grants: Iterable[Grant], namespace: st
     return ok(subject, f"all {len(required)} that controller and webhook need")
 
 
-async def installed_roles(client: Client, grants: Iterable[Grant]) -> CheckResult:
+async def installed_roles(client: Client, grants: Iterable[Grant], target: Target) -> CheckResult:
     """Check whether the installed ClusterRoles grant what this version needs."""
     subject = "installed roles"
     expected, lost = list(grants), []
@@ -62,9 +62,10 @@ async def installed_roles(client: Client, grants: Iterable[Grant]) -> CheckResul
             return ok(subject, "none", "only needed for a controller or webhook inside the cluster")
         if role is not None:
             wanted = [grant for grant in expected if grant.component == component and not grant.own_namespace]
-            lost += [f"{account}: {text}" for text in _not_granted(role, wanted)]
+            if texts := _not_granted(role, wanted):
+                lost.append(f"{account}: {_shortened(texts)}")
     if lost:
-        return missing(subject, f"do not grant {_shortened(lost)}", APPLY_ALL)
+        return missing(subject, f"do not grant {'; '.join(lost)}", target.apply_all)
     return ok(subject, "grant what this version needs")
 
 
@@ -96,11 +97,13 @@ async def _is_allowed(client: Client, permission: _Permission) -> bool:
     return bool(answer["status"]["allowed"])
 
 
-def _not_granted(role: Mapping[str, Any], grants: Iterable[Grant]) -> Iterator[str]:
+def _not_granted(role: Mapping[str, Any], grants: Iterable[Grant]) -> list[str]:
     present = frozenset().union(*map(_rights, role.get("rules") or []))
-    for grant in grants:
-        lost = _rights(rule(grant)) - present
-        yield from sorted({f"{verb} {resource}" for _, resource, verb, _ in lost})
+    return [
+        str(one)
+        for one in required_permissions(grants, "")
+        if not {(one.group, one.resource, one.verb, name) for name in ("", one.name)} & present
+    ]
 
 
 def _rights(role_rule: Mapping[str, Any]) -> frozenset[tuple[str, str, str, str]]:

@@ -11,7 +11,7 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.install import names
-from pumice.engines.kubernetes.install.checks.check_result import APPLY_ALL, CheckResult, get_or_none, missing, ok
+from pumice.engines.kubernetes.install.checks.check_result import CheckResult, Target, get_or_none, missing, ok
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATING_NAME, VALIDATING_NAME
 
 # Invalid by the name of its plugin, which no schema checks.
@@ -26,19 +26,21 @@ _INVALID_JOB: Final = {
 }
 
 
-async def registered(client: Client) -> CheckResult:
+async def registered(client: Client, target: Target) -> CheckResult:
     subject = "webhook"
     both = (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
     for name in (names.CONFIGURATION, names.OUTSIDE_CONFIGURATION):
         configurations = [one for kind in both if (one := await get_or_none(client, kind, None, name)) is not None]
         if len(configurations) == 1:
-            return missing(subject, f"only one of the two configurations {name} exists", APPLY_ALL)
+            return missing(subject, f"only one of the two configurations {name} exists", target.apply_all)
         if configurations:
             if not all(map(_has_ca_bundle, configurations)):
-                hint = f"kubectl -n {names.NAMESPACE} logs deployment/{names.WEBHOOK}"
+                hint = f"kubectl -n {target.namespace} logs deployment/{names.WEBHOOK}"
                 return missing(subject, f"registered as {name}, but its certificate is not trusted yet", hint)
-            return ok(subject, f"registered as {name}")
-    return missing(subject, "not registered; only the controller checks Jobs", APPLY_ALL)
+            policies = {hook.get("failurePolicy") for one in configurations for hook in one["webhooks"]}
+            waits = "; failurePolicy is Ignore until it has answered" if policies != {"Fail"} else ""
+            return ok(subject, f"registered as {name}{waits if name == names.CONFIGURATION else ''}")
+    return missing(subject, "not registered; only the controller checks Jobs", target.apply_all)
 
 
 async def reachable(client: Client, namespace: str) -> CheckResult:

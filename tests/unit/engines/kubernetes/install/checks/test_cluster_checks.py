@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from pumice.engines.kubernetes.api import resources
-from pumice.engines.kubernetes.install.checks.check_result import CheckResult, State
+from pumice.engines.kubernetes.install.checks.check_result import CheckResult, State, Target
 from pumice.engines.kubernetes.install.checks.cluster_checks import controller, gang, serves_jobs
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests
 from pumice.model.timestamps import EPOCH
@@ -85,7 +85,7 @@ def test_a_controller_without_a_lease(deployment: dict[str, Any], state: State, 
 
     async def check() -> CheckResult:
         async with client_of(answer) as client:
-            return await controller(client, "pumice-system", EPOCH)
+            return await controller(client, Target(), EPOCH)
 
     result = asyncio.run(check())
     assert result.state is state
