@@ -61,6 +61,7 @@ class Place:
     directory: Path
     environ: dict[str, str] = field(default_factory=dict)
     background: bool = False  # with SIGINT and SIGQUIT ignored
+    cwd: str = ""  # if not the directory
 
     @property
     def state(self) -> Path:
@@ -86,14 +87,14 @@ class Place:
             "-c",
             _BACKGROUND if self.background else _FOREGROUND,
             "run",
-            self.write(*documents),
+            str((self.directory if self.cwd else Path()) / self.write(*documents)),
             *flags,
         ]
 
     def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
         return subprocess.Popen(
             self.argv(*documents, flags=flags),
-            cwd=self.directory,
+            cwd=self.cwd or self.directory,
             env=self.env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.options import Kill, Publish
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
@@ -79,6 +80,8 @@ def mount(text: str, base: Path, origin: str) -> ExtraMount:
     source = base / path
     if not path or not source.exists():
         raise bad_value(origin, f"{text}: no such file or directory: {source}")
+    if is_never_shared(source):
+        raise bad_value(origin, f"{text}: {why_not(source)}", "name the directory in it that the job needs")
     return ExtraMount(source.absolute(), mode == "ro")
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from pumice.cli.run import flags
 from pumice.cli.run.project_file import read_toml
+from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.run_errors import SettingsError
@@ -71,7 +72,8 @@ def _options(args: argparse.Namespace) -> RunOptions:
     beside = Path(args.file).resolve().parent if args.file != "-" else here
     toml = read_toml(beside)
     mounts = [*toml.mounts, *(flags.mount(text, here, "--mount") for text in args.mount)]
-    if not beside.is_relative_to(here):
+    inside = defaults.share_workdir and beside.is_relative_to(here)
+    if not inside and not is_never_shared(beside):
         mounts.append(ExtraMount(beside, read_only=True))
     images, entrypoints = flags.images(args.image), flags.entrypoints(args.entrypoint)
     settings = replace(

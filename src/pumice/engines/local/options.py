@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pumice.engines.local.container_spec.active_python import active_python
+from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import Settings, state_directory
 from pumice.model.findings import Path as JobPath
@@ -77,4 +78,10 @@ def default_settings(environ: Mapping[str, str]) -> Settings:
     except OSError as error:
         raise SettingsError("the working directory is gone", "change to one that exists") from error
     python = active_python(environ)
-    return Settings(workdir=workdir, state=state_directory(environ), python=python.directories, path=python.bin)
+    return Settings(
+        workdir=workdir,
+        share_workdir=not is_never_shared(workdir),
+        state=state_directory(environ),
+        python=python.directories,
+        path=python.bin,
+    )

@@ -11,6 +11,7 @@ from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Emitter, Progress, RunPlanned
+from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
@@ -122,6 +123,9 @@ def prepared(
         )
         emit.listeners.append(view)
         emit(RunPlanned(job, images.text(manifests)))
+        if not settings.share_workdir:
+            hint = "change to a directory of your own, or name one with --mount PATH"
+            emit.warn(f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {hint}")
         yield preparation
 
 

@@ -173,7 +173,7 @@ class SpecBuilder:
 
     def _own_mounts(self, image: Image | None) -> list[Mount]:
         settings = self.inputs.settings
-        mounts = [Mount(str(settings.workdir), str(settings.workdir))]
+        mounts = [Mount(str(settings.workdir), str(settings.workdir))] if settings.share_workdir else []
         if image is None:
             mounts += [Mount(str(path), str(path), read_only=True) for path in settings.python]
         return mounts + [Mount(str(extra.path), str(extra.path), extra.read_only) for extra in settings.mounts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ PR_SET_SECCOMP, PR_CAPBSET_DROP = 22, 24
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _JOIN_SESSION_KEYRING = 1
+_GETCWD = {"x86_64": 79, "aarch64": 17, "riscv64": 17, "ppc64le": 182, "s390x": 183}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
@@ -81,6 +83,14 @@ def detach(target: str) -> None:
 def pivot_root_here() -> None:
     """Make the current directory the root. The old root stays mounted on top of it until `detach(".")`."""
     _call(_PIVOT_ROOT[os.uname().machine], "pivot_root", b".", b".")
+
+
+def check_working_directory() -> None:
+    """Raise OSError if the working directory is not below the root; C libraries hide that by a search of their own."""
+    path = ctypes.create_string_buffer(1 << 16)
+    _call(_GETCWD[os.uname().machine], "getcwd", ctypes.addressof(path), len(path))
+    if not path.value.startswith(b"/"):
+        raise FileNotFoundError(errno.ENOENT, "it is outside of the container")
 
 
 def leave_session_keyring() -> None:

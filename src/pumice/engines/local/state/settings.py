@@ -20,6 +20,7 @@ class ExtraMount:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     workdir: Path  # visible in every pod at the same path, writable
+    share_workdir: bool = True  # if not, the working directory of pods has this path, but is their own
     state: Path
     python: tuple[Path, ...] = ()  # directories of the active Python environment, visible read-only
     path: str = ""  # prepended to PATH where the host serves as image

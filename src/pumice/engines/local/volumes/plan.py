@@ -17,6 +17,7 @@ from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env, expand, unknown_references
 from pumice.engines.local.container_spec.users import fs_group
+from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared
 from pumice.model.job import Manifest
@@ -155,6 +156,10 @@ class _Planner:
             return self._data_volume(name, kind, source, own)
         if kind == "hostPath":
             path = Path(_absolute(str(source.get("path"))))
+            if is_never_shared(path):
+                hint = "name the directory in it that the job needs"
+                self._report(Problem(f"volume {name}: hostPath: {why_not(path)}", hint))
+                return None
             self._step(HostPath(path, str(source.get("type") or ""), name))
             return path
         if kind == "persistentVolumeClaim":

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from pumice.engines.local.sandbox import kernel_files, syscalls
 from pumice.engines.local.sandbox.init import exec_command, privileges
@@ -20,9 +20,11 @@ from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, WORKING_DIRECTORY, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
+_STANDARD = (0, 1, 2)
+_HIGHEST_DESCRIPTOR = 1 << 30
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+
+class Streams(NamedTuple):
     stdout: int
     stderr: int
     errors: int
@@ -43,13 +45,16 @@ class ContainerSetup:
 def become_container(setup: ContainerSetup, streams: Streams) -> NoReturn:
     def enter() -> None:
         job_network.enter(setup.namespaces)
+        for namespace in setup.namespaces:
+            os.close(namespace)
         syscalls.unshare(syscalls.NEWNS)
         parts = container_root.enter_root(setup.spec, setup.job, setup.files)
+        _close_descriptors(streams)
         if setup.spec.root.read_only:
             _make_working_directory(setup.spec.cwd)
             container_root.make_read_only(parts)
 
-    _become(setup, streams, enter, setup.spec.argv, setup.spec.env)
+    _become(setup, streams, setup.namespaces, enter, (setup.spec.argv, setup.spec.env))
 
 
 def become_exec(
@@ -60,19 +65,26 @@ def become_exec(
     def enter() -> None:
         syscalls.setns(container, syscalls.NEWNS | syscalls.NEWNET | syscalls.NEWUTS | syscalls.NEWIPC)
 
-    _become(setup, streams, enter, argv, env)
+    _become(setup, streams, [container], enter, (argv, env))
 
 
 def _become(
-    setup: ContainerSetup, streams: Streams, enter: Callable[[], None], argv: Sequence[str], env: Mapping[str, str]
+    setup: ContainerSetup,
+    streams: Streams,
+    needed: Collection[int],
+    enter: Callable[[], None],
+    command: tuple[Sequence[str], Mapping[str, str]],
 ) -> NoReturn:
+    """Descriptors are paths (/proc/self/fd/N): each is closed before the job's own paths are looked up."""
     try:
+        _close_descriptors([*streams, *needed])
         exec_command.default_signals()
         for cgroup in setup.cgroups:
             kernel_files.write(f"{cgroup}/cgroup.procs", "0")
         enter()
+        _close_descriptors(streams)
         _prepare(setup, streams)
-        exec_command.execute(argv, env)
+        exec_command.execute(*command)
     except StartError as error:
         report = [error.kind, error.message]
     except BaseException as error:  # noqa: BLE001 - a forked child must never return into its parent's loop
@@ -87,13 +99,24 @@ def _prepare(setup: ContainerSetup, streams: Streams) -> None:
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (streams.stdout, 1), (streams.stderr, 2)):
         os.dup2(source, target)
+    _close_descriptors([streams.errors])
     cwd = setup.spec.cwd or "/"
     _make_working_directory(cwd)
     privileges.restrict(setup.spec, setup.limits, all_users=setup.job.all_users)
     try:
         os.chdir(cwd)
+        syscalls.check_working_directory()
     except OSError as error:
         raise StartError(WORKING_DIRECTORY, f"{cwd}: not usable as working directory: {error.strerror}") from error
+
+
+def _close_descriptors(kept: Iterable[int]) -> None:
+    first = 0
+    for number in (*sorted({*_STANDARD, *kept}), _HIGHEST_DESCRIPTOR):
+        if first < number:
+            # An empty range that ends at 0 would close all of them.
+            os.closerange(first, number)
+        first = number + 1
 
 
 def _make_working_directory(cwd: str) -> None:

@@ -41,16 +41,20 @@ class KernelFileSystems:
 
     def mount(self) -> None:
         for directory in ("/dev", "/proc", "/sys"):
-            os.makedirs(directory, exist_ok=True)
-        self._mount_dev()
+            _make_real_directory(directory)
         try:
             syscalls.mount("proc", "/proc", "proc", _DATA_ONLY)
         except PermissionError:
-            self._outer_proc.attach()
+            self._outer_proc.attach_at("/proc")
+        else:
+            self._outer_proc.close()
         try:
             syscalls.mount("sysfs", "/sys", "sysfs", _DATA_ONLY | syscalls.MS_RDONLY)
         except OSError:
-            self._outer_sys.attach()
+            self._outer_sys.attach_at("/sys")
+        else:
+            self._outer_sys.close()
+        self._mount_dev()
         if self._all_users:
             _protect_machine()
 
@@ -67,12 +71,19 @@ class KernelFileSystems:
         syscalls.mount("tmpfs", _SHARED_MEMORY, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=1777")
 
 
+def _make_real_directory(path: str) -> None:
+    """Replace a link of the image, which could lead anywhere."""
+    if os.path.islink(path):
+        os.unlink(path)
+    os.makedirs(path, exist_ok=True)
+
+
 def _protect_machine() -> None:
     sources = {f"/proc/{name}": f"/proc/{name}" for name in _READ_ONLY}
     sources |= {f"/proc/{name}": "/dev/null" for name in _MASKED_FILES}
     for path, source in sources.items():
         if os.path.exists(path):
-            HostMount(source, path, read_only=True).attach()
+            HostMount(source, path, read_only=True).attach_at(path)
     for path in _MASKED_DIRECTORIES:
         if os.path.isdir(path):
             syscalls.mount("tmpfs", path, "tmpfs", _DATA_ONLY | syscalls.MS_RDONLY, "size=4k")

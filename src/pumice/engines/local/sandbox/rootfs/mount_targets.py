@@ -27,14 +27,17 @@ class HostMount:
             raise self._refused(kind, error) from error
 
     def attach(self) -> None:
-        self._attach_at(make_mount_point(self.target, is_directory=self._is_directory))
+        self.attach_at(make_mount_point(self.target, is_directory=self._is_directory))
 
-    def _attach_at(self, path: str) -> None:
+    def close(self) -> None:
+        os.close(self._tree)
+
+    def attach_at(self, path: str) -> None:
         try:
             syscalls.attach_tree(self._tree, path)
         except OSError as error:
             raise self._refused(MOUNT, error) from error
-        os.close(self._tree)
+        self.close()
 
     def _refused(self, kind: str, error: OSError) -> StartError:
         return StartError(kind, f"{self.source}: cannot be mounted at {self.target}: {os.strerror(error.errno or 0)}")
@@ -45,12 +48,15 @@ class Cover(HostMount):
 
     def attach(self) -> None:
         if os.path.isdir(self.target):
-            self._attach_at(os.path.realpath(self.target))
+            self.attach_at(os.path.realpath(self.target))
 
 
 def make_mount_point(target: str, *, is_directory: bool) -> str:
     """Return the resolved path of a mount point, which is created if it is missing."""
     path = os.path.realpath(target)
+    if path == "/" or any(f"{each}/".startswith("/proc/") for each in (path, os.path.normpath(target))):
+        # A mount over the root would be at `/..`; programs trust /proc, and its links lead out of any root.
+        raise StartError(MOUNT, f"{target}: the mount point cannot be created: nothing is mounted over {path}")
     try:
         if os.path.lexists(path):
             if os.path.isdir(path) != is_directory:

@@ -1,0 +1,163 @@
+"""Attacks on this machine from inside of pods, as a table. A row is a pod; few Jobs run all of them.
+
+An attack harms nothing: it reads a canary that the test has planted, or writes the value that is there already. To add
+one, add a row to the list of the Job that it belongs to: what the pod runs, what its manifest adds, and all that it may
+print. A pod that must not even start names the text of the refusal.
+
+As root, `make test` runs this file twice: as root, whose mistakes cost the machine, and as an ordinary user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.cli.main import main
+from pumice.cli.run.flags import mount
+from pumice.engines.local.run_errors import SettingsError
+from tests.local.running import Place, job, need_namespaces, task
+
+AS_ROOT = os.geteuid() == 0
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`prints` matches all that the pod prints, `refused` the reason why it does not start."""
+
+    name: str
+    script: str = "echo started"
+    prints: str = ""
+    refused: str = ""
+    container: Manifest = field(default_factory=dict)
+    pod: Manifest = field(default_factory=dict)
+    user: str = ""  # "root" or "ordinary": the only kind of user that the attack is for
+
+    @property
+    def applies(self) -> bool:
+        return self.user in ("", "root" if AS_ROOT else "ordinary")
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def outcomes(place: Place, attacks: Sequence[Attack], flags: Sequence[str] = ()) -> list[str]:
+    """Run the attacks as pods of one Job; return a line for each that did something else than it may."""
+    rows = [each for each in attacks if each.applies]
+    tasks = [task(each.name, each.script, container=each.container, pod=each.pod) for each in rows]
+    result = place.run(job(*tasks, minAvailable=1), flags=["--json", "--network=job", *flags])
+    assert result.out, result.err
+    lines, reasons = defaultdict[str, list[str]](list), dict[str, str]()
+    for event in map(json.loads, result.out.splitlines()):
+        name = str(event.get("pod", "")).removesuffix("-0")
+        if event["type"] == "log":
+            lines[name].append(event["line"])
+        elif event["type"] == "pod" and event["phase"] == "Failed":
+            reasons[name] = f"{event.get('reason', '')}: {event.get('line', '')}"
+    wrong = []
+    for each in rows:
+        text, reason = "\n".join(lines[each.name]), reasons.get(each.name, "started")
+        if not re.fullmatch(each.prints, text) or not re.search(each.refused, reason):
+            wrong.append(f"{each.name}: {reason}; it printed {text!r}")
+    return wrong
+
+
+def containers(numbers: range, manifest: Callable[[str], Manifest]) -> Manifest:
+    """A pod with a container for each descriptor, which starts only if the descriptor leads somewhere."""
+    default = {"image": "none", "command": ["echo", "started"]}
+    return {"containers": [{"name": f"fd{n}", **default, **manifest(f"/proc/self/fd/{n}")} for n in numbers]}
+
+
+def mounted_at(path: str) -> Manifest:
+    return {"volumeMounts": [{"name": "v", "mountPath": f"{path}/new"}]}
+
+
+# CVE-2024-21626: a descriptor that is still open while a path of the job is looked up leads out of the pod.
+DESCRIPTORS = (
+    *(
+        Attack(
+            f"workdir-{first}",
+            pod=containers(range(first, first + 50), lambda path: {"workingDir": path}),
+            refused="StartError: .* working directory",
+        )
+        for first in range(0, 200, 50)
+    ),
+    Attack(
+        "targets",
+        pod={**containers(range(3, 60), mounted_at), "volumes": [{"name": "v", "emptyDir": {}}]},
+        refused="StartError: .*the mount point cannot be created",
+    ),
+    Attack(
+        "commands",
+        pod=containers(range(3, 60), lambda path: {"command": [f"{path}/self/exe", "--version"]}),
+        refused="StartError: .*no such file",
+    ),
+)
+
+
+@pytest.mark.parametrize("attacks", [pytest.param(DESCRIPTORS, id="descriptors")])
+def test_no_attack_reaches_the_machine(place: Place, attacks: Sequence[Attack]) -> None:
+    assert outcomes(place, attacks) == []
+
+
+SYSTEM = ("/", "/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot", "/home", "/var", "/tmp")
+
+
+@pytest.mark.parametrize("way", ["hostPath", "--mount", "pumice.toml"])
+def test_a_directory_of_the_system_is_not_mounted(
+    way: str, place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, because nothing starts."""
+    (place.directory / "link").symlink_to("/")
+    paths = [*SYSTEM, "/proc/self/root", "/proc/self/fd/0", str(place.directory / "link")]
+    only = task("only", "true")
+    monkeypatch.chdir(place.directory)
+    for name, value in place.env.items():
+        monkeypatch.setenv(name, value)
+    flags = []
+    if way == "hostPath":
+        named = {f"v{number}": path for number, path in enumerate(paths)}
+        pod = only["template"]["spec"]
+        pod["volumes"] = [{"name": name, "hostPath": {"path": path}} for name, path in named.items()]
+        pod["containers"][0]["volumeMounts"] = [{"name": name, "mountPath": f"/{name}"} for name in named]
+    elif way == "--mount":
+        flags = ["--mount", "/:ro"]
+        for path in paths:
+            with pytest.raises(SettingsError, match="which pods do not get"):
+                mount(path, place.directory, "--mount")
+    else:
+        (place.directory / "pumice.toml").write_text('[mounts]\npaths = ["/proc/self/root:ro"]\n')
+    place.write(job(only))
+    assert main(["run", "job.yaml", *flags]) == 2
+    printed = capfd.readouterr().err
+    assert printed.count("is a directory of the system, which pods do not get") == (
+        len(paths) if way == "hostPath" else 1
+    )
+
+
+@pytest.mark.parametrize("directory", ["/", "/tmp", "/etc"])
+def test_a_working_directory_of_the_system_is_left_out(tmp_path: Path, directory: str) -> None:
+    """The pods run without it, and a hint says what to do. Not even `/..` leads to the machine."""
+    (tmp_path / "canary").write_text("canary")
+    (tmp_path / "job").mkdir()
+    place = Place(tmp_path / "job", cwd=directory)
+    paths = [f"{root}{tmp_path}/canary" for root in ("", "/..", "/proc/1/root/..", "/proc/self/cwd/../..")]
+    result = place.run(job(task("only", f"cat {' '.join(paths)} 2>/dev/null; pwd")), flags=["--no-prefix"])
+    assert (result.code, result.out) == (0, f"{directory}\n"), result.err
+    assert f"the working directory is not shared: {directory} is a directory of the system" in result.err
+    assert "hint: change to a directory of your own, or name one with --mount PATH" in result.err
