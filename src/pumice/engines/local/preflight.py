@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.options import Locate, at
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.scheduling.fit import Fit, shortfall
+from pumice.engines.local.state.settings import Settings
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
@@ -90,6 +92,12 @@ def create_claim_directories(directories: Iterable[Path]) -> None:
         if not directory.exists():
             directory.mkdir()
             directory.chmod(0o777)
+
+
+def preflight_warnings(settings: Settings) -> Iterator[str]:
+    if not settings.share_workdir:
+        hint = "change to a directory of your own, or name one with --mount PATH"
+        yield f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {hint}"
 
 
 def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:

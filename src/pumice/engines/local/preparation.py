@@ -11,13 +11,19 @@ from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Emitter, Progress, RunPlanned
-from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import Locate, RunOptions
-from pumice.engines.local.preflight import check_fit, check_problems, claim_paths, create_claim_directories, gang
+from pumice.engines.local.preflight import (
+    check_fit,
+    check_problems,
+    claim_paths,
+    create_claim_directories,
+    gang,
+    preflight_warnings,
+)
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.scaling import check_names
 from pumice.engines.local.scheduling.machine import Machine, read_machine
@@ -123,9 +129,8 @@ def prepared(
         )
         emit.listeners.append(view)
         emit(RunPlanned(job, images.text(manifests)))
-        if not settings.share_workdir:
-            hint = "change to a directory of your own, or name one with --mount PATH"
-            emit.warn(f"the working directory is not shared: {why_not(settings.workdir)}\n  hint: {hint}")
+        for warning in preflight_warnings(settings):
+            emit.warn(warning)
         yield preparation
 
 
