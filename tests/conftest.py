@@ -28,7 +28,7 @@ for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 # A loaded machine must not fail a property, so no example has a deadline. CI draws the same examples every time: a
 # commit must not fail for a counterexample that has nothing to do with it.
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=500 if SOAK else 50
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=500 if SOAK else 25
 )
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
 settings.load_profile("ci" if IN_CI else "default")

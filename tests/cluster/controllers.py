@@ -1,4 +1,4 @@
-"""Starts `pumice controller` as a process, with exactly the permissions that `pumice install` grants."""
+"""Starts `pumice controller` processes, with exactly the permissions that `pumice install` grants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from tests.cluster.api import Object, eventually, path_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.jobs import until_phase
 from tests.cluster.processes import Daemon
+from tests.fork_server import Forked, fork_server
 from tests.meta.tree import ROOT
 
 MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+ENVIRON = {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")}
 PERMISSIONS = frozenset({"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 
 
@@ -51,7 +53,7 @@ class Controllers:
     folder: Path
     started: list[Daemon] = field(default_factory=list)
 
-    def start(self, namespace: str, *flags: str, server: str = "", gang: str = "none") -> Daemon:
+    def start(self, namespace: str, *flags: str, server: str = "", gang: str = "none", quickly: bool = True) -> Daemon:
         """Start one for a namespace, or for all if it is empty; `server` may be a proxy."""
         token = self.cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
         config = self.cluster.kubeconfig(names.CONTROLLER, token=token, server=server)
@@ -61,7 +63,7 @@ class Controllers:
         if not any(flag.startswith("--lease") for flag in flags):
             arguments.append("--no-leader-elect")
         log = self.folder / f"controller-{len(self.started)}.log"
-        daemon = start_pumice(self.cluster, log, "controller", *arguments, *flags)
+        daemon = start_pumice(self.cluster, log, "controller", *arguments, *flags, quickly=quickly)
         self.started.append(daemon)
         return daemon
 
@@ -80,18 +82,27 @@ class Controllers:
         assert not broken, "\n".join(broken)
 
 
-def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str) -> Daemon:
-    """Start a command from this source tree, without the environment of the tests."""
-    daemon = Daemon(
-        log.stem,
-        [sys.executable, "-c", MAIN, command, "--log-format=text", *flags],
-        log,
-        cluster.reaper,
-        {"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")},
-    )
+def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str, quickly: bool = False) -> Daemon:
+    """Start a command from this source tree, without the environment of the tests; `quickly` by the fork server."""
+    program = [] if quickly else [sys.executable, "-c", MAIN]
+    kind = ForkedDaemon if quickly else Daemon
+    daemon = kind(log.stem, [*program, command, "--log-format=text", *flags], log, cluster.reaper, ENVIRON)
     cluster.daemons[daemon.name] = daemon
     daemon.start()
     return daemon
+
+
+@dataclass(slots=True)
+class ForkedDaemon(Daemon):
+    def start(self) -> None:
+        self.process = fork_controller(self.argv, self.log)
+        self.reaper.watch(self.process.pid)
+
+
+def fork_controller(argv: Sequence[str], log: Path) -> Forked:
+    server = fork_server("pumice.cli.cluster.controller", "uvloop")
+    with log.open("ab") as out:
+        return server.start(argv, cwd=log.parent, env=ENVIRON, out=out.fileno())
 
 
 def page(controller: Daemon, path: str) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fork_server import Forked
+
 STOP_WITHIN = 15.0
 READY_WITHIN = 90.0
 _START_TIME = 19  # its index in /proc/PID/stat after the name, which may contain blanks
@@ -61,7 +63,7 @@ class Daemon:
     log: Path
     reaper: Reaper
     environ: dict[str, str] = field(default_factory=lambda: {"PATH": os.defpath, "HOME": "/nonexistent"})
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     paused: bool = False
 
     def start(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +20,9 @@ import pytest
 from pumice.engines.kubernetes.install import names
 from tests.cluster.api import Object, eventually
 from tests.cluster.cluster import Cluster
+from tests.cluster.controllers import fork_controller
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import Call, FaultProxy, Faults
-from tests.cluster.fork_server import ForkServer
 from tests.cluster.scenarios import SCENARIOS, JobHandle, Scenario, final_state, wait_until_over
 from tests.conftest import SOAK, seed
 
@@ -43,7 +42,6 @@ _numbers = itertools.count()
 @dataclass(frozen=True, slots=True)
 class CrashRunner:
     cluster: Cluster
-    fork_server: ForkServer
     token: str
     folder: Path
 
@@ -58,13 +56,13 @@ class CrashRunner:
             argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none"]
             argv += ["--no-leader-elect", "--log-format=text", "--log-level=debug"]
             log = self.folder / f"{namespace}.log"
-            running = [self.fork_server.start(argv, log)]
+            running = [fork_controller(argv, log)]
 
             def after(call: Call) -> bool:
                 if call.number != kill_after:
                     return True
-                self.fork_server.kill(running.pop())
-                running.append(self.fork_server.start(argv, log))
+                running.pop().kill()
+                running.append(fork_controller(argv, log))
                 return False
 
             proxy.after = after
@@ -80,7 +78,7 @@ class CrashRunner:
                     f"{scenario.name}, killed after call {kill_after}: {error}\n{_tail(log)}"
                 ) from error
             finally:
-                self.fork_server.kill(running.pop())
+                running.pop().kill()
                 assert "Traceback" not in log.read_text(), _tail(log)
                 api.delete("Namespace", "", namespace)
 
@@ -116,10 +114,9 @@ def _tail(log: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def runner(pumice_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashRunner]:
-    with ForkServer() as fork_server:
-        token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
-        yield CrashRunner(pumice_cluster, fork_server, token, tmp_path_factory.mktemp("crashes"))
+def runner(pumice_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> CrashRunner:
+    token = pumice_cluster.service_account_token(names.NAMESPACE, names.CONTROLLER)
+    return CrashRunner(pumice_cluster, token, tmp_path_factory.mktemp("crashes"))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

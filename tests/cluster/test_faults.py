@@ -24,12 +24,12 @@ from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers
+from tests.cluster.controllers import Controllers, fork_controller
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import FaultProxy
-from tests.cluster.fork_server import ForkServer
 from tests.cluster.jobs import a_job, until_phase
 from tests.cluster.scenarios import NAME, SCENARIOS, JobHandle, final_state, wait_until_over
+from tests.fork_server import Forked
 
 pytestmark = [
     # Closed connections stay open at this end until they are garbage collected.
@@ -109,31 +109,32 @@ def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, namespace: 
     config = pumice_cluster.kubeconfig(names.CONTROLLER, token=token)
     argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none", "--log-format=text"]
     over = threading.Event()
-    with ForkServer() as fork_server:
 
-        def start(number: int) -> tuple[int, Path]:
-            log = tmp_path / f"{number}.log"
-            return fork_server.start(argv, log), log
+    def start(number: int) -> tuple[Forked, Path]:
+        log = tmp_path / f"{number}.log"
+        return fork_controller(argv, log), log
 
-        running = [start(0), start(1)]
+    running = [start(0), start(1)]
 
-        def kill_leaders() -> None:
-            number = 2
-            while not over.wait(0.5):
-                leader = next((one for one in running if one[1].exists() and "leading" in one[1].read_text()), None)
-                if leader is not None and not over.wait(random.uniform(0.2, 1.0)):
-                    running.remove(leader)
-                    fork_server.kill(leader[0])
-                    running.append(start(number))
-                    number += 1
+    def kill_leaders() -> None:
+        number = 2
+        while not over.wait(0.5):
+            leader = next((one for one in running if one[1].exists() and "leading" in one[1].read_text()), None)
+            if leader is not None and not over.wait(random.uniform(0.2, 1.0)):
+                running.remove(leader)
+                leader[0].kill()
+                running.append(start(number))
+                number += 1
 
-        thread = threading.Thread(target=kill_leaders)
-        thread.start()
-        try:
-            run_restarting_job(pumice_cluster, namespace)
-        finally:
-            over.set()
-            thread.join()
+    thread = threading.Thread(target=kill_leaders)
+    thread.start()
+    try:
+        run_restarting_job(pumice_cluster, namespace)
+    finally:
+        over.set()
+        thread.join()
+        for controller, _ in running:
+            controller.kill()
 
 
 class JumpingClock:

@@ -1,4 +1,4 @@
-"""`pumice run` as a program of its own, in a folder of its own, with jobs made of shell scripts."""
+"""`pumice run`, in a process of its own and a folder of its own, with jobs made of shell scripts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
+from tests.fork_server import fork_server
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
 # As a shell in the foreground would start it, also where the tests themselves run in the background.
@@ -92,6 +93,7 @@ class Place:
         ]
 
     def start(self, *documents: Manifest, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """Start Python, as a user does."""
         return subprocess.Popen(
             self.argv(*documents, flags=flags),
             cwd=self.cwd or self.directory,
@@ -103,13 +105,10 @@ class Place:
         )
 
     def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
-        process = self.start(*documents, flags=["--timeout=60s", *flags])
-        try:
-            out, err = process.communicate(timeout=100)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        return Result(process.returncode, out, err)
+        """Run a job to its end, in a process that need not load all modules first."""
+        words = ["run", self.write(*documents), "--timeout=60s", *flags]
+        done = fork_server("pumice.cli.run.command").run(words, cwd=self.directory, env=self.env, timeout=100)
+        return Result(done.returncode, done.stdout, done.stderr)
 
 
 def job(*tasks: Manifest, **spec: Any) -> Manifest:

@@ -92,9 +92,10 @@ def test_who_does_not_end_is_killed_when_the_grace_is_over(place: Place) -> None
 @pytest.mark.parametrize("isolation", ["namespaces", "process"])
 def test_a_pod_does_not_inherit_ignored_signals(place: Place, isolation: str) -> None:
     place.background = True
-    result = place.run(job(task("only", "grep SigIgn /proc/self/status")), flags=[f"--isolation={isolation}"])
-    ignored = int(result.out.split()[-1], 16)
-    assert {number for number in signal.valid_signals() if ignored >> (number - 1) & 1} == set(), result.err
+    process = place.start(job(task("only", "grep SigIgn /proc/self/status")), flags=[f"--isolation={isolation}"])
+    out, err = process.communicate(timeout=60)
+    ignored = int(out.split()[-1], 16)
+    assert {number for number in signal.valid_signals() if ignored >> (number - 1) & 1} == set(), err
 
 
 def test_an_ignored_interrupt_stays_ignored_and_sigterm_ends_the_job(place: Place) -> None:

@@ -47,7 +47,7 @@ def test_an_image_that_is_not_named_is_warned_of(terminal: Terminal) -> None:
 def test_crds_only(terminal: Terminal, flags: tuple[str, ...], definitions: list[str]) -> None:
     code, out, err = terminal.run("install", "--crds-only", *flags)
     assert (code, err) == (0, "")
-    documents = list(yaml.safe_load_all(out))
+    documents = list(yaml.load_all(out, yaml.CSafeLoader))
     assert {document["kind"] for document in documents} == {"CustomResourceDefinition"}
     assert [document["spec"]["names"]["plural"] for document in documents] == definitions
 
@@ -56,7 +56,7 @@ def test_the_printed_yaml_reads_back_as_the_definitions(terminal: Terminal) -> N
     from pumice.engines.kubernetes.install.crds import custom_resources
 
     out = terminal.run("install", "--crds-only", "--gang=volcano").out
-    assert list(yaml.safe_load_all(out)) == custom_resources(volcano=True)
+    assert list(yaml.load_all(out, yaml.CSafeLoader)) == custom_resources(volcano=True)
 
 
 def test_image_of_the_workloads(terminal: Terminal) -> None:

@@ -1,0 +1,168 @@
+"""Starts `pumice` quickly: one process has loaded all modules and forks a child for each command.
+
+Loading Python and all modules takes more than half a second of processor time, a fork a hundredth of that. The child
+has the arguments, environment, directory and streams that a shell would give it. What a user starts is Python,
+though: tests of the program's own start, of terminals and of signals start a real one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.meta.tree import ROOT
+
+# Between the server and each child stands a process that waits for the child and reports how it ended. All are in one
+# process group, and die with the tests.
+_SERVER = """
+import gc, importlib, json, os, signal, socket, sys
+from pumice.cli.main import main
+
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+gc.collect()
+gc.freeze()
+control = socket.socket(fileno=int(sys.argv[1]))
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    message, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 4)
+    if not message:
+        os.killpg(0, signal.SIGKILL)
+    *streams, report = descriptors
+    if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        child = os.fork()
+        if child == 0:
+            break
+        for descriptor in streams:
+            os.close(descriptor)
+        control.close()
+        os.write(report, f"{child} ".encode())
+        os.write(report, str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+        os._exit(0)
+    for descriptor in descriptors:
+        os.close(descriptor)
+control.close()
+os.close(report)
+for number, descriptor in enumerate(streams):
+    os.dup2(descriptor, number)
+    os.close(descriptor)
+request = json.loads(message)
+os.chdir(request["cwd"])
+os.environ.clear()
+os.environ.update(request["env"])
+sys.argv[1:] = request["argv"]
+sys.exit(main())
+"""
+
+
+class Forked:
+    """A child of the server; its methods do what those of `subprocess.Popen` do, but `kill` also waits for the end."""
+
+    def __init__(self, report: int) -> None:
+        self._report = report
+        self._said = b""
+        while b" " not in self._said:
+            part = os.read(report, 32)
+            assert part, "the fork server has ended"
+            self._said += part
+        self.pid = int(self._said.split()[0])
+        self.returncode: int | None = None
+        self._lock = threading.Lock()
+
+    def wait(self, timeout: float | None = None) -> int:
+        with self._lock:
+            while self.returncode is None:
+                if not select.select([self._report], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+                part = os.read(self._report, 32)
+                self._said += part
+                if not part:
+                    self.returncode = int(self._said.split()[1])
+                    os.close(self._report)
+            return self.returncode
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+        self.wait()
+
+
+class ForkServer:
+    def __init__(self, *modules: str) -> None:
+        self._lock = threading.Lock()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVER, str(theirs.fileno()), *modules],
+                stdin=subprocess.DEVNULL,
+                env={"PATH": os.defpath, "HOME": "/nonexistent", "PYTHONPATH": str(ROOT / "src")},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def close(self) -> None:
+        """End the server and all its children."""
+        self._control.close()
+        self._process.wait()
+
+    def start(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int | None = None
+    ) -> Forked:
+        """Start `pumice` with these arguments, without an input; the file descriptors stay those of the caller."""
+        request = json.dumps({"argv": list(argv), "cwd": str(cwd), "env": dict(env)}).encode()
+        report, theirs = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        try:
+            with self._lock:
+                socket.send_fds(self._control, [request], [null, out, out if err is None else err, theirs])
+        finally:
+            os.close(null)
+            os.close(theirs)
+        return Forked(report)
+
+    def run(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `pumice` with these arguments to its end."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            process = self.start(argv, cwd=cwd, env=env, out=out.fileno(), err=err.fileno())
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            for stream in (out, err):
+                stream.seek(0)
+            return subprocess.CompletedProcess(argv, code, out.read(), err.read())
+
+
+@functools.cache
+def fork_server(*modules: str) -> ForkServer:
+    """Return the server of this test process that has loaded these modules."""
+    server = ForkServer(*modules)
+    atexit.register(server.close)
+    return server
