@@ -9,10 +9,12 @@ As root, `make test` runs this file twice: as root, whose mistakes cost the mach
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +25,10 @@ import pytest
 from pumice.cli.main import main
 from pumice.cli.run.flags import mount
 from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.sandbox.sandbox_errors import StartError
+from pumice.engines.local.sandbox.specs import Mount
 from tests.local.running import Place, job, need_namespaces, task
+from tests.local.sandbox.boxes import Box, in_box, python_mounts
 
 AS_ROOT = os.geteuid() == 0
 Manifest = dict[str, Any]
@@ -161,3 +166,40 @@ def test_a_working_directory_of_the_system_is_left_out(tmp_path: Path, directory
     assert (result.code, result.out) == (0, f"{directory}\n"), result.err
     assert f"the working directory is not shared: {directory} is a directory of the system" in result.err
     assert "hint: change to a directory of your own, or name one with --mount PATH" in result.err
+
+
+SWAP = """
+import ctypes
+swap = ctypes.CDLL(None).syscall
+print("swapping", flush=True)
+while True:
+    swap({renameat2}, -100, b"/claim/sub", -100, b"/claim/link", 2)
+"""
+RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "ppc64le": 357, "s390x": 347}
+
+
+@in_box
+async def test_a_link_swapped_in_for_a_sub_path_is_not_mounted(box: Box, tmp_path: Path) -> None:
+    """CVE-2021-25741: 200 pods mount a part of a claim while another swaps that part with a link to the host."""
+    claim, secret = tmp_path / "claim", tmp_path / "secret"
+    for directory, text in ((claim / "sub", "inside"), (secret, "canary")):
+        directory.mkdir(parents=True)
+        (directory / "file").write_text(text)
+    (claim / "link").symlink_to(secret)
+    part = Mount(str(claim / "sub"), "/part", volume=str(claim))
+
+    async def start(pod: str) -> str:
+        await box.pod(pod)
+        try:
+            return (await box.shell(pod, "cat /part/file", mounts=(part,)))[1]
+        except StartError as error:
+            return error.message
+
+    await box.pod("swapper")
+    swap = SWAP.format(renameat2=RENAMEAT2[os.uname().machine])
+    argv, claimed = (sys.executable, "-ISuc", swap), Mount(str(claim), "/claim")
+    swapper = await box.start(box.spec("swapper", *argv, mounts=(*python_mounts(), claimed)))
+    assert await swapper.line() == "swapping"
+    seen = Counter(await asyncio.gather(*(start(f"victim-{number}") for number in range(200))))
+    refused = "/part: subPath sub: has a symbolic link, which is not followed"
+    assert set(seen) <= {"inside", refused}, seen

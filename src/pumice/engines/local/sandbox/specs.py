@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or directory of the host, bound with all mounts below it."""
+    """A file or directory of the host, bound with all mounts below it.
+
+    `volume`, if set, is a directory above the source whose content pods can change: no link below it is followed.
+    """
 
     source: str
     target: str
     read_only: bool = False
+    volume: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,14 @@ MNT_DETACH = 2
 PR_SET_SECCOMP, PR_CAPBSET_DROP = 22, 24
 
 # New calls have the same number on every architecture.
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _JOIN_SESSION_KEYRING = 1
 _GETCWD = {"x86_64": 79, "aarch64": 17, "riscv64": 17, "ppc64le": 182, "s390x": 183}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 1, 4, 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -98,10 +99,30 @@ def leave_session_keyring() -> None:
     _call(_KEYCTL[os.uname().machine], "keyctl", _JOIN_SESSION_KEYRING, 0)
 
 
-def clone_tree(path: str) -> int:
-    """Copy the mount at `path` and those below it. The copy is detached, so it survives a change of root."""
+def clone_tree(path: str, volume: str = "") -> int:
+    """Copy the mount at `path` and those below it. The copy is detached, so it survives a change of root.
+
+    Below `volume`, if given, a symbolic link is an error (ELOOP): who can write there could swap a link in at any time.
+    """
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
-    return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
+    if not volume:
+        return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
+    opened = open_beneath(volume, os.path.relpath(path, volume))
+    try:
+        return _call(_OPEN_TREE, f"open_tree {path}", opened, b"", flags | _AT_EMPTY_PATH)
+    finally:
+        os.close(opened)
+
+
+def open_beneath(directory: str, path: str) -> int:
+    """Return a descriptor (O_PATH) of a path in a directory, without following any link."""
+    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
+    buffer = ctypes.create_string_buffer(how, len(how))
+    top = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return _call(_OPENAT2, f"openat2 {path}", top, os.fsencode(path), ctypes.addressof(buffer), len(how))
+    finally:
+        os.close(top)
 
 
 def make_read_only(tree: int, *, below: bool = True) -> None:

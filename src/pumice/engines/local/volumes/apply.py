@@ -153,17 +153,19 @@ def _check_host_path(step: HostPath) -> Problem | None:
 
 
 def _make_sub_path(step: SubPath) -> Problem | None:
-    """Walk down without following links: a pod's link could lead anywhere on the host."""
-    path = step.base
-    for part in step.within.split("/"):
-        path = path / part
-        try:
-            mode = path.lstat().st_mode
-        except FileNotFoundError:
-            path.mkdir(_OPEN)
-            continue
-        if stat.S_ISLNK(mode):
-            link = path.relative_to(step.base)
-            message = f"volume {step.volume}: subPath {step.within}: {link} is a symbolic link, which is not followed"
-            return Problem(message, "use the directory that it points to")
+    """Walk down by descriptors, without following links: a pod can make one at any time, to anywhere on the host."""
+    directory = os.open(step.base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for index, part in enumerate(parts := step.within.split("/")):
+            with suppress(FileExistsError):
+                os.mkdir(part, _OPEN, dir_fd=directory)
+            opened = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            os.close(directory)
+            directory = opened
+            if stat.S_ISLNK(os.fstat(directory).st_mode):
+                link = "/".join(parts[: index + 1])
+                text = f"volume {step.volume}: subPath {step.within}: {link} is a symbolic link, which is not followed"
+                return Problem(text, "use the directory that it points to")
+    finally:
+        os.close(directory)
     return None

@@ -128,11 +128,12 @@ class _Planner:
         path, within = self._path(name, kind, source), self._sub_path(mount)
         if path is None or within is None:
             return
+        read_only = bool(mount.get("readOnly") or source.get("readOnly")) or kind in KINDS
         if within:
             self._step(SubPath(path, within, name))
-            path = path / within
-        read_only = bool(mount.get("readOnly") or source.get("readOnly")) or kind in KINDS
-        self.mounts.append(Mount(str(path), target, read_only))
+            self.mounts.append(Mount(str(path / within), target, read_only, volume=str(path)))
+        else:
+            self.mounts.append(Mount(str(path), target, read_only))
 
     def _sub_path(self, mount: Manifest) -> str | None:
         """Return the mounted part of the volume, "" for all of it; None if it is invalid."""

@@ -293,7 +293,7 @@ def test_volumes_that_become_an_empty_directory(volume: dict[str, Any], problem:
 def test_sub_paths(mount: dict[str, Any], within: str) -> None:
     variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     volumes = mounted({"emptyDir": {}}, mount, env=[variable])
-    assert volumes.mounts == (Mount(f"{OWN}/{within}", "/m"),)
+    assert volumes.mounts == (Mount(f"{OWN}/{within}", "/m", volume=str(OWN)),)
     assert volumes.steps == (MakeDirectory(OWN, 0o777), SubPath(OWN, within, "v"))
 
 

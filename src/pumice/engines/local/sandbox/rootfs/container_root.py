@@ -63,8 +63,11 @@ def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> l
         os.mkdir(empty, 0o755)
         mounts.append(Cover(empty, path))
     for mount in spec.mounts:
-        source = mount.source if isinstance(mount, Mount) else volume_path(job.files, spec.pod, mount)
-        mounts.append(HostMount(source, mount.target, read_only=mount.read_only))
+        if isinstance(mount, Mount):
+            source, volume = mount.source, mount.volume
+        else:
+            source, volume = volume_path(job.files, spec.pod, mount), ""
+        mounts.append(HostMount(source, mount.target, read_only=mount.read_only, volume=volume))
     for source, file in zip(files, spec.files, strict=True):
         mounts.append(HostMount(source, file.path))
     return mounts

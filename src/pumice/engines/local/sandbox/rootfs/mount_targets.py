@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -12,18 +13,23 @@ from pumice.engines.local.sandbox.sandbox_errors import DEVICE, MOUNT, StartErro
 class HostMount:
     """A mount of the host, cloned before the change of root and attached after it."""
 
-    def __init__(self, source: str, target: str, *, read_only: bool = False, kind: str = MOUNT) -> None:
+    def __init__(
+        self, source: str, target: str, *, read_only: bool = False, kind: str = MOUNT, volume: str = ""
+    ) -> None:
         self.source = source
         self.target = target
         try:
-            self._tree = syscalls.clone_tree(source)
+            self._tree = syscalls.clone_tree(source, volume)
             if read_only:
                 syscalls.make_read_only(self._tree)
-            self._is_directory = stat.S_ISDIR(os.stat(source).st_mode)
+            self._is_directory = stat.S_ISDIR(os.fstat(self._tree).st_mode)
         except FileNotFoundError as error:
             what = "the device" if kind == DEVICE else "the source of the mount at " + target
             raise StartError(kind, f"{source}: {what} does not exist") from error
         except OSError as error:
+            if error.errno == errno.ELOOP and volume:
+                link = f"subPath {os.path.relpath(source, volume)}: has a symbolic link, which is not followed"
+                raise StartError(kind, f"{target}: {link}") from error
             raise self._refused(kind, error) from error
 
     def attach(self) -> None:
