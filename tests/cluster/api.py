@@ -29,6 +29,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "PersistentVolumeClaim": ("api/v1", "persistentvolumeclaims"),
     "ServiceAccount": ("api/v1", "serviceaccounts"),
     "Event": ("api/v1", "events"),
+    "EndpointSlice": ("apis/discovery.k8s.io/v1", "endpointslices"),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "Namespace": ("api/v1", "namespaces"),

@@ -41,6 +41,7 @@ USERS = {
     "plain": ("plain-token", ""),
     "system:kube-controller-manager": ("manager-token", ""),
     "system:kube-scheduler": ("scheduler-token", ""),
+    "system:node:node": ("node-token", "system:nodes"),
 }
 _NO_PROXY = urllib.request.ProxyHandler({})
 
@@ -52,6 +53,8 @@ class Cluster:
     pki: Pki
     port: int
     reaper: Reaper
+    address: str = "127.0.0.1"  # on which the API server listens
+    controllers: Sequence[str] = CONTROLLERS
     daemons: dict[str, Daemon] = field(default_factory=dict)
     _apis: dict[str, Api] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -142,7 +145,8 @@ class Cluster:
             f"--root-ca-file={self.pki.path('ca.crt')}",
             "--use-service-account-credentials=true",
             "--allocate-node-cidrs=false",
-            f"--controllers={','.join(CONTROLLERS)}",
+            "--node-monitor-grace-period=16s",
+            f"--controllers={','.join(self.controllers)}",
             GATES,
         )
         daemon.start()
@@ -185,7 +189,7 @@ class Cluster:
         daemon = self._daemon(
             "kube-apiserver",
             f"--etcd-servers={(self.folder / 'etcd.url').read_text()}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             f"--secure-port={self.port}",
             "--advertise-address=127.0.0.1",
             "--endpoint-reconciler-type=none",
@@ -201,6 +205,8 @@ class Cluster:
             "--service-cluster-ip-range=10.0.0.0/16",
             "--allow-privileged=true",
             "--runtime-config=scheduling.k8s.io/v1beta1=true",
+            "--enable-aggregator-routing=true",
+            "--kubelet-preferred-address-types=InternalIP",
             GATES,
             "--v=1",
         )

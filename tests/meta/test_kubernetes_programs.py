@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import kubernetes_programs
-from scripts.kubernetes_programs import NAMES, ProgramsError
+from scripts.kubernetes_programs import CLUSTER, KUBELET, Module, ProgramsError
 from tests.meta.tree import ROOT
 
 GO = """#!/bin/sh
@@ -23,7 +23,8 @@ BUILD = 'while [ "$1" != -o ]; do shift; done; printf "#!/bin/sh\\n" > "$2"; chm
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     root = tmp_path / "project"
-    shutil.copytree(ROOT / kubernetes_programs.MODULE, root / kubernetes_programs.MODULE)
+    for module in (CLUSTER, KUBELET):
+        shutil.copytree(ROOT / module.folder, root / module.folder)
     return root
 
 
@@ -47,15 +48,18 @@ def _install_go(tmp_path: Path, version: str = "1.26.8", build: str = BUILD) -> 
     return log
 
 
-def test_built_once_and_then_go_is_never_called(tmp_path: Path, environ: dict[str, str], project: Path) -> None:
+@pytest.mark.parametrize(("module", "version"), [(CLUSTER, "v1.37.1"), (KUBELET, "v1.35.8")])
+def test_built_once_and_then_go_is_never_called(
+    tmp_path: Path, environ: dict[str, str], project: Path, module: Module, version: str
+) -> None:
     log = _install_go(tmp_path)
-    built = kubernetes_programs.find_or_build(environ, project)
+    built = kubernetes_programs.find_or_build(environ, project, module)
     assert built.missing() == []
     assert built.directory.name.endswith("-go1.26.8")
     assert "-trimpath" in log.read_text()
-    assert "gitVersion=v1.37.1" in log.read_text()
+    assert f"gitVersion={version}" in log.read_text()
     log.unlink()
-    assert kubernetes_programs.find_or_build(environ, project) == built
+    assert kubernetes_programs.find_or_build(environ, project, module) == built
     assert not log.exists()
 
 
@@ -63,7 +67,7 @@ def test_built_once_and_then_go_is_never_called(tmp_path: Path, environ: dict[st
 def test_other_sources_are_rebuilt(tmp_path: Path, environ: dict[str, str], project: Path, name: str) -> None:
     _install_go(tmp_path)
     before = kubernetes_programs.find_or_build(environ, project)
-    source = project / kubernetes_programs.MODULE / name
+    source = project / CLUSTER.folder / name
     source.write_text(source.read_text() + "\n")
     assert kubernetes_programs.find(environ, project) is None
     assert kubernetes_programs.find_or_build(environ, project).directory != before.directory
@@ -96,4 +100,4 @@ def test_programs_that_are_given_are_believed(tmp_path: Path, environ: dict[str,
     found = kubernetes_programs.find_or_build({**environ, "KUBEBUILDER_ASSETS": str(tmp_path / "bin")}, project)
     assert found.path("etcd") == tmp_path / "bin" / "etcd"
     assert found.missing() == ["kube-controller-manager", "kube-scheduler"]
-    assert set(NAMES) == {*found.missing(), "etcd", "kube-apiserver", "kubectl"}
+    assert set(CLUSTER.names) == {*found.missing(), "etcd", "kube-apiserver", "kubectl"}
