@@ -62,6 +62,7 @@ request = json.loads(message)
 os.chdir(request["cwd"])
 os.environ.clear()
 os.environ.update(request["env"])
+sys.path[1:1] = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 sys.argv[1:] = request["argv"]
 sys.exit(main())
 """

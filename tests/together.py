@@ -1,7 +1,8 @@
 """Which tests stay in one process when pytest-xdist spreads them: those that share what takes long to start.
 
 A cluster is half a gigabyte and seconds of processor time, so that all tests of tests/cluster have one, but for
-those that stop parts of it, which have another. Both groups start first; the other workers run the rest.
+those that stop parts of it, which have another. Both groups start first; the other workers run the rest. Tests that
+take milliseconds go file by file, because to hand one over takes as long as to run it.
 pytest-xdist has groups of its own (`xdist_group`), which it writes into the names of tests; pytest 9.2 takes no such
 change any more, and they are spread like all others.
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # pytest-xdist declares no types
 
 CLUSTER = "tests/cluster/"
+QUICK = ("tests/conformance/", "tests/scenarios/", "tests/unit/")
 # These stop servers, or start so many controllers that they are best left alone.
 ROUGH = ("test_faults.py", "test_crashes.py")
 
 
 def group_of(test: str) -> str:
-    """Tests of one group run in one process, in their order; a test that is named here is a group of its own."""
+    """Tests of one group run in one process, in their order; most that take long are a group each."""
+    if test.startswith(QUICK):
+        return test.partition("::")[0]
     if not test.startswith(CLUSTER):
         return test
     rough = test.removeprefix(CLUSTER).startswith(ROUGH)

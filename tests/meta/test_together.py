@@ -23,9 +23,8 @@ def test_one(number: int) -> None:
 @pytest.mark.parametrize(
     ("test", "group"),
     [
-        pytest.param(
-            "tests/unit/model/test_job.py::test_it[1]", "tests/unit/model/test_job.py::test_it[1]", id="alone"
-        ),
+        pytest.param("tests/local/test_run.py::test_it[1]", "tests/local/test_run.py::test_it[1]", id="alone"),
+        pytest.param("tests/unit/model/test_job.py::test_it[1]", "tests/unit/model/test_job.py", id="a file"),
         pytest.param("tests/cluster/test_clients.py::test_it", "kubernetes", id="a cluster"),
         pytest.param("tests/cluster/test_faults.py::test_it", "kubernetes, rough", id="a cluster of its own"),
     ],
@@ -36,11 +35,11 @@ def test_group_of_a_test(test: str, group: str) -> None:
 
 def test_a_group_runs_in_one_process(tmp_path: Path) -> None:
     """In a small project with the same conftest."""
-    for folder in ("tests/cluster", "tests/unit/model"):
+    for folder in ("tests/cluster", "tests/local"):
         (tmp_path / folder).mkdir(parents=True)
     hooks = "from tests.conftest import pytest_xdist_make_scheduler\n"
     (tmp_path / "conftest.py").write_text(hooks)
-    for name in ("tests/cluster/test_a.py", "tests/cluster/test_b.py", "tests/unit/model/test_c.py"):
+    for name in ("tests/cluster/test_a.py", "tests/cluster/test_b.py", "tests/local/test_c.py"):
         (tmp_path / name).write_text(TESTS)
     seen = tmp_path / "seen"
     command = [sys.executable, "-m", "pytest", "-q", "--numprocesses=3", "-p", "no:cacheprovider", "tests"]

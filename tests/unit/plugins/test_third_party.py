@@ -1,4 +1,4 @@
-"""Plugins of third parties as they really come: in a package of their own, found by a fresh process."""
+"""Plugins of third parties as they really come: in a package of their own, found by a process that is started later."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.fork_server import fork_server
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "plugin-example"
@@ -45,18 +47,24 @@ spec:
 """
 
 
-def pumice(packages: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def program(packages: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the program as a user would who has these packages installed."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())", *words],
-        env={**os.environ, "PYTHONPATH": str(packages), "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())", *words]
+    done = subprocess.run(command, env=environ(packages), capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stdout + done.stderr
     return done
+
+
+def pumice(packages: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Do the same in a process that need not load all modules first."""
+    server = fork_server("pumice.cli.offline.validate", "pumice.cli.offline.render", "pumice.cli.offline.explain")
+    done = server.run([*map(str, words)], cwd=packages, env=environ(packages), timeout=60)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def environ(packages: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(packages), "NO_COLOR": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +81,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_example_is_found(installed: Path) -> None:
-    listed = pumice(installed, "plugins")
-    shown = pumice(installed, "plugins", "nodes", "--json")
+    listed = program(installed, "plugins")
+    shown = program(installed, "plugins", "nodes", "--json")
     assert (listed.returncode, listed.stderr, shown.returncode) == (0, "", 0)
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:-2]] == [
         *("env", "svc", "ssh", "pytorch", "tensorflow", "mpi", "ray", "hcclrank"),
@@ -86,8 +94,8 @@ def test_the_example_is_found(installed: Path) -> None:
 
 
 def test_a_job_with_the_example_plugin_is_valid(installed: Path) -> None:
-    valid = pumice(installed, "validate", EXAMPLE / "job.yaml")
-    rendered = pumice(installed, "render", EXAMPLE / "job.yaml")
+    valid = program(installed, "validate", EXAMPLE / "job.yaml")
+    rendered = program(installed, "render", EXAMPLE / "job.yaml")
     assert (valid.returncode, valid.stdout, rendered.returncode) == (0, "", 0)
     manifests = list(yaml.safe_load_all(rendered.stdout))
     hosts = "launch-head-0.launch launch-worker-0.launch launch-worker-1.launch"
@@ -107,14 +115,14 @@ def test_a_job_with_the_example_plugin_is_valid(installed: Path) -> None:
 def test_its_arguments_are_checked_like_any(installed: Path, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text((EXAMPLE / "job.yaml").read_text().replace("--separator=space", "--seperator=tab"))
-    done = pumice(installed, "validate", file)
+    done = program(installed, "validate", file)
     assert done.returncode == 2
     assert "spec.plugins.nodes[0]: --seperator=tab: unknown argument" in done.stdout
     assert "did you mean --separator?" in done.stdout
 
 
 def test_it_is_explained(installed: Path) -> None:
-    done = pumice(installed, "explain", EXAMPLE / "job.yaml", "worker-1")
+    done = program(installed, "explain", EXAMPLE / "job.yaml", "worker-1")
     assert done.returncode == 0
     assert "index of worker-1 in NODE_LIST" in done.stdout
 
