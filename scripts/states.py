@@ -10,6 +10,7 @@ from pumice.model.vocabulary import Phase
 from pumice.reconcile import phases
 from pumice.reconcile.phases import ELSE, FINAL, TABLE, Move, Rule
 from pumice.reconcile.requested_action import FREE_OF_CHARGE
+from pumice.reconcile.waiting_pods import LOST_SECONDS, SETTLING_SECONDS
 from scripts.docs_text import code, fenced, table
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "states.md"
@@ -39,9 +40,68 @@ LEGEND = (
     "requested the action, `status.retryCount` increases; it also counts against `maxRetry`, except for "
 )
 
+WAITS_FOR = [
+    (
+        "`ErrImagePull`, `ImagePullBackOff`, `InvalidImageName`, `CreateContainerConfigError`, `CrashLoopBackOff`, ...",
+        (
+            'a container, in the words of kubelet: `worker-0 waits: ImagePullBackOff: Back-off pulling image "x:1"`; '
+            "the first waiting container of the first such pod, init containers included"
+        ),
+    ),
+    (
+        "`Unschedulable`",
+        "a node for a pod, or for the whole gang, in the words of its scheduler; also claims that are not bound",
+    ),
+    ("`ClaimMissing`", "a claim that does not exist"),
+    ("`FailedCreate` and other failures of the API", "a quota, a webhook or an API server that refuses pods"),
+    (
+        "`NodeLost`",
+        (
+            "a node that does not answer: nothing is known of its pods, and they cannot be ended; see "
+            "[Operations](guides/operations.md#when-a-part-is-down)"
+        ),
+    ),
+    ("`Restarting`", "the pods of the previous attempt, which still terminate"),
+    ("`InvalidJob`", "a correction of the Job; the message lists the findings"),
+]
+FAILED_FOR = [
+    (
+        "`Evicted`, `DeadlineExceeded`, `Preempting`, `NodeShutdown`, `OutOfcpu`, `UnexpectedAdmissionError`, ...",
+        "the reason of the pod that failed first: its kubelet ended or refused it; the message quotes the kubelet",
+    ),
+    ("`OOMKilled`", "a container of it used more memory than its limit"),
+    ("`PodFailed`", "a container of it failed by itself: exit code, signal, or why it could not be started"),
+    ("`MinAvailableNotMet`", "the job tolerates some failures, but there were too many"),
+    ("`RetriesExhausted`", "`maxRetry` or `maxRestarts` ended it; the message names the last cause"),
+    ("`DeadlineExceeded`", "the job ran longer than `spec.activeDeadlineSeconds`"),
+]
+REASONS = """## Reasons
+
+`status.state.reason` is a word for programs, `.message` is for people. `kubectl describe vcjob NAME` shows both, and
+the Events of the Job.
+
+"""
+SETTLING = f"""
+What is said of a container stays until its pod is ready or, after a restart, has run for {SETTLING_SECONDS} seconds, so
+that a crash loop does not alternate between two states; there is one Event. A `PodPending` policy repeats it in its
+message. A node counts as lost when the cluster has marked its pods, or when a pod still exists {LOST_SECONDS} seconds
+after its grace period.
+
+"""
+EVICTIONS = """
+The message names the pod that failed first, its exit code or signal, and how many others followed.
+
+### Evictions
+
+A pod that someone deletes (`kubectl drain`, a preemption, a taint) meets `PodEvicted` when it is gone, which does not
+count against `maxRetry`. A pod that its kubelet turns Failed with reason `Evicted`, because it used more than its limit
+or its node ran short of memory or disk, meets the first `PodEvicted` policy, else the first `PodFailed` policy, and
+counts against `maxRetry`.
+"""
+
 
 def states_page() -> str:
-    parts = [NOTE + INTRODUCTION, _about(), _diagram(), _requested(), _facts(), _rules()]
+    parts = [NOTE + INTRODUCTION, _about(), _diagram(), _requested(), _facts(), _reasons(), _rules()]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -102,6 +162,18 @@ def _facts() -> str:
         rule = row[ELSE].to
         rows.append((before, rule.words if isinstance(rule, Rule) else "no transition"))
     return "## Transitions without a requested action\n\n" + table(["Phase", "Transition"], rows)
+
+
+def _reasons() -> str:
+    waits = "### While a job waits\n\n" + table(["Reason", "What the job waits for"], WAITS_FOR)
+    return (
+        REASONS
+        + waits
+        + SETTLING
+        + "### When a job has failed\n\n"
+        + table(["Reason", "Meaning"], FAILED_FOR)
+        + EVICTIONS
+    )
 
 
 def _rules() -> str:

@@ -62,6 +62,31 @@ class FakeKubelet(Kubelet):
 
         self.submit(finish())
 
+    def evict_over_limit(self, name: str, message: str) -> None:
+        """Fail a pod that uses too much, as a kubelet does: the pod says why, its containers were killed."""
+
+        async def evict() -> None:
+            pod = self.newest_pod(name)
+            containers = [pod_status.container_status(each, pod_status.terminated(KILLED)) for each in _containers(pod)]
+            written = pod_status.status(pod, "Failed", containers, reason="Evicted")
+            await self.write(pod, {**written, "message": message})
+
+        self.submit(evict())
+
+    def show(self, name: str, state: Object, *, restarts: int = 0) -> None:
+        """Write this state of all containers of a pod, such as `pod_status.waiting("ErrImagePull")`."""
+
+        async def show() -> None:
+            pod = self.newest_pod(name)
+            runs = "running" in state
+            containers = [
+                pod_status.container_status(each, state, ready=runs, restarts=restarts) for each in _containers(pod)
+            ]
+            phase = "Running" if runs or restarts else "Pending"
+            await self.write(pod, pod_status.status(pod, phase, containers))
+
+        self.submit(show())
+
     def has_room(self, pod: Object) -> bool:
         return not self.behaviour(pod).pending
 

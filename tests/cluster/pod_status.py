@@ -44,6 +44,10 @@ def container_status(container: Object, state: Object, *, ready: bool = False, r
     }
 
 
+def waiting(reason: str, message: str = "") -> Object:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
 def running(since: str = "") -> Object:
     return {"running": {"startedAt": since or timestamp()}}
 

@@ -52,6 +52,14 @@ class ContainerEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a pod does not run: what is said of its first waiting container, or by its scheduler."""
+
+    reason: str  # such as ImagePullBackOff or Unschedulable
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedPod:
     name: str
     uid: str
@@ -67,6 +75,10 @@ class ObservedPod:
     reason: str = ""  # the pod's own, such as Evicted
     message: str = ""  # the pod's own
     ends: tuple[ContainerEnd, ...] = ()
+    waiting: Waiting | None = None
+    changed_at: dt.datetime | None = None  # when one of its containers last started or ended
+    node: str = ""  # of a pod that is being deleted or that is unreachable
+    is_unreachable: bool = False  # the cluster has lost contact with its node
 
     @property
     def short_name(self) -> str:

@@ -12,6 +12,7 @@ from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.policies import Match
 from pumice.reconcile.state import State
+from pumice.reconcile.waiting_pods import moments_of_pods
 
 
 def active_deadline(job: Job, ledger: Ledger) -> dt.datetime | None:
@@ -36,7 +37,7 @@ def requeue_after(state: State, matched: Sequence[Match], now: dt.datetime) -> d
     end, deadline = expiry(state.job), active_deadline(state.job, state.ledger)
     # When the pods of the run before outlive their grace period, new ones are created without any event.
     graces = [pod.deleted_at for pod in state.previous_run if pod.deleted_at is not None]
-    moments = [match.due for match in matched]
+    moments = [*(match.due for match in matched), *moments_of_pods(state)]
     if deadline is not None:
         moments.append(deadline)
     if graces:

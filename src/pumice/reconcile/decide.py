@@ -21,13 +21,14 @@ from pumice.reconcile.ledger_update import record_successes
 from pumice.reconcile.occurrences import occurrences
 from pumice.reconcile.owned_objects import reconcile_owned_objects, volcano_markers
 from pumice.reconcile.phases import FINAL, TABLE
-from pumice.reconcile.pod_creation import PodPlan, plan_pods
+from pumice.reconcile.pod_creation import plan_pods
 from pumice.reconcile.policies import match_policies
 from pumice.reconcile.reasons import waiting_reason
 from pumice.reconcile.requested_action import choose_request, stale_commands
 from pumice.reconcile.sanitize import sanitize_ledger, sanitize_status
 from pumice.reconcile.state import WANTS_PODS, State, with_status
 from pumice.reconcile.transition import apply_transition, choose_transition, enter_phase, running_duration
+from pumice.reconcile.waiting_pods import Wait
 
 
 def decide(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) -> Decision:
@@ -61,10 +62,12 @@ def _reconcile(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) ->
     # The job after this pass.
     moved = apply_transition(before, transition, matched, now)
     plan = plan_pods(moved, now)
-    after = moved.with_status(_status(moved, plan, plugins, now))
+    wait = waiting_reason(moved, plan, before.job.status.state, now)
+    moved = replace(moved, ledger=replace(moved.ledger, waiting=wait.uid))
+    after = moved.with_status(_status(moved, wait, plugins, now))
 
     # What the engine has to do.
-    status, events = after.job.status, events_for(before, after, request, plugins)
+    status, events = after.job.status, events_for(before, after, request, wait, plugins)
     end = expiry(after.job)
     if end is not None and end <= now and after.phase is before.phase:
         return Decision(status, (DeleteJob(after.job.uid),), events)
@@ -83,12 +86,11 @@ def _observe(snapshot: Snapshot, now: dt.datetime) -> State:
     return State.of(replace(snapshot, job=job), record_successes(ledger, job, snapshot.pods))
 
 
-def _status(state: State, plan: PodPlan, plugins: Sequence[Base], now: dt.datetime) -> JobStatus:
+def _status(state: State, wait: Wait, plugins: Sequence[Base], now: dt.datetime) -> JobStatus:
     """The whole status: the phase and version that the state has, why the job waits, the counts and the ledger."""
     status, counts = state.job.status, state.pods.counts
     if state.phase in WANTS_PODS:
-        waiting = waiting_reason(state, plan)
-        status = enter_phase(status, state.phase, waiting.reason, waiting.message, now)
+        status = enter_phase(status, state.phase, wait.reason, wait.message, now)
     return msgspec.structs.replace(
         status,
         min_available=state.job.spec.min_available,

@@ -13,6 +13,7 @@ from pumice.reconcile.pod_creation import CLAIM_MISSING, RESTARTING, UNSCHEDULAB
 from pumice.reconcile.requested_action import Request, stale_commands
 from pumice.reconcile.state import WANTS_PODS, State
 from pumice.reconcile.transition import shortened
+from pumice.reconcile.waiting_pods import Wait, is_same_cause
 
 EXECUTE_ACTION = "ExecuteAction"
 COMMAND_ISSUED = "CommandIssued"
@@ -23,11 +24,13 @@ _SHOWN = 40
 _WARNINGS = frozenset((Phase.FAILED, Phase.TERMINATED))
 
 
-def events_for(before: State, after: State, request: Request | None, plugins: Sequence[Base]) -> tuple[JobEvent, ...]:
+def events_for(
+    before: State, after: State, request: Request | None, wait: Wait, plugins: Sequence[Base]
+) -> tuple[JobEvent, ...]:
     return (
         *_of_request(before, after, request),
         *_of_phase(before, after),
-        *_of_waiting(before, after),
+        *_of_waiting(before, after, wait),
         *replaced_secrets(after, plugins),
     )
 
@@ -77,15 +80,15 @@ def _of_phase(before: State, after: State) -> Iterator[JobEvent]:
         yield JobEvent(state.phase, state.message or f"the job is {state.phase}", severity)
 
 
-def _of_waiting(before: State, after: State) -> Iterator[JobEvent]:
-    """What a job waits for: a claim, its scheduler, or an API server that rejects its requests."""
-    state, reported = after.job.status.state, before.job.status.state
-    if after.phase in WANTS_PODS:
-        # The restart itself was reported when it began.
-        if state.reason not in ("", RESTARTING) and (state.reason, state.message) != (
-            reported.reason,
-            reported.message,
-        ):
-            yield JobEvent(_EVENT_REASONS.get(state.reason, state.reason), state.message, Severity.WARNING)
-    else:
+def _of_waiting(before: State, after: State, wait: Wait) -> Iterator[JobEvent]:
+    """What a job waits for: a claim, its scheduler, a pod, a node, or an API server that rejects its requests."""
+    reported, wants_pods = before.job.status.state, after.phase in WANTS_PODS
+    if not wants_pods:
         yield from (JobEvent(failure.reason, failure.message, Severity.WARNING) for failure in after.snapshot.failures)
+    if wait.uid:
+        is_known = wait.uid == before.ledger.waiting
+        if not is_known or (wants_pods and not is_same_cause(wait.reason, reported.reason)):
+            yield JobEvent(wait.reason, wait.message, Severity.WARNING)
+    # The restart itself was reported when it began.
+    elif wait.reason not in ("", RESTARTING) and (wait.reason, wait.message) != (reported.reason, reported.message):
+        yield JobEvent(_EVENT_REASONS.get(wait.reason, wait.reason), wait.message, Severity.WARNING)

@@ -56,6 +56,7 @@ class Ledger:
     first_running: dt.datetime | None = None
     suspended: bool = False  # by spec.suspend, not by a Command
     obeyed: frozenset[str] = frozenset()  # uids of Commands
+    waiting: str = ""  # the uid of the pod that the status says is waiting
     others: Mapping[str, str] = field(default_factory=dict)
 
     def has_succeeded(self, task: str, index: int) -> bool:
@@ -87,6 +88,7 @@ def read_ledger(status: JobStatus) -> Ledger:
         first_running=read_time(own.get("first-running")),
         suspended="suspended" in own,
         obeyed=frozenset(_under(own, "obeyed/")),
+        waiting=own.get("waiting", ""),
         others={key: value for key, value in entries.items() if not key.startswith(_OWN)},
     )
 
@@ -110,6 +112,8 @@ def write_ledger(ledger: Ledger) -> dict[str, str]:
     if ledger.suspended:
         own["suspended"] = "true"
     own |= {f"obeyed/{uid}": "true" for uid in ledger.obeyed}
+    if ledger.waiting:
+        own["waiting"] = ledger.waiting
     return dict(sorted({**ledger.others, **{_OWN + key: value for key, value in own.items()}}.items()))
 
 

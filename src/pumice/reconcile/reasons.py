@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 from pumice.model.job import Job
 from pumice.model.snapshot import EVICTED, PodPhase
+from pumice.model.status import JobState
 from pumice.model.vocabulary import Event, Phase
+from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.pod_creation import UNSCHEDULABLE, PodPlan
 from pumice.reconcile.requested_action import Request
 from pumice.reconcile.state import WANTS_PODS, PodCounts, State
-from pumice.reconcile.verdict import MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Verdict, verdict
+from pumice.reconcile.verdict import MIN_AVAILABLE_NOT_MET, RETRIES_EXHAUSTED, Verdict, in_words, verdict
+from pumice.reconcile.waiting_pods import Wait, lost_node, waiting_pod
 
 _ENDS = frozenset((Phase.ABORTED, Phase.COMPLETED, Phase.TERMINATED))
 
@@ -27,19 +32,23 @@ def reason_for(state: State, request: Request | None, phase: Phase) -> Verdict:
     return Verdict("", "")
 
 
-def waiting_reason(state: State, plan: PodPlan) -> Verdict:
-    """Why a job does not have all its pods yet; empty if it does not wait."""
+def waiting_reason(state: State, plan: PodPlan, reported: JobState, now: dt.datetime) -> Wait:
+    """Why a job does not have all its pods yet; empty if it does not wait. `reported` is what the status says now."""
     snapshot = state.snapshot
+    if state.phase not in WANTS_PODS:
+        return lost_node(state, now) or Wait()
     if snapshot.failures:
         failure = snapshot.failures[0]
         more = f" (and {len(snapshot.failures) - 1} more)" if len(snapshot.failures) > 1 else ""
-        return Verdict(failure.reason, failure.message + more)
-    if plan.blocked is not None:
-        return Verdict(plan.blocked.reason, plan.blocked.message)
-    if snapshot.group is not None and state.pods.counts.pending:
+        return Wait(failure.reason, failure.message + more)
+    if (lost := lost_node(state, now)) is not None:
+        return lost
+    if plan.blocked is not None and plan.blocked.reason:
+        return Wait(plan.blocked.reason, plan.blocked.message)
+    if snapshot.group is not None and snapshot.group.message and state.pods.counts.pending:
         # Some schedulers look at a gang only when its pods exist.
-        return Verdict(UNSCHEDULABLE if snapshot.group.message else "", snapshot.group.message)
-    return Verdict("", "")
+        return Wait(UNSCHEDULABLE, snapshot.group.message)
+    return waiting_pod(state, reported, now) or Wait()
 
 
 def _of_request(state: State, request: Request) -> Verdict:
@@ -61,7 +70,17 @@ def _of_request(state: State, request: Request) -> Verdict:
         name = match.occurrence.short_name
         return Verdict(EVICTED, f"{name} was deleted by someone else{acted}", name)
     pod = match.occurrence.short_name
-    return Verdict(str(event), (f"{event} of {pod}" if pod else str(event)) + acted, pod)
+    what = f"{event} of {pod}" if pod else str(event)
+    if event is Event.POD_PENDING and (why := _why_pending(state, match.occurrence)):
+        what = f"{what}: {why}"
+    return Verdict(str(event), what + acted, pod)
+
+
+def _why_pending(state: State, occurrence: Occurrence) -> str:
+    """What a pending pod waits for; its gang's scheduler speaks for a pod about which nothing is said."""
+    if occurrence.pod is not None and occurrence.pod.waiting is not None:
+        return in_words(occurrence.pod.waiting.reason, occurrence.pod.waiting.message)
+    return in_words("", state.snapshot.group.message) if state.snapshot.group is not None else ""
 
 
 def _of_failure(state: State) -> Verdict:

@@ -57,12 +57,17 @@ def in_words(reason: str, message: str) -> str:
     return printable(": ".join(filter(None, (reason, words))), LONGEST_CAUSE)
 
 
+def one_word(reason: str, otherwise: str) -> str:
+    """A reason for programs, in one CamelCase word. Whoever may write the status of a pod may write anything."""
+    is_word = reason[:1].isupper() and reason.isalnum() and len(reason) <= LONGEST_REASON
+    return reason if is_word else otherwise
+
+
 def _reason(pod: ObservedPod) -> str:
     """The reason of the pod, which its kubelet gives where it ended the pod itself; else that of its container."""
-    if pod.reason[:1].isupper() and pod.reason.isalnum() and len(pod.reason) <= LONGEST_REASON:
-        return pod.reason
     end = pod.first_failure
-    return OOM_KILLED if end is not None and end.reason == OOM_KILLED else POD_FAILED
+    of_container = OOM_KILLED if end is not None and end.reason == OOM_KILLED else POD_FAILED
+    return one_word(pod.reason, of_container)
 
 
 def _how(pod: ObservedPod) -> str:

@@ -14,6 +14,7 @@ from pumice.reconcile.decision import JobEvent, Severity
 from pumice.reconcile.events import events_for
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.requested_action import Request
+from pumice.reconcile.waiting_pods import Wait
 from tests.unit.reconcile.values import a_match, a_pod, a_state
 
 MATCH = a_match(Action.RESTART_JOB, Event.POD_FAILED, "worker-0")
@@ -25,7 +26,9 @@ QUOTA = Failure("FailedCreate", "quota")
 def emitted(
     before: dict[str, Any], after: dict[str, Any], request: Request | None = None
 ) -> list[tuple[str, str, str]]:
-    events = events_for(a_state(**before), a_state(**after), request, ())
+    state = a_state(**after)
+    wait = Wait(after.get("reason", ""), after.get("message", "")) if state.phase == "Running" else Wait()
+    events = events_for(a_state(**before), state, request, wait, ())
     return [(event.reason, event.message, str(event.severity)) for event in events]
 
 
@@ -68,6 +71,35 @@ def test_which_events_are_emitted(
     assert emitted(before, after) == expected
 
 
+PULL = {"ledger": Ledger(waiting="uid"), "reason": "ErrImagePull", "message": "w-0 waits: ErrImagePull: 403"}
+
+
+@pytest.mark.parametrize(
+    ("before", "phase", "wait", "expected"),
+    [
+        pytest.param({}, "Running", Wait("ErrImagePull", "403", "uid"), ["ErrImagePull"], id="a pod begins to wait"),
+        pytest.param(PULL, "Running", Wait("ImagePullBackOff", "again", "uid"), [], id="a reason that alternates"),
+        pytest.param(PULL, "Running", Wait("ErrImagePull", "other words", "uid"), [], id="in other words"),
+        pytest.param(PULL, "Running", Wait("CrashLoopBackOff", "", "uid"), ["CrashLoopBackOff"], id="another cause"),
+        pytest.param(PULL, "Running", Wait("ErrImagePull", "403", "other"), ["ErrImagePull"], id="another pod"),
+        pytest.param(PULL, "Running", Wait(), [], id="it waits no more"),
+        pytest.param({}, "Running", Wait("Unschedulable", "no room", "uid"), ["Unschedulable"], id="of a pod"),
+        pytest.param({}, "Aborting", Wait("NodeLost", "n1", "uid"), ["NodeLost"], id="a lost node, winding down"),
+        pytest.param(
+            {"ledger": Ledger(waiting="uid"), "reason": "Command"},
+            "Aborting",
+            Wait("NodeLost", "n1", "uid"),
+            [],
+            id="a lost node that was reported",
+        ),
+    ],
+)
+def test_a_pod_that_waits_is_reported_once(before: dict[str, Any], phase: str, wait: Wait, expected: list[str]) -> None:
+    events = events_for(a_state(phase=phase, **before), a_state(phase=phase), None, wait, ())
+    assert [event.reason for event in events] == expected
+    assert all(event.severity is Severity.WARNING for event in events)
+
+
 def test_a_command_is_reported() -> None:
     assert emitted({}, {}, BY_COMMAND) == [("CommandIssued", "Command stop: AbortJob", "Normal")]
 
@@ -79,7 +111,7 @@ def test_a_command_that_took_effect_emits_two_events_as_volcano_does() -> None:
 
 def test_a_policy_that_acted_names_pod_policy_and_action() -> None:
     after = a_state(version=1, message="why")
-    assert events_for(a_state(), after, BY_POLICY, ()) == (
+    assert events_for(a_state(), after, BY_POLICY, Wait(), ()) == (
         JobEvent(
             "ExecuteAction",
             "why",
@@ -132,5 +164,5 @@ def test_an_obeyed_command_is_removed_without_an_event() -> None:
 
 def test_a_replaced_secret_is_reported() -> None:
     state = a_state(a_pod())
-    (event,) = events_for(state, state, None, (Ssh(),))
+    (event,) = events_for(state, state, None, Wait(), (Ssh(),))
     assert (event.reason, event.severity) == ("SecretReplaced", Severity.WARNING)

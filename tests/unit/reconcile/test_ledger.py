@@ -26,6 +26,7 @@ FULL = Ledger(
     first_running=NOW,
     suspended=True,
     obeyed=frozenset(("c-1",)),
+    waiting="p-1",
     others={"plugin-svc": "svc"},
 )
 
@@ -51,6 +52,7 @@ def test_every_field_is_written() -> None:
         "pumice/target/worker": "0,2",
         "pumice/unknown-since": "2030-01-02T03:04:05.000000Z",
         "pumice/void": "1",
+        "pumice/waiting": "p-1",
     }
 
 
@@ -97,6 +99,7 @@ LEDGERS = st.builds(
     first_running=st.none() | MOMENTS,
     suspended=st.booleans(),
     obeyed=st.frozensets(NAMES, max_size=3),
+    waiting=st.one_of(st.just(""), NAMES),
     others=st.dictionaries(st.builds("plugin-{}".format, NAMES), NAMES, max_size=2),
 )
 

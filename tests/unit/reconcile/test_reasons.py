@@ -8,7 +8,8 @@ import pytest
 
 from pumice.model.command import Command
 from pumice.model.job import Job, Metadata
-from pumice.model.snapshot import NO_GANG, Failure, ObservedGroup, ObservedPod
+from pumice.model.snapshot import NATIVE, NO_GANG, Failure, ObservedGroup, ObservedPod, Waiting
+from pumice.model.status import JobState
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE
@@ -70,6 +71,20 @@ ACTED = "; policy spec.policies[0]"
 def test_the_reason_of_a_request(asked: Request, expected: tuple[str, str]) -> None:
     job = a_two_worker_job(active_deadline_seconds=60)
     assert why(asked, Phase.ABORTING, ended("worker-0", 2), job=job) == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "fields", "expected"),
+    [
+        pytest.param({"waiting": Waiting("ErrImagePull", "403")}, {}, ": ErrImagePull: 403", id="its container"),
+        pytest.param({}, {"group": ObservedGroup({}, "Inqueue", "no room")}, ": no room", id="its gang"),
+        pytest.param({}, {"group": None}, "", id="nothing is known"),
+    ],
+)
+def test_a_policy_says_why_a_pod_is_pending(pod: dict[str, Any], fields: dict[str, Any], expected: str) -> None:
+    match = a_match(Action.ABORT_JOB, Event.POD_PENDING, "worker-1", pod=a_pod("worker-1", "Pending", **pod))
+    found = why(Request(Action.ABORT_JOB, (match,)), Phase.ABORTING, **fields)
+    assert found == ("PodPending", f"PodPending of worker-1{expected}{ACTED} PodPending: AbortJob")
 
 
 def test_a_failure_whose_pod_is_gone() -> None:
@@ -198,6 +213,13 @@ def test_why_a_job_failed(
 BOTH = (a_pod("worker-0"), a_pod("worker-1"))
 PENDING = (a_pod("worker-0", "Pending"), a_pod("worker-1"))
 REFUSED = Failure("FailedCreate", "quota")
+WAITS = a_pod("worker-0", "Pending", waiting=Waiting("InvalidImageName", 'couldn\'t parse image name "A:b"'))
+WAITS_FOR = 'worker-0 waits: InvalidImageName: couldn\'t parse image name "A:b"'
+LOST: dict[str, Any] = {"node": "n1", "is_unreachable": True}
+DOES_NOT_ANSWER = (
+    "node n1 does not answer: nothing is known of worker-1; delete the Node, or taint it with "
+    "node.kubernetes.io/out-of-service, if it does not come back"
+)
 
 
 @pytest.mark.parametrize(
@@ -220,10 +242,28 @@ REFUSED = Failure("FailedCreate", "quota")
             id="a place for one that goes",
         ),
         pytest.param(BOTH, {"failures": (REFUSED,)}, ("FailedCreate", "quota"), id="a failure"),
+        pytest.param((WAITS, a_pod("worker-1")), {}, ("InvalidImageName", WAITS_FOR), id="a pod"),
+        pytest.param(
+            (WAITS,), {"gang": NATIVE, "group": None}, ("InvalidImageName", WAITS_FOR), id="a pod, others to come"
+        ),
+        pytest.param(
+            (WAITS,),
+            {"group": ObservedGroup({}, "Inqueue", "no room")},
+            ("Unschedulable", "no room"),
+            id="the gang first",
+        ),
+        pytest.param((WAITS, a_pod("worker-1", **LOST)), {}, ("NodeLost", DOES_NOT_ANSWER), id="a node"),
+        pytest.param((WAITS,), {"phase": "Aborting"}, ("", ""), id="winding down"),
+        pytest.param(
+            (a_pod("worker-1", **LOST),),
+            {"phase": "Aborting"},
+            ("NodeLost", DOES_NOT_ANSWER),
+            id="a node, winding down",
+        ),
         pytest.param((), {"failures": (REFUSED, REFUSED)}, ("FailedCreate", "quota (and 1 more)"), id="two failures"),
     ],
 )
 def test_what_a_job_waits_for(pods: tuple[ObservedPod, ...], fields: dict[str, Any], expected: tuple[str, str]) -> None:
     state = a_state(*pods, **fields)
-    found = waiting_reason(state, plan_pods(state, NOW))
+    found = waiting_reason(state, plan_pods(state, NOW), JobState(), NOW)
     assert (found.reason, found.message) == expected

@@ -14,12 +14,15 @@ import msgspec
 from msgspec import Struct, field
 
 from pumice.model import keys
-from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase
+from pumice.model.snapshot import ContainerEnd, JobKey, ObservedPod, PodPhase, Waiting
 from pumice.model.timestamps import EPOCH, NEVER, read_time
 from pumice.model.vocabulary import GROUP_VERSION, KIND
 
 _GROUP: Final = GROUP_VERSION.partition("/")[0]
 _MAX_DIGITS: Final = 10
+# What a container that starts in its turn waits for.
+_STARTING: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
+_NODE_LOST: Final = "NodeLost"
 _SECOND: Final = dt.timedelta(seconds=1)
 _KNOWN_PHASES: Final = frozenset(str(phase) for phase in PodPhase)
 
@@ -64,8 +67,26 @@ class _Terminated(Struct, rename="camel", frozen=True):
     finished_at: str | None = None
 
 
+class _Waiting(Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class _Running(Struct, rename="camel", frozen=True):
+    started_at: str | None = None
+
+
 class _ContainerState(Struct, frozen=True):
+    waiting: _Waiting | None = None
+    running: _Running | None = None
     terminated: _Terminated | None = None
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 class _ContainerStatus(Struct, rename="camel", frozen=True):
@@ -79,6 +100,7 @@ class _PodStatus(Struct, rename="camel", frozen=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
+    conditions: list[_Condition] = []
     container_statuses: list[_ContainerStatus] = []
     init_container_statuses: list[_ContainerStatus] = []
 
@@ -88,6 +110,7 @@ class _SchedulingGroup(Struct, rename="camel", frozen=True):
 
 
 class _PodSpec(Struct, rename="camel", frozen=True):
+    node_name: str = ""
     scheduling_group: _SchedulingGroup | None = None
 
 
@@ -221,6 +244,8 @@ def _observed(pod: _Pod) -> ObservedPod:
     meta, status, annotations = pod.metadata, pod.status, pod.metadata.annotations
     containers = status.container_statuses
     all_containers = [*status.init_container_statuses, *containers]
+    ready = bool(containers) and all(container.ready for container in containers)
+    is_unreachable = _is_unreachable(status, ready=ready)
     return ObservedPod(
         name=meta.name,
         uid=meta.uid,
@@ -232,11 +257,48 @@ def _observed(pod: _Pod) -> ObservedPod:
         created_at=_latest(meta.creation_timestamp) or EPOCH,
         # A grace period of ten thousand years ends in a year that Python does not know.
         deleted_at=read_time(meta.deletion_timestamp) or NEVER if meta.deletion_timestamp is not None else None,
-        ready=bool(containers) and all(container.ready for container in containers),
+        ready=ready,
         restarts=sum(container.restart_count for container in all_containers),
         reason=status.reason,
         message=status.message,
         ends=tuple(_end(one.name, one.state.terminated) for one in all_containers if one.state.terminated is not None),
+        waiting=_waiting(status, all_containers),
+        changed_at=max(filter(None, (_changed_at(one.state) for one in all_containers)), default=None),
+        # Not of other pods: that a pod is bound to a node is no reason for a pass.
+        node=pod.spec.node_name if is_unreachable or meta.deletion_timestamp is not None else "",
+        is_unreachable=is_unreachable,
+    )
+
+
+def _waiting(status: _PodStatus, containers: list[_ContainerStatus]) -> Waiting | None:
+    """The first container that waits for more than its turn, init containers first; else what the scheduler says."""
+    for container in containers:
+        if container.state.waiting is not None and container.state.waiting.reason not in _STARTING:
+            return Waiting(container.state.waiting.reason, container.state.waiting.message)
+    for condition in status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
+            return Waiting(condition.reason, condition.message)
+    return None
+
+
+def _changed_at(state: _ContainerState) -> dt.datetime | None:
+    if state.running is not None:
+        return _latest(state.running.started_at)
+    return _latest(state.terminated.finished_at) if state.terminated is not None else None
+
+
+def _is_unreachable(status: _PodStatus, *, ready: bool) -> bool:
+    """Whether the cluster has lost contact with the node of the pod.
+
+    The controller of nodes says so by an unready pod with ready containers, without the reason that a kubelet gives.
+    """
+    if status.phase == PodPhase.UNKNOWN or status.reason == _NODE_LOST:
+        return True
+    conditions = (one for one in status.conditions if one.type == "Ready")
+    return (
+        ready
+        and status.phase == PodPhase.RUNNING
+        and any(one.status == "False" and not one.reason for one in conditions)
     )
 
 

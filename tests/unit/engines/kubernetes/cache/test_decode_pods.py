@@ -13,7 +13,7 @@ from pumice.engines.kubernetes.cache.decode_pods import (
     decode_priority_class,
     owned_by,
 )
-from pumice.model.snapshot import JobKey, PodPhase
+from pumice.model.snapshot import JobKey, PodPhase, Waiting
 from pumice.model.timestamps import NEVER
 
 OWNER = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "train", "uid": "j1", "controller": True}
@@ -104,6 +104,115 @@ def test_terminated_containers_init_containers_first() -> None:
     assert (main.exit_code, main.reason, main.signal, main.last_line) == (137, "OOMKilled", 9, "b")
     assert main.finished_at == dt.datetime(2030, 1, 1, 0, 1, 1, tzinfo=dt.UTC)
     assert pod.observed.reason == "Evicted"
+
+
+def waits(name: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def runs(name: str, since: str = "2030-01-01T00:00:09Z") -> dict[str, Any]:
+    return {"name": name, "ready": True, "state": {"running": {"startedAt": since}}}
+
+
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        *(
+            pytest.param({"containerStatuses": [waits("main", reason, "why")]}, Waiting(reason, "why"), id=reason)
+            for reason in (
+                *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
+                *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+            )
+        ),
+        pytest.param(
+            {
+                "initContainerStatuses": [waits("init", "ErrImagePull", "403")],
+                "containerStatuses": [waits("main", "PodInitializing")],
+            },
+            Waiting("ErrImagePull", "403"),
+            id="an init container",
+        ),
+        pytest.param(
+            {"containerStatuses": [waits("main", "ContainerCreating"), waits("side", "ErrImagePull")]},
+            Waiting("ErrImagePull"),
+            id="the first that says something",
+        ),
+        pytest.param({"containerStatuses": [waits("main", "ContainerCreating")]}, None, id="it starts"),
+        pytest.param({"containerStatuses": [waits("main", "")]}, None, id="nothing is said"),
+        pytest.param({"containerStatuses": [runs("main")]}, None, id="it runs"),
+        pytest.param({"conditions": [UNSCHEDULABLE]}, Waiting("Unschedulable", "0/3 nodes"), id="unschedulable"),
+        pytest.param({"conditions": [{**UNSCHEDULABLE, "status": "True"}]}, None, id="scheduled"),
+        pytest.param({"conditions": [{**UNSCHEDULABLE, "reason": ""}]}, None, id="not scheduled yet"),
+        pytest.param({"conditions": [{**UNSCHEDULABLE, "type": "Ready"}]}, None, id="another condition"),
+    ],
+)
+def test_what_a_pod_waits_for(status: dict[str, Any], expected: Waiting | None) -> None:
+    pod = decode_pod(a_pod(phase="Pending", **status))
+    assert pod is not None
+    assert pod.observed.waiting == expected
+
+
+def test_when_a_container_last_started_or_ended() -> None:
+    main = ended("main", 1, finishedAt="2030-01-01T00:00:03Z")
+    pod = decode_pod(a_pod(phase="Running", containerStatuses=[main, runs("side"), waits("third", "ErrImagePull")]))
+    assert pod is not None
+    assert pod.observed.changed_at == dt.datetime(2030, 1, 1, 0, 0, 10, tzinfo=dt.UTC)
+
+
+UNREADY = {"type": "Ready", "status": "False"}
+
+
+@pytest.mark.parametrize(
+    ("status", "lost"),
+    [
+        pytest.param({"phase": "Running", "containerStatuses": [runs("main")]}, False, id="runs"),
+        pytest.param({"phase": "Unknown"}, True, id="unknown"),
+        pytest.param({"phase": "Running", "reason": "NodeLost"}, True, id="lost"),
+        pytest.param(
+            {"phase": "Running", "conditions": [UNREADY], "containerStatuses": [runs("main")]},
+            True,
+            id="marked by the controller of nodes",
+        ),
+        pytest.param(
+            {
+                "phase": "Running",
+                "conditions": [{**UNREADY, "reason": "ReadinessGatesNotReady"}],
+                "containerStatuses": [runs("main")],
+            },
+            False,
+            id="marked by its kubelet",
+        ),
+        pytest.param(
+            {
+                "phase": "Running",
+                "conditions": [UNREADY],
+                "containerStatuses": [runs("main"), waits("side", "ErrImagePull")],
+            },
+            False,
+            id="a container is not ready",
+        ),
+        pytest.param({"phase": "Pending", "conditions": [UNREADY]}, False, id="it starts"),
+    ],
+)
+def test_a_pod_whose_node_is_lost(status: dict[str, Any], lost: bool) -> None:
+    raw = json.loads(a_pod(**status))
+    raw["spec"] = {"nodeName": "n1"}
+    pod = decode_pod(json.dumps(raw).encode())
+    assert pod is not None
+    assert pod.observed.is_unreachable is lost
+    assert pod.observed.node == ("n1" if lost else "")
+
+
+def test_the_node_of_a_pod_that_is_being_deleted() -> None:
+    raw = json.loads(a_pod(phase="Running"))
+    raw["metadata"] |= {"deletionTimestamp": "2030-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    raw["spec"] = {"nodeName": "n1"}
+    pod = decode_pod(json.dumps(raw).encode())
+    assert pod is not None
+    assert pod.observed.node == "n1"
 
 
 def test_timestamps_out_of_range() -> None:
