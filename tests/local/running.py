@@ -82,13 +82,16 @@ class Place:
         (self.directory / name).write_text(yaml.safe_dump_all(documents))
         return name
 
+    def _written(self, *documents: Manifest) -> str:
+        return str((self.directory if self.cwd else Path()) / self.write(*documents))
+
     def argv(self, *documents: Manifest, flags: Sequence[str] = ()) -> list[str]:
         return [
             sys.executable,
             "-c",
             _BACKGROUND if self.background else _FOREGROUND,
             "run",
-            str((self.directory if self.cwd else Path()) / self.write(*documents)),
+            self._written(*documents),
             *flags,
         ]
 
@@ -106,8 +109,9 @@ class Place:
 
     def run(self, *documents: Manifest, flags: Sequence[str] = ()) -> Result:
         """Run a job to its end, in a process that need not load all modules first."""
-        words = ["run", self.write(*documents), "--timeout=60s", *flags]
-        done = fork_server("pumice.cli.run.command").run(words, cwd=self.directory, env=self.env, timeout=100)
+        words = ["run", self._written(*documents), "--timeout=60s", *flags]
+        cwd = Path(self.cwd or self.directory)
+        done = fork_server("pumice.cli.run.command").run(words, cwd=cwd, env=self.env, timeout=100)
         return Result(done.returncode, done.stdout, done.stderr)
 
 

@@ -19,10 +19,12 @@ from pumice.cli.findings import counted, write_reports
 from pumice.cli.jobfile import JobDocument, JobFile, load, load_valid
 from pumice.cli.output import style_for
 from pumice.cli.run import options as run_options
+from pumice.cli.run.consent_question import consent_question
 from pumice.cli.run.screen import Screen
 from pumice.cli.run.text_view import TextView
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Listener, RunEvent, RunPlanned, WarningIssued
+from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Locate
 from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
 from pumice.engines.local.run_errors import RunError
@@ -55,11 +57,20 @@ def run(args: argparse.Namespace) -> int:
     documents = [value for file in files for value in _documents(file, job.admitted.written.namespace or "default")]
     locate = _locator(job, args.file)
     try:
-        session = LocalSession(job.admitted, run_options.read_options(args), documents, locate)
-        return asyncio.run(_Driver(session, _view(args, locate)).run())
+        options = run_options.read_options(args)
+        try:
+            return _run(LocalSession(job.admitted, options, documents, locate), args)
+        except ConsentError as error:
+            if not consent_question(error, options.settings, args):
+                return BAD_INPUT
+            return _run(LocalSession(job.admitted, options, documents, locate), args)
     except RunError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
+
+
+def _run(session: LocalSession, args: argparse.Namespace) -> int:
+    return asyncio.run(_Driver(session, _view(args, session.locate)).run())
 
 
 def _load_documents(file: str) -> JobFile | None:

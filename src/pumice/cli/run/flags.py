@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -70,19 +71,30 @@ def entrypoints(texts: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def mount(text: str, base: Path, origin: str) -> ExtraMount:
-    """`PATH`, `PATH:ro` or `PATH:rw`; a colon may be part of a path."""
-    path, mark, mode = text.rpartition(":")
-    if not mark or (base / text).exists():
-        path, mode = text, "rw"
-    if mode not in ("ro", "rw"):
-        hint = "" if (base / path).exists() else f"{base / text} does not exist"
-        raise bad_value(origin, f"{text}: must be PATH or PATH:ro", hint)
-    source = base / path
-    if not path or not source.exists():
-        raise bad_value(origin, f"{text}: no such file or directory: {source}")
-    if is_never_shared(source):
-        raise bad_value(origin, f"{text}: {why_not(source)}", "name the directory in it that the job needs")
-    return ExtraMount(source.absolute(), mode == "ro")
+    """`PATH` or `SOURCE:TARGET`, with `:ro` or `:rw` at the end; a colon may be part of a path that exists."""
+    path, mode = text, "rw"
+    before, mark, last = text.rpartition(":")
+    if last in ("ro", "rw") and mark and not (base / text).exists():
+        path, mode = before, last
+    source, target = path, ""
+    before, mark, last = path.rpartition(":")
+    if mark and not (base / path).exists():
+        source, target = before, last
+        if not target.startswith("/"):
+            forms = "PATH, PATH:ro, SOURCE:TARGET or SOURCE:TARGET:ro, with a TARGET such as /data"
+            raise bad_value(origin, f"{text}: must be {forms}", f"{base / text} does not exist")
+    if not source or not (base / source).exists():
+        raise bad_value(origin, f"{text}: no such file or directory: {base / source}")
+    if is_never_shared(base / source):
+        raise bad_value(origin, f"{text}: {why_not(base / source)}", "name the directory in it that the job needs")
+    return ExtraMount((base / source).absolute(), mode == "ro", Path(os.path.normpath(target)) if target else None)
+
+
+def host_prefix(text: str, base: Path) -> Path:
+    """A prefix of paths that the job may use."""
+    if not text:
+        raise bad_value("--allow-host-path", "must be a path")
+    return base / text
 
 
 def kill(text: str) -> Kill:

@@ -11,11 +11,13 @@ from typing import Final
 
 from pumice.cli.run import flags
 from pumice.cli.run.project_file import read_toml
+from pumice.cli.run.user_config import read_user_config
+from pumice.engines.local.host_access.consent import is_ordinary
 from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.state.settings import ExtraMount
+from pumice.engines.local.state.settings import ExtraMount, config_directory
 from pumice.model.findings import SPEC
 from pumice.model.problem import Position
 from pumice.reconcile.requested_action import SUSPENDED
@@ -27,7 +29,8 @@ _REPEATED: Final = {
     "image": ("NAME=PATH", "use a directory or archive as this image"),
     "entrypoint": ('IMAGE="CMD"', "the command of containers that have none, where the host serves as image"),
     "env": ("K=V", "set a variable in all containers; the job's own value wins"),
-    "mount": ("PATH[:ro]", "make a path of the host visible in all pods"),
+    "mount": ("PATH[:ro]", "make a path of this machine visible in all pods; SOURCE:TARGET[:ro] at another path"),
+    "allow-host-path": ("PREFIX", "allow the job to use paths of this machine that need consent"),
     "scale": ("TASK=N", "override a task's number of pods"),
     "publish": ("TASK-INDEX:PORT", "publish a pod's port on 127.0.0.1"),
     "kill": ("TASK-INDEX@30s", "kill a pod this long after the first Running"),
@@ -37,24 +40,28 @@ _REPEATED: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
     for flag, (metavar, text) in _REPEATED.items():
-        name = "documents" if flag == "with" else flag
+        name = _destination(flag)
         parser.add_argument(f"--{flag}", dest=name, action="append", default=[], metavar=metavar, help=text)
+    parser.add_argument("--workdir-read-only", action="store_true", help="pods cannot write to the working directory")
     parser.add_argument(
         "--network",
         choices=[str(each) for each in Network],
-        default=str(Network.OUTBOUND),
-        help="job: pods reach only each other; outbound: also what this machine reaches",
+        help="job: pods reach only each other; outbound (default): also what this machine reaches",
     )
     parser.add_argument(
         "--isolation",
         choices=[str(each) for each in Isolation],
-        default=str(Isolation.AUTO),
         help="namespaces: isolated pods; process: plain processes, for machines that do not allow namespaces",
     )
     parser.add_argument("--timeout", metavar="10m", help="stop the job after this time (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep the files that pods wrote, and print where")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
     parser.add_argument("--no-prefix", action="store_true", help="print log lines without the names of their pods")
+
+
+def _destination(flag: str) -> str:
+    """Return the attribute of a repeated flag; `with` is a word of Python."""
+    return "documents" if flag == "with" else flag.replace("-", "_")
 
 
 def read_options(args: argparse.Namespace) -> RunOptions:
@@ -68,13 +75,16 @@ def read_options(args: argparse.Namespace) -> RunOptions:
 
 def _options(args: argparse.Namespace) -> RunOptions:
     defaults = default_settings(os.environ)
+    config = read_user_config(os.environ)
     here = defaults.workdir
     beside = Path(args.file).resolve().parent if args.file != "-" else here
     toml = read_toml(beside)
-    mounts = [*toml.mounts, *(flags.mount(text, here, "--mount") for text in args.mount)]
+    given = [*config.mounts, *(flags.mount(text, here, "--mount") for text in args.mount)]
+    mounts = [*toml.mounts, *given]
     inside = defaults.share_workdir and beside.is_relative_to(here)
-    if not inside and not is_never_shared(beside):
-        mounts.append(ExtraMount(beside, read_only=True))
+    if not inside:
+        whole = not is_never_shared(beside) and is_ordinary(beside, os.environ)
+        mounts += [ExtraMount(path, read_only=True) for path in ([beside] if whole else toml.files_beside(beside))]
     images, entrypoints = flags.images(args.image), flags.entrypoints(args.entrypoint)
     settings = replace(
         defaults,
@@ -82,9 +92,18 @@ def _options(args: argparse.Namespace) -> RunOptions:
         entrypoints={**toml.entrypoints, **entrypoints},
         programs=toml.programs,
         files=toml.files,
-        env=flags.variables(args.env),
+        env={**config.env, **flags.variables(args.env)},
         mounts=tuple(mounts),
         keep=args.keep,
+        workdir_read_only=args.workdir_read_only,
+        project=beside,
+        config=config_directory(os.environ),
+        host_accesses=toml.accesses(beside),
+        allowed=(
+            *config.allowed,
+            *(flags.host_prefix(text, here) for text in args.allow_host_path),
+            *(each.path for each in given if not each.read_only),
+        ),
     )
     return RunOptions(
         settings,
@@ -92,8 +111,8 @@ def _options(args: argparse.Namespace) -> RunOptions:
         kills=tuple(flags.kill(text) for text in args.kill),
         publish=tuple(flags.publish(text) for text in args.publish),
         timeout=None if args.timeout is None else flags.timeout(args.timeout),
-        network=Network(args.network),
-        isolation=Isolation(args.isolation),
+        network=Network(args.network or config.network or Network.OUTBOUND),
+        isolation=Isolation(args.isolation or config.isolation or Isolation.AUTO),
         required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
     )
 
@@ -102,11 +121,18 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     """Return the command line of this run without its timeout, with additions."""
     words = ["pumice", "run", args.file]
     for flag in _REPEATED:
-        values = args.documents if flag == "with" else getattr(args, flag)
-        words += [word for value in values for word in (f"--{flag}", value)]
-    words += [] if args.network == Network.OUTBOUND else ["--network", args.network]
-    words += [] if args.isolation == Isolation.AUTO else ["--isolation", args.isolation]
+        words += [word for value in getattr(args, _destination(flag)) for word in (f"--{flag}", value)]
+    words += [] if args.network is None else ["--network", args.network]
+    words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
+    words += ["--workdir-read-only"] if args.workdir_read_only else []
     return shlex.join([*words, *more])
+
+
+def same_command(args: argparse.Namespace, *more: str) -> str:
+    """Return the whole command line of this run, with additions."""
+    own = [] if args.timeout is None else ["--timeout", args.timeout]
+    own += [flag for flag in ("--keep", "--json", "--no-prefix") if getattr(args, flag[2:].replace("-", "_"))]
+    return typed_again(args, *own, *more)
 
 
 def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str:
@@ -115,6 +141,9 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
         return typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:
         return f"{typed_again(args)}     after suspend is set to false{at(locate, SPEC / 'suspend')}"
+    if outcome.first is not None and outcome.unshared:
+        path = outcome.unshared
+        return f"{typed_again(args, '--mount', f'{path}:ro')}     {path} exists here, and pods do not see it"
     # A command that the shell did not find counts as well.
     if outcome.first is not None and outcome.first.end.exit_code == _NOT_FOUND and outcome.host_image:
         return f"{typed_again(args, '--image', f'{outcome.host_image}=PATH')}     PATH has the image's files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pumice.cli.run import flags
+from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
 from pumice.model.problem import Position, Problem
@@ -31,6 +33,24 @@ class TomlSettings:
     programs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
+
+    def accesses(self, beside: Path) -> tuple[HostAccess, ...]:
+        """Return every path that leaves the directory of the file."""
+        read = {
+            "images": self.images.values(),
+            "programs": (path for paths in self.programs.values() for path in paths),
+            "files": (path for paths in self.files.values() for path in paths.values()),
+            "entrypoints": (Path(word) for words in self.entrypoints.values() for word in words if word[:1] == "/"),
+        }
+        found = [HostAccess(path, True, f"{TOML} [{table}]") for table, paths in read.items() for path in paths]
+        found += [HostAccess(each.path, each.read_only, f"{TOML} [mounts]") for each in self.mounts]
+        real = Path(os.path.realpath(beside))
+        return tuple(dict.fromkeys(each for each in found if not each.real.is_relative_to(real)))
+
+    def files_beside(self, beside: Path) -> tuple[Path, ...]:
+        """Return the files of the directory that entry points name: the others are copied, or mounted by name."""
+        words = (Path(word) for words in self.entrypoints.values() for word in words if word[:1] == "/")
+        return tuple(dict.fromkeys(path for path in words if path.is_relative_to(beside) and path.is_file()))
 
 
 def read_toml(beside: Path) -> TomlSettings:

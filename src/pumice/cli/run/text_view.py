@@ -60,8 +60,10 @@ class TextView:
 
     def __call__(self, event: RunEvent) -> None:  # noqa: C901 - one case per event
         match event:
-            case RunPlanned(job, images):
+            case RunPlanned(job, images, accesses, notes):
                 self._show_plan(job, images)
+                for line in (*(f"uses {access}" for access in accesses), *notes):
+                    self._print(f"  {plain(line)}")
             case LogOutput(lines):
                 self._show_logs(lines)
             case PhaseChanged():

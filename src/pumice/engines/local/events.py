@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.outcome import Outcome
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod
@@ -28,6 +29,8 @@ class RunPlanned:
 
     job: Job
     images: str
+    host_accesses: Sequence[HostAccess] = ()  # what the Job and its pumice.toml use of this machine's files
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Final
 
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter, PhaseChanged, Stopping, Tick
+from pumice.engines.local.host_access.unshared import unshared_path
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.options import Kill
@@ -87,7 +89,7 @@ class LiveRun:
 
     def outcome(self, stop: Stop | None) -> Outcome:
         failures = self.pods.failures.in_order()
-        image = log = ""
+        image = log = unshared = ""
         if failures:
             first, end = failures[0].pod, failures[0].end
             spec = next((each.spec for each in self.engine.pods.values() if each.uid == first.uid), None)
@@ -95,6 +97,8 @@ class LiveRun:
                 (each["spec"] for each in self.plan.manifests if each["metadata"]["name"] == first.name), {}
             )
             image = next((each["image"] for each in all_containers(spec) if each["name"] == end.container), "")
+            mounts = [str(each["mountPath"]) for one in all_containers(spec) for each in one.get("volumeMounts") or []]
+            unshared = unshared_path(end.last_line, self.plan.inputs.settings, mounts, os.environ)
             log = str(self.plan.record.newest_log(first.short_name, end.container) or "")
         return Outcome(
             job=self.engine.job,
@@ -103,6 +107,7 @@ class LiveRun:
             stop=stop,
             kept=self.plan.kept(),
             log=log,
+            unshared=unshared,
             host_image=image if self.plan.images.of(image) is None else "",
         )
 

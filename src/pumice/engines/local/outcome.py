@@ -81,6 +81,7 @@ class Outcome:
     stop: Stop | None = None  # the run was stopped
     kept: Sequence[str] = ()  # the directories with the files that pods wrote
     log: str = ""  # the log file of the container that failed first
+    unshared: str = ""  # a path of this machine that it missed, if its last line names one
     host_image: str = ""  # the name of that container's image, if the host's files served as image
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pumice.engines.local.host_access.access import HostAccess
+from pumice.engines.local.host_access.consent import check_consent, notes
 from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.options import Locate, at
 from pumice.engines.local.run_errors import RefusedError
@@ -92,6 +94,13 @@ def create_claim_directories(directories: Iterable[Path]) -> None:
         if not directory.exists():
             directory.mkdir()
             directory.chmod(0o777)
+
+
+def check_host_access(
+    settings: Settings, manifests: Iterable[Manifest], environ: Mapping[str, str]
+) -> tuple[Sequence[HostAccess], Sequence[str]]:
+    """Return what the job uses of this machine's files, and notes for the header. Raises RefusedError."""
+    return check_consent(settings, manifests, environ), notes(settings, environ)
 
 
 def preflight_warnings(settings: Settings) -> Iterator[str]:

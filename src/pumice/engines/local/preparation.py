@@ -18,6 +18,7 @@ from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import Locate, RunOptions
 from pumice.engines.local.preflight import (
     check_fit,
+    check_host_access,
     check_problems,
     claim_paths,
     create_claim_directories,
@@ -83,6 +84,7 @@ def prepared(
     manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
     check_names(options, job, manifests)
     settings = with_names_in_use(options.settings, image_names(manifests))
+    accesses, notes = check_host_access(settings, manifests, os.environ)
     directory = state / "runs" / f"{job.name}-{job.uid[:8]}"
     objects: dict[tuple[str, str], Manifest] = {}
     machine = read_machine()
@@ -128,7 +130,7 @@ def prepared(
             preparation.record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False
         )
         emit.listeners.append(view)
-        emit(RunPlanned(job, images.text(manifests)))
+        emit(RunPlanned(job, images.text(manifests), accesses, notes))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation

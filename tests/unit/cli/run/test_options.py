@@ -77,7 +77,12 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--env", "A"], "--env: A: must be NAME=VALUE", id="variable without a value"),
         pytest.param(["--env", "é=c"], "--env: é=c: the name ", id="bad name of a variable"),
         pytest.param(["--mount", "gone"], "--mount: gone: no such file or directory: ", id="mount that is not there"),
-        pytest.param(["--mount", "data:rx"], "--mount: data:rx: must be PATH or PATH:ro", id="bad mode"),
+        pytest.param(
+            ["--mount", "data:rx"], "--mount: data:rx: must be PATH, PATH:ro, SOURCE:TARGET or ", id="bad mode"
+        ),
+        pytest.param(["--mount", "gone:/x:ro"], "--mount: gone:/x:ro: no such file or directory: ", id="no source"),
+        pytest.param(["--mount", "/:/x:ro"], "is a directory of the system", id="mount of the root elsewhere"),
+        pytest.param(["--allow-host-path", ""], "--allow-host-path: must be a path", id="consent to nothing"),
         pytest.param(["--mount", ":ro"], "--mount: :ro: no such file or directory", id="mount of nothing"),
         pytest.param(["--image", "i"], "--image: i: must be NAME=PATH", id="image without a path"),
         pytest.param(["--image", "i=gone"], "gone: no such file or directory\n  hint: PATH is a directory", id="image"),

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.container_spec.etc_hosts import name_files
@@ -21,25 +20,21 @@ from pumice.engines.local.container_spec.users import (
     user_and_group,
     violates_run_as_non_root,
 )
+from pumice.engines.local.host_access.covers import Covers, HiddenPaths, hidden_paths
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.network.network_env import interface_env
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, USER, StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
+from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
 from pumice.engines.local.scheduling.fit import gpu_env, gpu_shares
 from pumice.engines.local.scheduling.machine import gpu_devices
-from pumice.engines.local.state.settings import home_directory
 from pumice.engines.local.volumes.apply import VolumeFiles
-from pumice.engines.local.volumes.plan import pod_directory, volume_mounts
+from pumice.engines.local.volumes.plan import Volumes, pod_directory, volume_mounts
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.problem import Problem
 from pumice.plugins import wait_for_master
-
-_HOMES: Final = ("/home", "/root")
-# Some accounts have a system directory as home, which must stay visible.
-_SYSTEM: Final = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +56,13 @@ class SpecBuilder:
     warn: Callable[[str], None]
     gpus_of: Callable[[str], Sequence[str]] = lambda _pod: ()  # a pod's name -> the GPUs assigned to it
     processors: Processors = field(default_factory=lambda: Processors(()))
+    hidden: HiddenPaths = field(init=False)
     files: VolumeFiles = field(init=False)
     _accounts: dict[Path, tuple[File, ...]] = field(default_factory=dict)  # by root directory, read once
 
     def __post_init__(self) -> None:
         self.files = VolumeFiles(self.inputs.scratch)
+        self.hidden = hidden_paths(self.inputs.settings, os.environ)
 
     def spec(self, manifest: Manifest, uid: str, address: str, container: Manifest, attempt: int) -> ContainerSpec:
         """Return the spec of one start of one container. Raises StartError if it cannot start."""
@@ -97,6 +94,7 @@ class SpecBuilder:
         waits = image is None and _waits_for_master(container)
         shim_files, shim_mounts = nc_files(env["PATH"], running_interpreter()) if waits else ([], [])
         name = facts.name
+        mounts, covers = self._mounts(image, volumes)
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
@@ -109,9 +107,8 @@ class SpecBuilder:
                 read_only=bool((container.get("securityContext") or {}).get("readOnlyRootFilesystem")),
             ),
             mounts=(
-                *self._own_mounts(image),
+                *mounts,
                 *shim_mounts,
-                *volumes.mounts,
                 self._message_mount(uid, container, attempt),
             ),
             files=(*self._etc_files(manifest, image), *self._stand_ins(container), *shim_files),
@@ -122,13 +119,14 @@ class SpecBuilder:
             cpu_quota=cpu_limit(container),
             cpus=self._cpus(manifest, container),
             devices=gpu_devices() if gpus else (),
-            hidden=self._hidden(image),
+            hidden=covers.directories,
+            hidden_files=covers.files,
             share_pid_with=holder_id(name) if manifest["spec"].get("shareProcessNamespace") else None,
         )
 
     def holder(self, manifest: Manifest) -> ContainerSpec:
         """Return the spec of the process that holds the pid namespace the pod's containers share."""
-        name = manifest["metadata"]["name"]
+        name, covers = manifest["metadata"]["name"], self.hidden.covers((), host_is_image=True)
         return ContainerSpec(
             id=holder_id(name),
             pod=name,
@@ -137,7 +135,8 @@ class SpecBuilder:
             env={"PATH": DEFAULT_PATH},
             cwd="/",
             root=RootFs(None, None),
-            hidden=self._hidden(None),
+            hidden=covers.directories,
+            hidden_files=covers.files,
         )
 
     def _report(self, problems: Sequence[Problem]) -> None:
@@ -167,16 +166,19 @@ class SpecBuilder:
             return (image.config.workdir if image is not None else "") or "/"
         return str(self.inputs.settings.workdir)
 
-    def _hidden(self, image: Image | None) -> tuple[str, ...]:
-        home = home_directory(os.environ) or Path("/")
-        return hidden_directories(home, self.inputs.settings.state, host_is_image=image is None)
+    def _mounts(self, image: Image | None, volumes: Volumes) -> tuple[list[Mount | Tmpfs], Covers]:
+        own = self._own_mounts(image)
+        shown = [*own, *(mount for mount in volumes.mounts if isinstance(mount, Mount))]
+        covers = self.hidden.covers(shown, host_is_image=image is None)
+        return [*own, *covers.pins, *volumes.mounts], covers
 
     def _own_mounts(self, image: Image | None) -> list[Mount]:
         settings = self.inputs.settings
-        mounts = [Mount(str(settings.workdir), str(settings.workdir))] if settings.share_workdir else []
+        workdir = str(settings.workdir)
+        mounts = [Mount(workdir, workdir, settings.workdir_read_only)] if settings.share_workdir else []
         if image is None:
             mounts += [Mount(str(path), str(path), read_only=True) for path in settings.python]
-        return mounts + [Mount(str(extra.path), str(extra.path), extra.read_only) for extra in settings.mounts]
+        return mounts + [Mount(str(extra.path), str(extra.target), extra.read_only) for extra in settings.mounts]
 
     def _message_mount(self, uid: str, container: Manifest, attempt: int) -> Mount:
         """Mount a termination message file even if none is named: programs write to the default path."""
@@ -221,17 +223,6 @@ class SpecBuilder:
                 self.warn(f"runAsUser {user} is not honoured: {self.sandbox.only_user}")
             return None, None
         return user, group
-
-
-def hidden_directories(home: Path, state: Path, *, host_is_image: bool) -> tuple[str, ...]:
-    """Return the host's directories that no container sees: homes, and the state directory with other jobs' secrets.
-
-    An image has its own directories; of the host's, a mount of the user's could still show the state directory.
-    """
-    if not host_is_image:
-        return (str(state),)
-    own = () if len(home.parts) <= 1 or home.parts[1] in _SYSTEM else (str(home),)
-    return tuple(dict.fromkeys((*_HOMES, *own, str(state))))
 
 
 def holder_id(pod: str) -> str:

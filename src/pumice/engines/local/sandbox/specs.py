@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# What containers see of this machine where it serves as image: programs, libraries and their settings, no data.
+SYSTEM_DIRECTORIES = frozenset(
+    {"bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr", "var"}
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Mount:
@@ -70,5 +75,6 @@ class ContainerSpec:
     cpu_quota: float | None = None
     pids: int | None = None
     devices: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # host directories that appear empty
+    hidden: tuple[str, ...] = ()  # directories that appear empty
+    hidden_files: tuple[str, ...] = ()  # files that appear empty
     share_pid_with: str | None = None  # the container whose pid namespace this one joins

@@ -8,20 +8,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.run_errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraMount:
+    """A path of this machine that all pods see; at its own path unless `at` names another."""
+
     path: Path
     read_only: bool = False
+    at: Path | None = None
+
+    @property
+    def target(self) -> Path:
+        return self.at or self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    workdir: Path  # visible in every pod at the same path, writable
+    workdir: Path  # visible in every pod at the same path
     share_workdir: bool = True  # if not, the working directory of pods has this path, but is their own
     state: Path
+    workdir_read_only: bool = False
+    project: Path | None = None  # the directory of the Job file, if it is not the working directory
+    config: Path | None = None  # the directory of the user's own config.toml
+    host_accesses: tuple[HostAccess, ...] = ()  # what pumice.toml wants outside of its directory
+    allowed: tuple[Path, ...] = ()  # the user's consent: prefixes of paths that the job may use
     python: tuple[Path, ...] = ()  # directories of the active Python environment, visible read-only
     path: str = ""  # prepended to PATH where the host serves as image
     images: Mapping[str, Path] = field(default_factory=dict)
@@ -31,6 +44,17 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
+
+
+def config_directory(environ: Mapping[str, str]) -> Path | None:
+    """Return `$XDG_CONFIG_HOME/pumice`; None for a user without a home."""
+    base = Path(environ.get("XDG_CONFIG_HOME") or "")
+    if not base.is_absolute():
+        home = home_directory(environ)
+        if home is None:
+            return None
+        base = home / ".config"
+    return base / "pumice"
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:

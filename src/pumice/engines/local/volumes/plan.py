@@ -17,6 +17,7 @@ from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env, expand, unknown_references
 from pumice.engines.local.container_spec.users import fs_group
+from pumice.engines.local.host_access.access import SHARED_MEMORY
 from pumice.engines.local.host_access.never_shared import is_never_shared, why_not
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import KINDS, DataVolume, Entry, is_shared
@@ -124,6 +125,9 @@ class _Planner:
         if kind == _EMPTY and source.get("medium") == "Memory" and self._is_mounted_whole(name):
             read_only = bool(mount.get("readOnly"))
             self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), read_only, self.group))
+            return
+        if kind == "hostPath" and _absolute(str(source.get("path"))) == str(SHARED_MEMORY):
+            self.mounts.append(Tmpfs(target, name, read_only=bool(mount.get("readOnly"))))
             return
         path, within = self._path(name, kind, source), self._sub_path(mount)
         if path is None or within is None:

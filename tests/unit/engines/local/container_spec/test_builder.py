@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder, hidden_directories, holder_id
+from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder, holder_id
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.images.config import ImageConfig
@@ -295,19 +295,3 @@ def test_problems_are_found_before_the_start(bench: Bench) -> None:
     assert found[1].startswith("has no command")
     with pytest.raises(StartError, match="there is no ConfigMap gone"):
         bench.spec({**container, "command": ["a"]})
-
-
-@pytest.mark.parametrize(
-    ("home", "host", "expected"),
-    [
-        pytest.param("/home/me", True, ("/home", "/root", "/home/me", STATE), id="usual"),
-        pytest.param("/root", True, ("/home", "/root", STATE), id="root"),
-        pytest.param("/data/me", True, ("/home", "/root", "/data/me", STATE), id="other path"),
-        pytest.param("/var/lib/me", True, ("/home", "/root", "/var/lib/me", STATE), id="service account"),
-        pytest.param("/usr/sbin", True, ("/home", "/root", STATE), id="system directory"),
-        pytest.param("/", True, ("/home", "/root", STATE), id="no home"),
-        pytest.param("/home/me", False, (STATE,), id="image"),
-    ],
-)
-def test_hidden_directories(home: str, *, host: bool, expected: tuple[str, ...]) -> None:
-    assert hidden_directories(Path(home), Path(STATE), host_is_image=host) == expected

@@ -56,12 +56,12 @@ def make_read_only(parts: list[str]) -> None:
 
 def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> list[HostMount]:
     mounts: list[HostMount] = []
-    hidden = {os.path.realpath(path) for path in spec.hidden}
     # HostRoot leaves hidden directories at the top empty; deeper ones are covered in case that a mount shows them.
-    for number, path in enumerate(sorted(path for path in hidden if path.count("/") > 1 and os.path.isdir(path))):
-        empty = f"{job.build}/hidden{number}"
-        os.mkdir(empty, 0o755)
-        mounts.append(Cover(empty, path))
+    empty, nothing = f"{job.build}/empty", f"{job.build}/nothing"
+    os.mkdir(empty, 0o755)
+    os.close(os.open(nothing, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+    mounts += [Cover(empty, path) for path in spec.hidden if path.count("/") > 1]
+    mounts += [Cover(nothing, path) for path in spec.hidden_files]
     for mount in spec.mounts:
         if isinstance(mount, Mount):
             source, volume = mount.source, mount.volume

@@ -1,9 +1,9 @@
 """The host's file system as a container's root, below a writable layer.
 
-For a user who may not uncover /proc and /dev the kernel refuses one overlay over the whole root, so each system
-directory gets its own overlay. Other directories are bound read-only: a program that writes to a data directory that
-was not mounted fails at once instead of losing its output. A directory that contains another mount, or in which a
-missing mount point is needed, is split: its entries are shown one by one.
+Only system directories are shown, not data. For a user who may not uncover /proc and /dev the kernel refuses one
+overlay over the whole root, so each of them gets its own overlay. A directory that contains another mount, or in which
+a missing mount point is needed, is split: its entries are shown one by one. An overlay also keeps a container from the
+sockets below it; where the kernel refuses one, the directory is bound read-only and sockets are left out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Iterable
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
+from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 
-_SYSTEM = frozenset(
-    {"bin", "etc", "lib", "lib32", "lib64", "libx32", "mnt", "media", "opt", "sbin", "srv", "usr", "var"}
-)
 _PRIVATE = {"tmp": 0o1777, "run": 0o755, "proc": 0o555, "sys": 0o555, "dev": 0o755, "home": 0o755, "root": 0o700}
-_NEVER_SHOWN = frozenset({"tmp", "run", "proc", "sys", "dev", "lost+found"})
+# Empty ones, which many programs and people expect.
+_EMPTY = {"media": 0o755, "mnt": 0o755, "srv": 0o755}
 
 
 class HostRoot:
@@ -37,11 +36,12 @@ class HostRoot:
     def build(self, hidden: Iterable[str], targets: Iterable[str]) -> list[str]:
         """Returns the directories with an overlay, each of which is a mount point."""
         syscalls.attach_tree(syscalls.clone_tree(self._layer), self._root)
-        for name, mode in _PRIVATE.items():
+        for name, mode in (_PRIVATE | _EMPTY).items():
             self._make_directory(f"/{name}", mode)
         self._hidden = {os.path.normpath(path) for path in hidden} | {os.path.realpath(path) for path in hidden}
         self._wanted = [os.path.realpath(target) for target in targets if not os.path.exists(target)]
-        self._show_entries("/", is_system=False)
+        with os.scandir("/") as entries:
+            self._show_entries([entry for entry in entries if entry.name in SYSTEM_DIRECTORIES])
         return self._overlays
 
     def _make_directory(self, path: str, mode: int) -> None:
@@ -51,34 +51,30 @@ class HostRoot:
         except FileExistsError:
             os.chmod(self._root + path, mode)
 
-    def _show_entries(self, directory: str, *, is_system: bool) -> None:
-        top = directory == "/"
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if top and entry.name in _NEVER_SHOWN:
-                    continue
-                if entry.is_symlink():
-                    if not os.path.lexists(self._root + entry.path):
-                        os.symlink(os.readlink(entry.path), self._root + entry.path)
-                elif entry.is_dir():
-                    self._show(entry.path, is_system=is_system or (top and entry.name in _SYSTEM))
-                elif not top:
-                    self._bind(entry.path)
+    def _show_entries(self, entries: Iterable[os.DirEntry[str]]) -> None:
+        for entry in entries:
+            if entry.is_symlink():
+                if not os.path.lexists(self._root + entry.path):
+                    os.symlink(os.readlink(entry.path), self._root + entry.path)
+            elif entry.is_dir():
+                self._show(entry.path)
+            elif entry.is_file():
+                self._bind(entry.path)
 
-    def _show(self, path: str, *, is_system: bool) -> None:
+    def _show(self, path: str) -> None:
         if path in self._hidden or not os.access(path, os.R_OK | os.X_OK):
-            self._make_directory(path, _PRIVATE.get(path[1:], 0o755))
+            self._make_directory(path, 0o755)
             return
         self._make_directory(path, stat.S_IMODE(os.stat(path).st_mode))
-        if is_system and not os.listdir(path):
-            # /mnt, /media and /srv are mostly empty: the layer's own directory serves as well as an overlay.
+        if not os.listdir(path):
+            # The layer's own directory serves as well as an overlay.
             return
         lower = self._job.etc if path == "/etc" else path
-        if is_system and self._mount_overlay(path, lower):
+        if self._mount_overlay(path, lower):
             return
-        inside = self._wanted + list(self._job.mount_points if is_system else ())
-        if any(each.startswith(path + "/") for each in inside):
-            self._show_entries(path, is_system=is_system)
+        if any(each.startswith(path + "/") for each in (*self._wanted, *self._job.mount_points)):
+            with os.scandir(path) as entries:
+                self._show_entries(entries)
         else:
             self._bind(path)
 

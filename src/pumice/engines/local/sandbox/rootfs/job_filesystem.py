@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pumice.engines.local.sandbox import kernel_files
 
 # Directory -> levels below it that become writable. All of /usr would take too long, and few programs write there.
-_WRITABLE_ON_HOST = {"etc": 99, "var": 99, "opt": 99, "srv": 99, "mnt": 2, "media": 2, "usr": 2, "usr/local": 99}
+_WRITABLE_ON_HOST = {"etc": 99, "var": 99, "opt": 99, "usr": 2, "usr/local": 99}
 _WRITABLE_IN_IMAGE = {".": 99}
 _MAX_DIRECTORIES = 4000
 

@@ -50,11 +50,16 @@ class HostMount:
 
 
 class Cover(HostMount):
-    """Hides a directory. A missing directory is not created: that would reveal its name."""
+    """Hides a directory or a file. A missing one is not created: that would reveal its name."""
+
+    def __init__(self, empty: str, target: str) -> None:
+        super().__init__(empty, target, read_only=True)
 
     def attach(self) -> None:
-        if os.path.isdir(self.target):
+        if os.path.exists(self.target) and os.path.isdir(self.target) == self._is_directory:
             self.attach_at(os.path.realpath(self.target))
+        else:
+            self.close()
 
 
 def make_mount_point(target: str, *, is_directory: bool) -> str:

@@ -1,0 +1,78 @@
+"""Reads the user's own settings, `$XDG_CONFIG_HOME/pumice/config.toml`: consent and limits that no project may set."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pumice.cli.run import flags
+from pumice.engines.local.options import Isolation, Network
+from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.state.settings import ExtraMount, config_directory
+from pumice.model.problem import Position, Problem
+from pumice.model.scalars import kind_of
+from pumice.model.suggestions import did_you_mean
+from pumice.yaml.source import read_text
+
+FILE: Final = "config.toml"
+# Lists of texts, each as the flag of the same name takes it.
+_LISTS: Final = ("mount", "allow-host-path", "env")
+_CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
+
+
+@dataclass(frozen=True, slots=True)
+class UserConfig:
+    mounts: tuple[ExtraMount, ...] = ()
+    allowed: tuple[Path, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    network: str = ""
+    isolation: str = ""
+
+
+def read_user_config(environ: Mapping[str, str]) -> UserConfig:
+    """Read the file; empty if there is none. Raises SettingsError with all problems."""
+    directory = config_directory(environ)
+    path = directory / FILE if directory is not None else None
+    if path is None or not path.is_file():
+        return UserConfig()
+    found = _parsed(path)
+    problems = [Problem(message, hint, Position(str(path))) for message, hint in _problems(found)]
+    if problems:
+        raise SettingsError.of(problems)
+    base = path.parent
+    mounts = (flags.mount(text, base, f"{path}: mount") for text in found.get("mount", ()))
+    return UserConfig(
+        mounts=tuple(mounts),
+        allowed=tuple(flags.host_prefix(text, base) for text in found.get("allow-host-path", ())),
+        env=flags.variables(found.get("env", [])),
+        network=found.get("network", ""),
+        isolation=found.get("isolation", ""),
+    )
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    text = read_text(str(path))
+    if isinstance(text, Problem):
+        raise SettingsError.of([text])
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(str(error), where=Position(str(path))) from error
+
+
+def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    problems = []
+    known = (*_LISTS, *_CHOICES)
+    for name, value in found.items():
+        if name in _LISTS:
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                problems.append((f"{name}: must be a list of texts, found {kind_of(value)}", ""))
+        elif name in _CHOICES:
+            if value not in _CHOICES[name]:
+                problems.append((f"{name}: {value}: must be one of {', '.join(_CHOICES[name])}", ""))
+        else:
+            problems.append((f"{name}: unknown", f"{did_you_mean(name, known)} there are {', '.join(known)}".lstrip()))
+    return problems

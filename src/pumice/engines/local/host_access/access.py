@@ -1,0 +1,130 @@
+"""What a job wants of this machine's files, and which of it needs the user's consent.
+
+Ordinary data directories are mounted as the Job says. Homes, files of other users, system directories, sockets and
+credentials need consent, because people run Jobs that others wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
+from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
+
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a pod gets its own instead
+_MACHINE: Final = frozenset({"boot", "dev", "proc", "run", "sys"}) | SYSTEM_DIRECTORIES - {"opt"}
+_OPEN_TO_ALL: Final = Path("/var/tmp")  # noqa: S108 - not a system directory, though it is in one
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """A path of this machine that a Job or a pumice.toml names. `origin` says where."""
+
+    path: Path
+    read_only: bool
+    origin: str
+
+    @property
+    def real(self) -> Path:
+        return Path(os.path.realpath(self.path))
+
+    @property
+    def mode(self) -> str:
+        return "read-only" if self.read_only else "read/write"
+
+    def __str__(self) -> str:
+        leads = "" if self.real == self.path else f" -> {self.real}"
+        return f"{self.path}{leads} ({self.mode}, {self.origin})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsentFacts:
+    """What decides about consent besides the path. All paths are real paths."""
+
+    writable: Sequence[Path] = ()  # what pods may change anyway: the working directory
+    visible: Sequence[Path] = ()  # what pods see anyway
+    homes: Sequence[Path] = ()
+    credentials: Sequence[Path] = ()
+    private: Sequence[Path] = ()  # Pumice's own directories, which no pod ever gets
+    user: int = field(default_factory=os.geteuid)
+
+
+def host_volumes(manifests: Iterable[Manifest]) -> list[HostAccess]:
+    """Return the hostPath volumes of pods; one that a container may write to is writable."""
+    writable: dict[tuple[str, str], bool] = {}
+    for manifest in manifests:
+        spec = manifest["spec"]
+        mounts = [mount for container in all_containers(spec) for mount in container.get("volumeMounts") or []]
+        for volume in spec.get("volumes") or []:
+            source = volume.get("hostPath")
+            if source is not None:
+                key = (str(source.get("path")), str(volume.get("name")))
+                own = [mount for mount in mounts if mount.get("name") == volume.get("name")]
+                writes = any(not mount.get("readOnly") for mount in own)
+                writable[key] = writable.get(key, False) or writes
+    return [HostAccess(Path(path), not write, f"hostPath of volume {name}") for (path, name), write in writable.items()]
+
+
+def is_within(path: Path, directories: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(directory) for directory in directories)
+
+
+def is_private(access: HostAccess, facts: ConsentFacts) -> bool:
+    return is_within(access.real, facts.private)
+
+
+def credential_of(access: HostAccess, facts: ConsentFacts) -> Path | None:
+    """Return the credentials that the path is, or is part of."""
+    return next((each for each in facts.credentials if access.real.is_relative_to(each)), None)
+
+
+def why_consent(access: HostAccess, facts: ConsentFacts) -> str:
+    """Return why the path needs consent; empty if it does not."""
+    real = access.real
+    if credential_of(access, facts) is not None:
+        return "holds credentials"
+    if real == SHARED_MEMORY or is_within(real, facts.writable):
+        return ""
+    if access.read_only and is_within(real, facts.visible):
+        return ""
+    if home := next((each for each in facts.homes if real == each), None):
+        return "is a home directory"
+    if home := next((each for each in facts.homes if real.is_relative_to(each)), None):
+        return f"is in the home directory {home}"
+    if home := next((each for each in facts.homes if each.is_relative_to(real)), None):
+        return f"contains the home directory {home}"
+    if len(real.parts) > 1 and real.parts[1] in _MACHINE and not real.is_relative_to(_OPEN_TO_ALL):
+        return "is in a system directory"
+    return _why_of_owner(real, facts.user)
+
+
+def _why_of_owner(real: Path, user: int) -> str:
+    try:
+        found = real.stat()
+    except OSError:
+        # A path that does not exist is created by this user; one that cannot be looked at cannot be mounted.
+        return ""
+    if stat.S_ISSOCK(found.st_mode):
+        return "is a socket of a program on this machine"
+    if found.st_uid in (0, user) or (found.st_uid == _overflow_user() and not _knows_all_users()):
+        return ""
+    try:
+        return f"belongs to another user, {pwd.getpwuid(found.st_uid).pw_name}"
+    except KeyError:
+        return f"belongs to another user, {found.st_uid}"
+
+
+def _overflow_user() -> int:
+    """The user that the kernel shows for files of users who do not exist in this user namespace."""
+    return int(Path("/proc/sys/kernel/overflowuid").read_text())
+
+
+def _knows_all_users() -> bool:
+    return Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]

@@ -1,0 +1,138 @@
+"""Where people and systems keep credentials: home directories, and the usual files in them and in /etc and /var."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+# Relative to a home. Directories and files of the usual tools.
+IN_HOMES: Final = (
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".kube",
+    ".docker",
+    ".dockercfg",
+    ".azure",
+    ".oci",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".config/glab-cli",
+    ".config/doctl",
+    ".config/hcloud",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".config/containers",
+    ".config/git/credentials",
+    ".config/huggingface",
+    ".config/kaggle",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".mozilla",
+    ".thunderbird",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".password-store",
+    ".netrc",
+    ".git-credentials",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".s3cfg",
+    ".boto",
+    ".mc",
+    ".ngc",
+    ".kaggle",
+    ".huggingface",
+    ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens",
+    ".databrickscfg",
+    ".vault-token",
+    ".terraform.d",
+    ".terraformrc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".Xauthority",
+    ".ICEauthority",
+)
+# Patterns of what only root can read on most machines.
+OF_MACHINE: Final = (
+    "/etc/ssh/*_key",
+    "/etc/*shadow*",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/sudoers*",
+    "/etc/krb5.keytab",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/letsencrypt",
+    "/etc/wireguard",
+    "/etc/NetworkManager/system-connections",
+    "/etc/docker",
+    "/var/backups",
+    "/var/spool/cron",
+    "/var/lib/docker",
+    "/var/lib/kubelet",
+    "/var/lib/containerd",
+    "/var/lib/containers",
+    "/var/lib/rancher",
+    "/var/lib/etcd",
+    "/var/lib/NetworkManager",
+)
+# Homes of system accounts, such as /usr/sbin, must stay visible.
+_SYSTEM: Final = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "usr")
+_ACCOUNTS: Final = Path("/etc/passwd")
+_FIELDS: Final = 7
+_FIRST_USER: Final = 1000
+_NOBODY: Final = 65534
+
+
+def home_directories(home: Path | None, accounts: Path = _ACCOUNTS, top: Path = Path("/home")) -> tuple[Path, ...]:
+    """Return the real paths of all homes: the caller's, root's, those of people's accounts, and what is in /home.
+
+    Only the file with the accounts is read, because a directory service may take seconds to list its users.
+    """
+    found = [Path("/root"), *([home] if home is not None else [])]
+    try:
+        lines = accounts.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        fields = line.split(":")
+        if len(fields) == _FIELDS and fields[2].isdecimal() and _FIRST_USER <= int(fields[2]) != _NOBODY:
+            found.append(Path(fields[5]))
+    with suppress(OSError):
+        # There may be no /home, or it is closed to this user.
+        found += [path for path in top.iterdir() if path.is_dir()]
+    real = (Path(os.path.realpath(path)) for path in found if path.is_absolute())
+    return tuple(dict.fromkeys(path for path in real if len(path.parts) > 1 and not _is_of_system(path)))
+
+
+def _is_of_system(path: Path) -> bool:
+    return path.parts[1] in _SYSTEM or path == Path(tempfile.gettempdir())
+
+
+def credentials_in(homes: Iterable[Path]) -> Iterator[Path]:
+    """Yield what exists of the credentials in these homes; of a link, also what it leads to."""
+    for home in homes:
+        for name in IN_HOMES:
+            path = home / name
+            if os.path.lexists(path):
+                yield path
+                if (real := Path(os.path.realpath(path))) != path:
+                    yield real
+
+
+def credentials_of_machine() -> tuple[Path, ...]:
+    return tuple(path for pattern in OF_MACHINE for path in sorted(Path("/").glob(pattern[1:])))

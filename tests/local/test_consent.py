@@ -1,0 +1,153 @@
+"""Consent for files of this machine: what a Job gets without asking, what needs a yes, and what stays hidden."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.cli.main import main
+from tests.local.running import Place, job, need_namespaces, task
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A project in a home that has credentials, with data beside the home."""
+    for name in ("home/project", "home/.ssh", "home/.config/gcloud", "data"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("home/.ssh/id", "home/.config/gcloud/token", "home/.netrc"):
+        (tmp_path / name).write_text("canary\n")
+    (tmp_path / "data" / "set").write_text("data\n")
+    return Place(tmp_path / "home" / "project", {"HOME": str(tmp_path / "home")})
+
+
+def with_volume(script: str, path: Path | str, *, read_only: bool = False) -> Manifest:
+    mounts = [{"name": "v", "mountPath": "/v", "readOnly": read_only}]
+    volumes = [{"name": "v", "hostPath": {"path": str(path)}}]
+    return task("only", script, container={"volumeMounts": mounts}, pod={"volumes": volumes})
+
+
+def refused(place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *flags: str) -> list[str]:
+    """Run job.yaml in this process, because nothing starts; return what it prints."""
+    monkeypatch.chdir(place.directory)
+    for name, value in place.env.items():
+        monkeypatch.setenv(name, value)
+    assert main(["run", "job.yaml", *flags]) == 2
+    return capfd.readouterr().err.splitlines()
+
+
+def test_data_is_mounted_and_shown_in_the_header(place: Place) -> None:
+    data = place.directory.parents[1] / "data"
+    only = with_volume("cat /v/set; echo new > /v/new; df /shm | tail -1 | cut -d' ' -f1", data)
+    only["template"]["spec"]["volumes"].append({"name": "shm", "hostPath": {"path": "/dev/shm"}})
+    only["template"]["spec"]["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/shm"})
+    result = place.run(job(only), flags=["--network=job", "--no-prefix"])
+    assert (result.code, result.out) == (0, "data\ntmpfs\n"), result.err
+    assert f"  uses {data} (read/write, hostPath of volume v)\n" in result.err
+    assert (data / "new").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("way", ["hostPath", "mounts", "files", "programs", "images", "entrypoints"])
+def test_a_home_needs_consent(
+    way: str, place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The last line is the command with the flag."""
+    home = place.directory.parent
+    path, mode, origin = home / ".ssh" / "id", "read-only", f"pumice.toml [{way}]"
+    tables = {
+        "mounts": 'paths = ["../.ssh/id:ro"]',
+        "files": 'nowhere = { "/stolen" = "../.ssh/id" }',
+        "programs": 'nowhere = ["../.ssh/id"]',
+        "images": 'nowhere = "../.ssh/id"',
+        "entrypoints": 'nowhere = "./../.ssh/id"',
+    }
+    if way == "hostPath":
+        path, mode, origin = home, "read/write", "hostPath of volume v"
+        place.write(job(with_volume("true", home)))
+    else:
+        (place.directory / "pumice.toml").write_text(f"[{way}]\n{tables[way]}\n")
+        place.write(job(task("only", "true")))
+    *lines, last = refused(place, monkeypatch, capfd, "--timeout", "1m")
+    why = "is a home directory" if way == "hostPath" else "holds credentials"
+    shown = path if way == "hostPath" else f"{place.directory}/../.ssh/id -> {path}"
+    assert f"{shown} ({mode}, {origin}): {why}, and needs your consent" in lines
+    assert last == f"pumice run job.yaml --timeout 1m --allow-host-path {path}"
+
+
+def test_credentials_stay_hidden_where_a_home_is_shown(place: Place) -> None:
+    """Also after a pod has tried to move them, and for Pumice's own directories."""
+    home = place.directory.parent
+    read = "cat {0}/.ssh/id {0}/.netrc {0}/.config/gcloud/token 2>/dev/null"
+    own = "find {0}/state/pumice {0}/.config/pumice -mindepth 1"
+    move = "mv {0}/.config {0}/.moved 2>/dev/null; mv {0}/.ssh {0}/.moved 2>/dev/null; ls -d {0}/.moved 2>/dev/null"
+    script = f"{read}; {own}; {move}; echo {{0}}"
+    at_home = Place(home, {"HOME": str(home)})
+    only = with_volume(f"{script.format(home)}; {script.format('/v')}; echo new > /v/new", home)
+    result = at_home.run(job(only), flags=["--network=job", "--no-prefix", "--allow-host-path", str(home)])
+    assert (result.code, result.out) == (0, f"{home}\n/v\n"), result.err
+    assert f"working directory {home} (read/write) has a home: its credentials are hidden" in result.err
+    assert (home / "new").read_text() == "new\n"
+
+
+def test_a_yes_on_a_terminal_is_remembered(place: Place) -> None:
+    home = place.directory.parent
+    argv = place.argv(job(with_volume("ls -a /v | grep -c ssh", home, read_only=True)), flags=["--network=job"])
+    answers = [b"n\n", b"y\n", b""]
+    ends = []
+    for answer in answers:
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(place.directory)
+            os.execve(sys.executable, argv, dict(place.env))
+        shown = b""
+        while True:
+            try:
+                shown += os.read(terminal, 4096)
+            except OSError:
+                break
+            if shown.endswith(b"[y/N] "):
+                os.write(terminal, answer)
+        ends.append((os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), b"[y/N] " in shown))
+        os.close(terminal)
+    assert ends == [(2, True), (0, True), (0, False)]
+    # Consent to read is no consent to write.
+    result = place.run(job(with_volume("true", home)))
+    assert (result.code, result.err.splitlines()[-1].endswith(f"--allow-host-path {home}")) == (2, True), result.err
+
+
+def test_what_is_shared_on_purpose(place: Place) -> None:
+    """--mount is consent, at another path too; the working directory may be read-only; data is not shown by itself."""
+    home, data = place.directory.parent, place.directory.parents[1] / "data"
+    script = f"cat /d/set /k/id; touch /d/x here 2>/dev/null; ls /d . ; ls {data} /srv /mnt 2>/dev/null"
+    flags = ["--mount", f"{data}:/d:ro", "--mount", f"{home / '.ssh'}:/k:ro", "--workdir-read-only"]
+    result = place.run(job(task("only", script)), flags=[*flags, "--network=job", "--no-prefix"])
+    assert result.out == "data\ncanary\n.:\njob.yaml\nstate\n\n/d:\nset\n/mnt:\n\n/srv:\n", result.err
+
+
+def test_a_job_file_in_a_home_shows_only_what_its_pumice_toml_names(place: Place, tmp_path: Path) -> None:
+    home, elsewhere = place.directory.parent, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (home / "train.sh").write_text(f"ls -A {home}\n")
+    (home / "pumice.toml").write_text('[entrypoints]\nnowhere = "sh ./train.sh"\n')
+    only = task("only", "")
+    del only["template"]["spec"]["containers"][0]["command"]
+    in_home = Place(home, {"HOME": str(home), "XDG_STATE_HOME": str(tmp_path / "state")}, cwd=str(elsewhere))
+    result = in_home.run(job(only), flags=["--network=job", "--no-prefix"])
+    assert (result.code, result.out) == (0, "train.sh\n"), result.err
+
+
+def test_the_verdict_names_the_path_that_is_not_shared(place: Place) -> None:
+    data = place.directory.parents[1] / "data" / "set"
+    result = place.run(job(task("only", f"cat {data}")), flags=["--network=job"])
+    assert f"--mount {data}:ro     {data} exists here, and pods do not see it" in result.verdict[-1]
