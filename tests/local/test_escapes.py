@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from pumice.cli.main import main
 from pumice.cli.run.flags import mount
 from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.sandbox.init.seccomp import REFUSED, call_numbers, is_known
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount
 from tests.local.running import Place, job, need_namespaces, task
@@ -115,7 +115,110 @@ DESCRIPTORS = (
 )
 
 
-@pytest.mark.parametrize("attacks", [pytest.param(DESCRIPTORS, id="descriptors")])
+# What a filter must refuse, one after the other, with arguments that do nothing; prints those that exist.
+CALLS = """
+import ctypes, errno, json, os, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+for name, number in json.loads(sys.argv[1]).items():
+    if call(number, *[ctypes.c_long(-1)] * 6) >= 0 or ctypes.get_errno() != errno.ENOSYS:
+        print(name)
+"""
+SET_ID = """
+import ctypes, os, sys
+call, numbers = ctypes.CDLL(None, use_errno=True).syscall, sys.argv[1:]
+open("plain", "w").close()
+attempts = {
+    "chmod": lambda: os.chmod("plain", 0o4755),
+    "group": lambda: os.chmod("plain", 0o2755),
+    "fchmod": lambda: os.fchmod(os.open("plain", os.O_RDONLY), 0o4755),
+    "fchmodat2": lambda: call(452, -100, b"plain", ctypes.c_long(0o4755), ctypes.c_long(0)),
+    "open": lambda: os.open("opened", os.O_CREAT | os.O_WRONLY, 0o4755),
+    "mknod": lambda: os.mknod("made", 0o104755),
+    "temporary": lambda: os.link(f"/proc/self/fd/{os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755)}", "linked"),
+}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+    except OSError:
+        pass
+    for path in ("plain", "opened", "made", "linked"):
+        if os.path.exists(path) and os.stat(path).st_mode & 0o6000:
+            print(name, path)
+            os.chmod(path, 0o644)
+os.chmod("plain", 0o1777)
+print("sticky", oct(os.stat("plain").st_mode))
+"""
+# A root that is effective on the machine, which file capabilities would give to everyone.
+FILE_CAPABILITY = """
+import os, struct
+open("capable", "w").close()
+try:
+    os.setxattr("capable", "security.capability", struct.pack("<IIIII", 0x2000001, 1 << 7, 0, 0, 0))
+    print("set")
+except OSError as error:
+    print("refused")
+"""
+MOUNTS = r"""
+import re
+for line in open("/proc/self/mountinfo"):
+    fields, _, kind = line.partition(" - ")
+    point, options = fields.split()[4:6]
+    missing = {"nosuid", "nodev"} - set(options.split(",")) - ({"nodev"} if kind.startswith("devpts ") else set())
+    if "rw" in options.split(",") and missing:
+        print(point, *missing)
+"""
+MASKED = " ".join(f"/proc/{name}" for name in ("keys", "key-users", "slabinfo", "vmallocinfo", "kpageflags", "kcore"))
+
+
+def python(program: str, *arguments: str) -> Manifest:
+    return {"command": ["python3", "-c", program, *arguments]}
+
+
+def secured(**context: Any) -> Manifest:
+    return {"securityContext": context}
+
+
+def status(*fields: str) -> str:
+    return f"grep -E '^({'|'.join(fields)}):' /proc/self/status"
+
+
+NUMBERS = call_numbers(os.uname().machine) if is_known(os.uname().machine) else {}
+REFUSED_CALLS = json.dumps({name: NUMBERS[name] for name in REFUSED if name in NUMBERS})
+LIFTED = secured(privileged=True, allowPrivilegeEscalation=True, seccompProfile={"type": "Unconfined"})
+RESTRICTIONS = (
+    Attack("calls", container=python(CALLS, REFUSED_CALLS)),
+    Attack("lifted", container=python(CALLS, REFUSED_CALLS) | LIFTED),
+    Attack("vsock", "python3 -c 'import socket; socket.socket(40)' 2>&1 | tail -n 1", "OSError: .*not supported.*"),
+    Attack("set-id", container=python(SET_ID), prints="sticky 0o101777"),
+    Attack("file-capability", container=python(FILE_CAPABILITY), prints="refused", user="root"),
+    Attack("masked", f"cat {MASKED} 2>/dev/null | wc -c", "0"),
+    Attack("mounts", container=python(MOUNTS)),
+    Attack(
+        "no-new-privileges", status("NoNewPrivs"), "NoNewPrivs:\t1", container=secured(allowPrivilegeEscalation=False)
+    ),
+    Attack(
+        "drop-all",
+        status("CapEff", "CapPrm", "CapBnd"),
+        "CapPrm:\t0+\nCapEff:\t0+\nCapBnd:\t0+",
+        container=secured(capabilities={"drop": ["ALL"]}),
+    ),
+    Attack(
+        "drop-some",
+        "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)' 2>&1 | tail -n 1",
+        "PermissionError: .*",
+        container=secured(capabilities={"drop": ["CAP_NET_RAW"]}),
+    ),
+    Attack(
+        "read-only-root",
+        "for path in / /etc /usr /var /opt; do touch $path/new 2>/dev/null && echo $path; done; touch here",
+        container=secured(readOnlyRootFilesystem=True),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "attacks", [pytest.param(DESCRIPTORS, id="descriptors"), pytest.param(RESTRICTIONS, id="restrictions")]
+)
 def test_no_attack_reaches_the_machine(place: Place, attacks: Sequence[Attack]) -> None:
     assert outcomes(place, attacks) == []
 
@@ -124,16 +227,10 @@ SYSTEM = ("/", "/proc", "/sys", "/dev", "/run", "/etc", "/usr", "/boot", "/home"
 
 
 @pytest.mark.parametrize("way", ["hostPath", "--mount", "pumice.toml"])
-def test_a_directory_of_the_system_is_not_mounted(
-    way: str, place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """In this process, because nothing starts."""
+def test_a_directory_of_the_system_is_not_mounted(way: str, place: Place) -> None:
     (place.directory / "link").symlink_to("/")
     paths = [*SYSTEM, "/proc/self/root", "/proc/self/fd/0", str(place.directory / "link")]
     only = task("only", "true")
-    monkeypatch.chdir(place.directory)
-    for name, value in place.env.items():
-        monkeypatch.setenv(name, value)
     flags = []
     if way == "hostPath":
         named = {f"v{number}": path for number, path in enumerate(paths)}
@@ -147,12 +244,9 @@ def test_a_directory_of_the_system_is_not_mounted(
                 mount(path, place.directory, "--mount")
     else:
         (place.directory / "pumice.toml").write_text('[mounts]\npaths = ["/proc/self/root:ro"]\n')
-    place.write(job(only))
-    assert main(["run", "job.yaml", *flags]) == 2
-    printed = capfd.readouterr().err
-    assert printed.count("is a directory of the system, which pods do not get") == (
-        len(paths) if way == "hostPath" else 1
-    )
+    result = place.run(job(only), flags=flags)
+    refusals = result.err.count("is a directory of the system, which pods do not get")
+    assert (result.code, refusals) == (2, len(paths) if way == "hostPath" else 1), result.err
 
 
 @pytest.mark.parametrize("directory", ["/", "/tmp", "/etc"])
@@ -203,3 +297,20 @@ async def test_a_link_swapped_in_for_a_sub_path_is_not_mounted(box: Box, tmp_pat
     seen = Counter(await asyncio.gather(*(start(f"victim-{number}") for number in range(200))))
     refused = "/part: subPath sub: has a symbolic link, which is not followed"
     assert set(seen) <= {"inside", refused}, seen
+
+
+def test_only_a_flag_lifts_the_filter(place: Place) -> None:
+    number = {"keyctl": NUMBERS["keyctl"]}
+    result = place.run(
+        job(task("only", "", container=python(CALLS, json.dumps(number)))),
+        flags=["--unconfined", "--network=job", "--no-prefix"],
+    )
+    assert (result.code, result.out) == (0, "keyctl\n"), result.err
+
+
+@pytest.mark.parametrize("field", ["seccompProfile", "appArmorProfile"])
+def test_a_profile_that_this_machine_does_not_have_is_refused(field: str, place: Place) -> None:
+    profile = {field: {"type": "Localhost", "localhostProfile": "strict.json"}}
+    result = place.run(job(task("only", "true", container=secured(**profile))))
+    assert result.code == 2
+    assert f"securityContext.{field}: the profile strict.json is not on this machine" in result.err

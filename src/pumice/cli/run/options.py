@@ -53,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[str(each) for each in Isolation],
         help="namespaces: isolated pods; process: plain processes, for machines that do not allow namespaces",
     )
+    parser.add_argument(
+        "--unconfined",
+        action="store_true",
+        help="run containers without the system call filter; it protects this machine, so use it for jobs you trust",
+    )
     parser.add_argument("--timeout", metavar="10m", help="stop the job after this time (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep the files that pods wrote, and print where")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
@@ -104,6 +109,7 @@ def _options(args: argparse.Namespace) -> RunOptions:
             *(flags.host_prefix(text, here) for text in args.allow_host_path),
             *(each.path for each in given if not each.read_only),
         ),
+        unconfined=args.unconfined,
     )
     return RunOptions(
         settings,
@@ -125,6 +131,7 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     words += [] if args.network is None else ["--network", args.network]
     words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
     words += ["--workdir-read-only"] if args.workdir_read_only else []
+    words += ["--unconfined"] if args.unconfined else []
     return shlex.join([*words, *more])
 
 

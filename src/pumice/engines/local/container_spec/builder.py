@@ -12,6 +12,7 @@ from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
 from pumice.engines.local.container_spec.resource_limits import Processors, cpu_limit, memory_limit, threads_env
+from pumice.engines.local.container_spec.restrictions import dropped_capabilities, no_new_privileges
 from pumice.engines.local.container_spec.users import (
     account_files,
     home_of,
@@ -93,8 +94,7 @@ class SpecBuilder:
         # The host that serves as image may have no nc.
         waits = image is None and _waits_for_master(container)
         shim_files, shim_mounts = nc_files(env["PATH"], running_interpreter()) if waits else ([], [])
-        name = facts.name
-        mounts, covers = self._mounts(image, volumes)
+        name, (mounts, covers) = facts.name, self._mounts(image, volumes)
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
@@ -106,11 +106,7 @@ class SpecBuilder:
                 str(inputs.scratch.parent / f"{name}.{container['name']}.{attempt}") if settings.keep else None,
                 read_only=bool((container.get("securityContext") or {}).get("readOnlyRootFilesystem")),
             ),
-            mounts=(
-                *mounts,
-                *shim_mounts,
-                self._message_mount(uid, container, attempt),
-            ),
+            mounts=(*mounts, *shim_mounts, self._message_mount(uid, container, attempt)),
             files=(*self._etc_files(manifest, image), *self._stand_ins(container), *shim_files),
             uid=user,
             gid=group,
@@ -122,6 +118,9 @@ class SpecBuilder:
             hidden=covers.directories,
             hidden_files=covers.files,
             share_pid_with=holder_id(name) if manifest["spec"].get("shareProcessNamespace") else None,
+            dropped=dropped_capabilities(container),
+            no_new_privileges=no_new_privileges(container),
+            confined=not settings.unconfined,
         )
 
     def holder(self, manifest: Manifest) -> ContainerSpec:
@@ -214,7 +213,7 @@ class SpecBuilder:
     def _user(self, manifest: Manifest, container: Manifest, image: Image | None) -> tuple[int | None, int | None]:
         user, group = user_and_group(manifest, container, image)
         if violates_run_as_non_root(manifest, container, user):
-            if image is not None and self.sandbox.all_users:
+            if self.sandbox.all_users:
                 raise StartError(USER, "runAsNonRoot is set, and it would run as root: set runAsUser")
             self.warn(f"container {container['name']}: runAsNonRoot is not honoured: no image names another user")
         if user not in (None, 0) and not self.sandbox.all_users:

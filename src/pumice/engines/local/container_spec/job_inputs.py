@@ -16,6 +16,7 @@ from pumice.engines.local.container_spec.etc_hosts import (
     pod_hostname,
     truncated,
 )
+from pumice.engines.local.container_spec.restrictions import refused_restrictions
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.state.settings import Settings
@@ -108,7 +109,7 @@ class JobInputs:
         sources, problems = self.config_sources()
         _, missing = container_env(container, manifest, facts, sources)
         volumes = volume_mounts(container, manifest, facts, sources, self.scratch)
-        found = [*problems, *missing, *volumes.problems]
+        found = [*problems, *missing, *volumes.problems, *refused_restrictions(manifest, container)]
         try:
             self.argv(container, self.image_of(str(container.get("image") or "")), {})
         except StartError as error:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pumice.engines.local.sandbox import protocol, scratch
+from pumice.engines.local.sandbox.init import seccomp
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
@@ -65,6 +66,8 @@ class Sandbox:
     @classmethod
     async def start(cls, name: str, parent: Path) -> Self:
         """Scratch directories go to `parent`. Raises SandboxError if the kernel refuses; see `kernel_support`."""
+        if not seccomp.is_known(machine := os.uname().machine):
+            raise SandboxError(f"there is no system call filter for this machine ({machine})")
         directory, lock = await asyncio.to_thread(scratch.claim, parent, name)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)

@@ -78,3 +78,6 @@ class ContainerSpec:
     hidden: tuple[str, ...] = ()  # directories that appear empty
     hidden_files: tuple[str, ...] = ()  # files that appear empty
     share_pid_with: str | None = None  # the container whose pid namespace this one joins
+    dropped: tuple[int, ...] = ()  # of the default capabilities
+    no_new_privileges: bool = False
+    confined: bool = True  # by the system call filter

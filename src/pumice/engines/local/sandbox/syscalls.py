@@ -15,7 +15,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 MNT_DETACH = 2
 
-PR_SET_SECCOMP, PR_CAPBSET_DROP = 22, 24
+PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
 
 # New calls have the same number on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
@@ -26,7 +26,9 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s39
 
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
-_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_RDONLY = 1, 4, 1
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+# For restrict_mount.
+READ_ONLY, NO_SET_ID, NO_DEVICES = 1, 2, 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,7 +70,7 @@ def mount_overlay(lower: Sequence[str], upper: str, work: str, target: str) -> N
         "overlay",
         target,
         "overlay",
-        0,
+        MS_NOSUID | MS_NODEV,
         f"lowerdir={layers},upperdir={_escape(upper)},workdir={_escape(work)},userxattr",
     )
 
@@ -125,10 +127,10 @@ def open_beneath(directory: str, path: str) -> int:
         os.close(top)
 
 
-def make_read_only(tree: int, *, below: bool = True) -> None:
-    """Make a mount read-only, by default with all mounts below it."""
-    attributes = struct.pack("=QQQQ", _MOUNT_ATTR_RDONLY, 0, 0, 0)
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+def restrict_mount(tree: int, attributes: int, *, below: bool = True) -> None:
+    """Set attributes of a mount, by default with all mounts below it."""
+    packed = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    buffer = ctypes.create_string_buffer(packed, len(packed))
     _call(
         _MOUNT_SETATTR,
         "mount_setattr",
@@ -136,7 +138,7 @@ def make_read_only(tree: int, *, below: bool = True) -> None:
         b"",
         _AT_EMPTY_PATH | (_AT_RECURSIVE if below else 0),
         ctypes.addressof(buffer),
-        len(attributes),
+        len(packed),
     )
 
 

@@ -44,6 +44,7 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
+    unconfined: bool = False  # containers have no system call filter
 
 
 def config_directory(environ: Mapping[str, str]) -> Path | None:

@@ -227,7 +227,11 @@ def test_run_as_non_root(bench: Bench, tmp_path: Path, user: str, refused: bool)
         assert bench.spec({"securityContext": {"runAsNonRoot": True, "runAsUser": 7}}).uid == 7
     else:
         assert bench.spec(fields).uid == 5
-    bench.spec({"image": "host", "command": ["a"], **fields})
+    on_host = {"image": "host", "command": ["a"], **fields}
+    with pytest.raises(StartError, match="runAsNonRoot is set, and it would run as root"):
+        bench.spec(on_host)
+    bench.sandbox = SandboxFacts(all_users=False)
+    bench.spec(on_host)
     assert bench.warned == ["container c: runAsNonRoot is not honoured: no image names another user"]
 
 

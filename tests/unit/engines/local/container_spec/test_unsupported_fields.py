@@ -15,7 +15,7 @@ SUPPORTED = {
     "PodSecurityContext": "fsGroup runAsGroup runAsNonRoot runAsUser supplementalGroups",
     "Container": """args command env envFrom image lifecycle livenessProbe name ports readinessProbe resources
         restartPolicy restartPolicyRules securityContext startupProbe terminationMessagePath volumeMounts workingDir""",
-    "SecurityContext": "readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser",
+    "SecurityContext": "allowPrivilegeEscalation readOnlyRootFilesystem runAsGroup runAsNonRoot runAsUser",
     "VolumeMount": "mountPath name readOnly subPath subPathExpr",
     "ContainerPort": "containerPort",
 }
@@ -26,7 +26,7 @@ WITHOUT_EFFECT = {
         serviceAccountName tolerations topologySpreadConstraints""",
     "PodSecurityContext": "fsGroupChangePolicy seLinuxChangePolicy supplementalGroupsPolicy",
     "Container": "imagePullPolicy stdinOnce terminationMessagePolicy",
-    "SecurityContext": "allowPrivilegeEscalation capabilities.drop",
+    "SecurityContext": "",
     "VolumeMount": "recursiveReadOnly",
     "ContainerPort": "hostIP name protocol",
 }

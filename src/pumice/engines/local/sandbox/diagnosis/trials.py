@@ -54,7 +54,7 @@ def _namespaces() -> None:
 
 def _trees(directory: str) -> None:
     tree = syscalls.clone_tree(directory)
-    syscalls.make_read_only(tree)
+    syscalls.restrict_mount(tree, syscalls.READ_ONLY)
     os.close(tree)
 
 

@@ -50,7 +50,7 @@ def make_read_only(parts: list[str]) -> None:
     """Make the root read-only; mounts in it stay as they are."""
     for part in parts:
         descriptor = os.open(part, os.O_PATH | os.O_CLOEXEC)
-        syscalls.make_read_only(descriptor, below=False)
+        syscalls.restrict_mount(descriptor, syscalls.READ_ONLY, below=False)
         os.close(descriptor)
 
 

@@ -35,7 +35,10 @@ class HostRoot:
 
     def build(self, hidden: Iterable[str], targets: Iterable[str]) -> list[str]:
         """Returns the directories with an overlay, each of which is a mount point."""
-        syscalls.attach_tree(syscalls.clone_tree(self._layer), self._root)
+        layer = syscalls.clone_tree(self._layer)
+        syscalls.restrict_mount(layer, syscalls.NO_SET_ID | syscalls.NO_DEVICES)
+        syscalls.attach_tree(layer, self._root)
+        os.close(layer)
         for name, mode in (_PRIVATE | _EMPTY).items():
             self._make_directory(f"/{name}", mode)
         self._hidden = {os.path.normpath(path) for path in hidden} | {os.path.realpath(path) for path in hidden}
@@ -83,7 +86,7 @@ class HostRoot:
         if not os.path.lexists(target):
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
         tree = syscalls.clone_tree(path)
-        syscalls.make_read_only(tree)
+        syscalls.restrict_mount(tree, syscalls.READ_ONLY | syscalls.NO_SET_ID | syscalls.NO_DEVICES)
         syscalls.attach_tree(tree, target)
         os.close(tree)
 

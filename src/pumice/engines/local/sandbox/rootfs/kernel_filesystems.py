@@ -1,8 +1,8 @@
 """/dev, /proc and /sys of a container: enough to work with, without access to the machine.
 
 Device files are bound one by one and read-only: that permits writing to a device, but not changing the mode or owner
-of the host's /dev/null. Where the container's root is the machine's root (all users mapped), the kernel checks the
-user and not the capabilities for /proc/sys and similar files, so these are read-only too.
+of the host's /dev/null. For /proc/sys and similar files the kernel checks the user and not the capabilities, so these
+are read-only too. What tells of the machine's keys and memory is covered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _LINKS = {
     "ptmx": "pts/ptmx",
 }
 _READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
-_MASKED_FILES = ("kcore", "keys", "timer_list", "kmsg", "latency_stats", "sched_debug", "kallsyms", "kpagecount")
+_MASKED_FILES = (
+    *("kcore", "keys", "key-users", "timer_list", "kmsg", "latency_stats", "sched_debug", "kallsyms"),
+    *("kpagecount", "kpageflags", "kpagecgroup", "pagetypeinfo", "slabinfo", "vmallocinfo"),
+)
 _MASKED_DIRECTORIES = ("/proc/acpi", "/proc/scsi", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the container's own
 _DATA_ONLY = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
@@ -55,11 +58,10 @@ class KernelFileSystems:
         else:
             self._outer_sys.close()
         self._mount_dev()
-        if self._all_users:
-            _protect_machine()
+        _protect_machine()
 
     def _mount_dev(self) -> None:
-        syscalls.mount("tmpfs", "/dev", "tmpfs", syscalls.MS_NOSUID, "mode=755,size=1m")
+        syscalls.mount("tmpfs", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=1m")
         for device in self._devices:
             device.attach()
         for name, target in _LINKS.items():

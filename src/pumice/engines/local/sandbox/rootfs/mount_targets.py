@@ -20,8 +20,8 @@ class HostMount:
         self.target = target
         try:
             self._tree = syscalls.clone_tree(source, volume)
-            if read_only:
-                syscalls.make_read_only(self._tree)
+            attributes = syscalls.NO_SET_ID | (syscalls.NO_DEVICES if kind != DEVICE else 0)
+            syscalls.restrict_mount(self._tree, attributes | (syscalls.READ_ONLY if read_only else 0))
             self._is_directory = stat.S_ISDIR(os.fstat(self._tree).st_mode)
         except FileNotFoundError as error:
             what = "the device" if kind == DEVICE else "the source of the mount at " + target
