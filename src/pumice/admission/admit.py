@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -24,10 +25,11 @@ from pumice.admission.podtemplate import check_template
 from pumice.admission.policies import check_policies
 from pumice.admission.portability import check_portability
 from pumice.admission.queues import check_queue
+from pumice.admission.size_limits import MOST_VALUES, check_size
 from pumice.admission.topology import check_topology
 from pumice.admission.volumes import check_volumes
 from pumice.model.codec import Decoded, decode
-from pumice.model.findings import SPEC, Finding, Path, without_consequences
+from pumice.model.findings import MOST_FINDINGS, ROOT, SPEC, Finding, Path, without_consequences
 from pumice.model.job import Job
 from pumice.model.slot import MOST_PODS
 from pumice.plugins.base import Base
@@ -50,8 +52,14 @@ class Admitted:
 
 def admit(document: Mapping[str, Any], context: Context) -> Admitted:
     """Admit a Job as a person wrote it."""
+    large = check_size(document)
+    if large:
+        return Admitted(Job(), Job(), (), tuple(large))
+    decoded = decode(document, context.kubernetes)
+    if ROOT in decoded.left_out:
+        return Admitted(Job(), Job(), (), decoded.findings)
     found = [*check_empty_strings(document), *(check_portability(document) if context.portable else ())]
-    return _admit(decode(document, context.kubernetes), found, context)
+    return _admit(decoded, found, context)
 
 
 def admit_stored(job: Job, context: Context) -> Admitted:
@@ -60,6 +68,10 @@ def admit_stored(job: Job, context: Context) -> Admitted:
     Volcano's controller writes the name of a claim that it created beside the claim. The name is kept, but not checked:
     a person may write only one of the two.
     """
+    # Fields that the file does not have count as well here, so that an accepted Job is never refused later.
+    large = check_size(msgspec.to_builtins({"metadata": job.metadata, "spec": job.spec}), 3 * MOST_VALUES)
+    if large:
+        return Admitted(job, job, (), tuple(large))
     volumes = [
         volume if volume.volume_claim is None else msgspec.structs.replace(volume, volume_claim_name="")
         for volume in job.spec.volumes
@@ -74,18 +86,20 @@ def _admit(decoded: Decoded, found: Iterable[Finding], context: Context) -> Admi
     written = _named(decoded.job)
     job = with_defaults(written, context.registry)
     resolved = context.registry.resolve(job.spec.plugins)
-    ruled = [
-        *found,
-        *_check_fields(written, job, resolved, context),
-        *_check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
-    ]
+    rules = chain(
+        found,
+        _check_fields(written, job, resolved, context),
+        _check_together(job, [*decoded.left_out, *_misplaced(decoded.findings)]),
+    )
+    ruled = list(islice(rules, MOST_FINDINGS))
     # The next checks create one name per pod, so the number of pods must be reasonable.
     if decoded.complete and job.spec.tasks and job.total_replicas <= MOST_PODS:
         ruled += [*check_longest(job), *_check_plugins(job, resolved, ruled)]
     findings = without_consequences([*decoded.findings, *_not_following(ruled, decoded.left_out)])
     if not any(finding.is_error for finding in findings):
         findings += check_made_pods(job, resolved.plugins, context.kubernetes)
-    return Admitted(written, job, resolved.plugins, _once(findings))
+    # A copy, without what the checks have derived from the job: a caller may keep it for days.
+    return Admitted(written, msgspec.structs.replace(job), resolved.plugins, _once(findings))
 
 
 def _check_fields(written: Job, job: Job, resolved: Resolved, context: Context) -> Iterator[Finding]:

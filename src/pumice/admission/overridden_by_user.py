@@ -30,8 +30,9 @@ def check_overridden(slot: Slot, plugins: Sequence[Base], at: Path) -> Iterator[
 
 
 def _kept_env(container: Manifest, added: Manifest, plugin: Base, at: Path) -> Iterator[Finding]:
-    names = {variable["name"] for variable in added.get("env") or []}
-    for position, variable in enumerate(container.get("env") or []):
+    own = container.get("env") or []
+    names = {variable["name"] for variable in added.get("env") or []} if own else set()
+    for position, variable in enumerate(own):
         if variable["name"] in names:
             yield warning(
                 at / "env" / position / "name", f"{variable['name']} is yours; the {plugin.name} plugin leaves it alone"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -12,6 +12,7 @@ from pumice.admission.admit import admit
 from pumice.admission.context import Context
 from pumice.admission.defaults import patch, with_defaults
 from pumice.admission.quantity_patch import as_text
+from pumice.admission.size_limits import check_size
 from pumice.admission.updates import check_update
 from pumice.model.codec import decode
 from pumice.model.findings import ROOT, Finding
@@ -38,7 +39,7 @@ def mutate(review: Mapping[str, Any], context: Context) -> Review:
     request = _request(review)
     response: Review = {"uid": request.get("uid", ""), "allowed": True}
     raw = request.get("object")
-    if request.get("operation") == "CREATE" and isinstance(raw, dict) and isinstance(raw.get("spec"), dict):
+    if request.get("operation") == "CREATE" and _is_mutable(raw):
         decoded = decode(raw, context.kubernetes)
         operations = patch(raw, decoded.job, with_defaults(decoded.job, context.registry)) if decoded.complete else []
         operations += as_text(raw, context.kubernetes)
@@ -70,6 +71,11 @@ def _request(review: Mapping[str, Any]) -> Mapping[str, Any]:
     return request if isinstance(request, Mapping) else {}
 
 
+def _is_mutable(raw: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a request has a Job that defaults can be applied to."""
+    return isinstance(raw, dict) and isinstance(raw.get("spec"), dict) and not check_size(raw)
+
+
 def _created(raw: dict[str, Any], context: Context) -> Iterable[Finding]:
     return admit(raw, context).findings
 
@@ -77,6 +83,9 @@ def _created(raw: dict[str, Any], context: Context) -> Iterable[Finding]:
 def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Finding]:
     if not isinstance(old, dict):
         return [Finding(ROOT, "the request contains no old object")]
+    if check_size(raw) or check_size(old):
+        # A Job that is too large may be stored already: others can still remove its finalizers, but not change it.
+        return [] if raw.get("spec") == old.get("spec") else check_size(raw)
     before, after = decode(old, context.kubernetes), decode(raw, context.kubernetes)
     # Errors that the old object has already are allowed, or no client could remove a finalizer. Defaults are not a
     # change: `kubectl replace` sends the file as written.

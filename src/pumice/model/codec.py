@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 from msgspec import inspect
 
-from pumice.model.findings import ABSENT, ROOT, SPEC, Finding, Path
+from pumice.model.findings import ABSENT, MOST_FINDINGS, ROOT, SPEC, Finding, Path
 from pumice.model.job import Job
 from pumice.model.shape import NO_FIELD, ObjectType, Schema, misfits
 
@@ -43,7 +44,9 @@ def decode(document: Mapping[str, Any], kubernetes: Schema) -> Decoded:
     schema = {**JOB_TYPES, **kubernetes}
     value = _with_empty_plugins(dict(document))
     value.pop("status", None)
-    found = tuple(map(_without_keys, misfits(value, "Job", schema, ROOT)))
+    found = tuple(map(_without_keys, islice(misfits(value, "Job", schema, ROOT), MOST_FINDINGS)))
+    if len(found) == MOST_FINDINGS:
+        return Decoded(Job(), found, (ROOT,))
     left_out: tuple[Path, ...] = ()
     if found:
         value = _edited(value, {finding.path: _intended_value(finding) for finding in found})

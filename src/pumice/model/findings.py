@@ -44,6 +44,8 @@ class Path(tuple[str | int, ...]):
 
 
 ROOT: Final = Path()
+# A hostile document has an error in every value. The first ones are enough for its author.
+MOST_FINDINGS: Final = 500
 SPEC: Final = Path(("spec",))
 METADATA: Final = Path(("metadata",))
 

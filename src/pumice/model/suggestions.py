@@ -7,14 +7,20 @@ replaced or swapped, or a word that is cut short.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 # A shorter prefix fits too many words.
 _SHORTEST_BEGINNING = 4
+# Among more words, or for a longer word, the search takes too long for what the guess is worth.
+_MOST_CANDIDATES = 100
+_LONGEST_WORD = 100
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate closest to `word`, the first one of several; None if none is close."""
-    known = list(candidates)
+    known = list(islice(candidates, _MOST_CANDIDATES + 1))
+    if len(known) > _MOST_CANDIDATES or len(word) > _LONGEST_WORD:
+        return None
     folded = word.casefold()
     for candidate in known:
         if candidate.casefold() == folded:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from pumice.model.findings import Finding, Path, warning
@@ -46,7 +47,7 @@ class Option:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.flag, _camel(self.flag), _kebab(self.flag), *self.aliases)
+        return _names(self)
 
     def read(self, text: str) -> Value:
         """Parse a value. Raises ValueError with the accepted values."""
@@ -229,6 +230,11 @@ class Arguments:
 
 def _parts(match: re.Match[str]) -> tuple[str, str, str]:
     return match["name"], match["mark"] or "", match["value"] or ""
+
+
+@cache
+def _names(option: Option) -> tuple[str, ...]:
+    return (option.flag, _camel(option.flag), _kebab(option.flag), *option.aliases)
 
 
 def _camel(flag: str) -> str:

@@ -34,6 +34,9 @@ Clock = Callable[[], dt.datetime]
 LONGEST_REST: Final = dt.timedelta(seconds=2)
 # After so many failures of one kind the pass stops; the next pass tries the rest.
 ENOUGH_FAILURES: Final = 10
+# A job with more pods, or a longer spec, is reconciled in a thread, so that other jobs do not wait for it.
+MOST_PODS_AT_ONCE: Final = 500
+LONGEST_SPEC_AT_ONCE: Final = 16 * 1024
 
 
 @dataclass(slots=True)
@@ -46,11 +49,15 @@ class Loop:
     # After a pass the key rests for this multiple of the time that `decide` took, so that changes coalesce: a job of
     # thousands of pods would otherwise be reconciled once for each of them.
     rest: float = 0.0
+    # Whether to use threads. They need real time: a simulation has none.
+    threads: bool = False
     passes: int = 0
     # What the engine last failed at, by job: reported in the status until it works. A new process finds it again.
     _failures: dict[JobKey, tuple[Failure, ...]] = field(default_factory=dict)
     # A job is admitted once for each change of its spec. A caller that has admitted a job already adds it here.
     admitted: dict[JobKey, Admitted] = field(default_factory=dict)
+    # The jobs of `admitted` that are reconciled in a thread.
+    _large: set[JobKey] = field(default_factory=set)
     # How long `decide` took in the pass that is under way.
     _decided_in: dict[JobKey, dt.timedelta] = field(default_factory=dict)
     # Jobs whose last pass ended in a conflict.
@@ -97,13 +104,13 @@ class Loop:
         if snapshot is None:
             self._failures.pop(key, None)
             self.admitted.pop(key, None)
+            self._large.discard(key)
             return True
         stored, began = snapshot, self.clock()
-        snapshot, plugins = self._prepare(snapshot, key)
-        try:
-            decision = decide(snapshot, plugins, began)
-        except PluginError as error:
-            decision = decide(replace(snapshot, errors=(str(error),)), (), began)
+        if self.threads and self._is_large(snapshot, key):
+            decision = await asyncio.to_thread(self._decide, snapshot, key, began)
+        else:
+            decision = self._decide(snapshot, key, began)
         self._decided_in[key] = self.clock() - began
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("job %s: %s", key, _shown(decision), extra={"job": key})
@@ -114,6 +121,19 @@ class Loop:
         if decision.requeue_after is not None:
             self.queue.add_at(key, self.clock() + decision.requeue_after)
         return good
+
+    def _is_large(self, snapshot: Snapshot, key: JobKey) -> bool:
+        if key not in self.admitted:
+            long = len(msgspec.json.encode(snapshot.job.spec)) > LONGEST_SPEC_AT_ONCE
+            (self._large.add if long else self._large.discard)(key)
+        return key in self._large or len(snapshot.pods) + snapshot.job.total_replicas > MOST_PODS_AT_ONCE
+
+    def _decide(self, snapshot: Snapshot, key: JobKey, now: dt.datetime) -> Decision:
+        snapshot, plugins = self._prepare(snapshot, key)
+        try:
+            return decide(snapshot, plugins, now)
+        except PluginError as error:
+            return decide(replace(snapshot, errors=(str(error),)), (), now)
 
     def _prepare(self, snapshot: Snapshot, key: JobKey) -> tuple[Snapshot, tuple[Base, ...]]:
         """The snapshot for `decide`: the job with defaults, its errors, and what the engine failed at before."""

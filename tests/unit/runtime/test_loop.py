@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
@@ -15,6 +16,7 @@ from pumice.admission.context import Context
 from pumice.engines.memory.clock import EPOCH, VirtualClock
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.engine import CallFailure, MemoryEngine
+from pumice.model.findings import Finding
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject
 from pumice.model.snapshot import JobKey, Snapshot
@@ -23,7 +25,7 @@ from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.reconcile.decide import decide
 from pumice.reconcile.decision import CreatePod, Decision, EngineCommand
-from pumice.runtime.loop import ENOUGH_FAILURES, Loop
+from pumice.runtime.loop import ENOUGH_FAILURES, LONGEST_SPEC_AT_ONCE, Loop
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from tests.builders import a_context, a_document, a_template
 
@@ -464,3 +466,23 @@ def test_every_pass_can_be_followed(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG", logger="pumice.runtime.loop"):
         bench.settle()
     assert caplog.messages[0] == f"job {bench.key}: Pending; 2 CreatePod"
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_large_job_is_reconciled_in_a_thread(large: bool) -> None:
+    threads: list[threading.Thread] = []
+
+    @dataclass(frozen=True, slots=True)
+    class Recorder(Base):
+        name: ClassVar[str] = "recorder"
+
+        def check(self, job: Job) -> Iterable[Finding]:
+            threads.append(threading.current_thread())
+            return super().check(job)
+
+    note = "x" * (LONGEST_SPEC_AT_ONCE if large else 1)
+    document = a_document(tasks=[{"replicas": 1, "template": a_template(hostname=note)}], plugins={"recorder": []})
+    bench = Bench(document, dataclasses.replace(a_context(), registry=Registry({"recorder": Recorder})))
+    bench.loop.threads = True
+    assert bench.serve()
+    assert [thread is threading.main_thread() for thread in threads[:1]] == [not large]

@@ -8,12 +8,13 @@ gate is off) is not reported.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 
 from pumice.admission.podtemplate.claims import check_claim
 from pumice.admission.podtemplate.document_view import View
 from pumice.admission.podtemplate.metadata import check_metadata
 from pumice.admission.podtemplate.pod import check_spec
-from pumice.model.findings import Finding, Path
+from pumice.model.findings import MOST_FINDINGS, Finding, Path
 from pumice.model.shape import Schema, misfits
 
 __all__ = ["check_claim_spec", "check_pod_spec", "check_template"]
@@ -21,8 +22,8 @@ __all__ = ["check_claim_spec", "check_pod_spec", "check_template"]
 
 def check_template(template: Mapping[str, object], at: Path, schema: Schema) -> Iterator[Finding]:
     view = View(template, at)
-    rules = [*check_metadata(view), *check_spec(view.part("spec"))]
-    return _together([*misfits(template, "PodTemplateSpec", schema, at)], rules)
+    rules = islice(chain(check_metadata(view), check_spec(view.part("spec"))), MOST_FINDINGS)
+    return _together([*islice(misfits(template, "PodTemplateSpec", schema, at), MOST_FINDINGS)], [*rules])
 
 
 def check_pod_spec(spec: Mapping[str, object], at: Path) -> Iterator[Finding]:

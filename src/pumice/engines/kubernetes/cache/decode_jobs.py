@@ -6,14 +6,16 @@ schema accepts anything, and the errors belong in the status of the job, not in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from pumice.admission.size_limits import check_size
 from pumice.model.codec import decode
 from pumice.model.command import Command
+from pumice.model.findings import Finding
 from pumice.model.job import Job, Metadata
 from pumice.model.shape import Schema
 from pumice.model.snapshot import JobKey
@@ -65,11 +67,17 @@ def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> CachedJob:
         return CachedJob(_JOB.decode(raw))
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw)
-    decoded = decode(document, kubernetes)
     metadata = msgspec.convert(document["metadata"], Metadata)
+    large = check_size(document)
+    if large:
+        return CachedJob(Job(metadata=metadata, status=_status(document.get("status"))), _messages(large))
+    decoded = decode(document, kubernetes)
     job = msgspec.structs.replace(decoded.job, metadata=metadata, status=_status(document.get("status")))
-    errors = (f"{finding.path}: {finding.message}" for finding in decoded.findings if finding.is_error)
-    return CachedJob(job, tuple(errors))
+    return CachedJob(job, _messages(finding for finding in decoded.findings if finding.is_error))
+
+
+def _messages(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(f"{finding.path}: {finding.message}" for finding in findings)
 
 
 def _status(document: object) -> JobStatus:

@@ -163,7 +163,7 @@ class Controller:
 
     async def _serve(self, engine: KubernetesEngine, context: Context, namespace: str) -> None:
         """Reconcile the jobs of a namespace until cancelled, each of them once at the start."""
-        loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST)
+        loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST, threads=True)
         for job in self.cache.jobs:
             if namespace in (ALL_NAMESPACES, job.namespace):
                 loop.queue.add(job.key)
