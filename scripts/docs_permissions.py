@@ -60,7 +60,7 @@ def _section(title: str, component: Component) -> str:
 def _row(grant: Grant) -> tuple[str, str, str, str]:
     kinds = (_kind(resource, grant.group) for resource in grant.resources)
     named = f" named {', '.join(map(code, grant.resource_names))}" if grant.resource_names else ""
-    where = "its own namespace" if grant.own_namespace else "everywhere"
+    where = "its own namespace" if grant.own_namespace else code(grant.namespace) if grant.namespace else "everywhere"
     gangs = f"; only with `--gang` {' or '.join(grant.gangs)}" if grant.gangs else ""
     return ", ".join(map(code, kinds)) + named, ", ".join(grant.verbs), where, grant.reason + gangs
 

@@ -1,17 +1,49 @@
-"""The HTTP server of the controller: `/healthz`, `/readyz` and `/metrics`."""
+"""Health of the controller: the server of `/healthz`, `/readyz` and `/metrics`, and the check of the API server."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 from aiohttp import web
 
+from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
 
 _log = logging.getLogger(__name__)
+CHECK_INTERVAL: Final = 2.0
+CHECK_TIMEOUT: Final = 3.0
+
+
+@dataclass(slots=True)
+class ApiServerCheck:
+    """Asks the API server every two seconds whether it is ready: a watch may be silent for minutes."""
+
+    client: Client
+    failure: str = ""  # why it does not serve requests, or empty
+
+    async def run(self) -> None:
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_INTERVAL)
+
+    async def check(self) -> None:
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT):
+                await self.client.request("GET", "/readyz", urgent=True)
+        except TimeoutError:
+            self.failure = f"the API server has not answered for {CHECK_TIMEOUT:.0f} seconds"
+        except ApiError as error:
+            # Anything else is an answer, such as the refusal of a cluster that hides this path.
+            self.failure = f"the API server is away: {' '.join(str(error).split())}" if error.is_transient else ""
+        else:
+            self.failure = ""
 
 
 def health_app(not_ready: Callable[[], str], metrics: Callable[[], bytes]) -> web.Application:

@@ -1,7 +1,8 @@
 """Leader election: one Lease per served namespace, or one Lease for the whole cluster.
 
 So controllers whose namespaces overlap never serve the same job, and each serves the namespaces that the others leave.
-A controller of some namespaces yields to a controller of the whole cluster.
+A controller of some namespaces yields to a controller of the whole cluster. The Lease is in kube-system, which every
+cluster has, and beside it in `--lease-namespace` and in pumice-system: there earlier versions have theirs.
 """
 
 from __future__ import annotations
@@ -17,17 +18,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
-from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES
+from pumice.engines.kubernetes.controller.leader_lock import LeaderLock
 from pumice.engines.kubernetes.controller.lease import Durations, LeaseLock
 from pumice.engines.kubernetes.controller.task_groups import run_until_first_ends, run_with_timeout
+from pumice.engines.kubernetes.install import names
 
-LEASE: Final = "pumice-controller"
-INSTALL_NAMESPACE: Final = "pumice-system"
-# Without an installation: a namespace that every cluster has.
-FALLBACK_NAMESPACE: Final = "kube-system"
 SHUTDOWN_SECONDS: Final = 1.0  # for sending the last events, and for releasing a Lease
 
 _log = logging.getLogger(__name__)
@@ -37,55 +34,53 @@ _log = logging.getLogger(__name__)
 class LeaderElector:
     client: Client
     now: Callable[[], dt.datetime]
-    lease_namespace: str = ""  # empty: that of an installation, if there is one
+    lease_namespace: str = ""
     monotonic: Callable[[], float] = time.monotonic
     durations: Durations = field(default_factory=Durations)
     identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}")
+    locks: dict[str, LeaderLock] = field(default_factory=dict)
 
     async def run(self, namespaces: Sequence[str], serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
-        """Serve each namespace (none given: the whole cluster) while its Lease is held, until cancelled."""
-        lease_namespace = self.lease_namespace or await self._find_lease_namespace()
+        """Serve each namespace (none given: the whole cluster) while its Leases are held, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for namespace in namespaces or (ALL_NAMESPACES,):
-                lock = self._lock(lease_namespace, namespace)
+                lock = self._lock(namespace)
+                self.locks[namespace] = lock
                 tasks.create_task(self._lead(lock, namespace, serve), name=f"lead {namespace}")
 
-    def _lock(self, lease_namespace: str, namespace: str) -> LeaseLock:
-        name, superseding = (f"{LEASE}-{namespace}", LEASE) if namespace else (LEASE, "")
-        return LeaseLock(
-            self.client,
-            lease_namespace,
-            name,
-            self.identity,
-            self.now,
-            self.monotonic,
-            self.durations,
-            superseding=superseding,
-        )
+    @property
+    def failure(self) -> str:
+        """Why this process could not become the leader, also if there is no other; or an empty string."""
+        return next((lock.failure for lock in self.locks.values() if lock.failure), "")
 
-    async def _lead(self, lock: LeaseLock, namespace: str, serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def _lock(self, namespace: str) -> LeaderLock:
+        if not namespace:
+            return LeaderLock(self._leases(names.LEASE))
+        return LeaderLock(self._leases(f"{names.LEASE}-{namespace}"), superseding=self._leases(names.LEASE))
+
+    def _leases(self, name: str) -> list[LeaseLock]:
+        """Return a Lease for each namespace where another controller may have it, always in the same order."""
+        spaces = (names.LEASE_NAMESPACE, names.NAMESPACE, self.lease_namespace or names.LEASE_NAMESPACE)
+        return [
+            LeaseLock(
+                self.client,
+                namespace,
+                name,
+                self.identity,
+                self.now,
+                self.monotonic,
+                self.durations,
+                required=namespace == names.LEASE_NAMESPACE and not self.lease_namespace,
+            )
+            for namespace in dict.fromkeys(spaces)
+        ]
+
+    async def _lead(self, lock: LeaderLock, namespace: str, serve: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         try:
             while True:
                 await lock.acquire()
                 _log.info("leading%s", f" namespace {namespace}" if namespace else "")
                 await run_until_first_ends(serve(namespace), lock.hold())
+                await run_with_timeout(SHUTDOWN_SECONDS, lock.release())
         finally:
             await run_with_timeout(SHUTDOWN_SECONDS, lock.release())
-
-    async def _find_lease_namespace(self) -> str:
-        """Return the namespace of the installation, if there is one."""
-        try:
-            await self.client.get(resources.LEASES, INSTALL_NAMESPACE, LEASE, attempts=None)
-        except ApiError as error:
-            if error.not_found and not await self._namespace_exists(INSTALL_NAMESPACE):
-                return FALLBACK_NAMESPACE
-        return INSTALL_NAMESPACE
-
-    async def _namespace_exists(self, name: str) -> bool:
-        """Find out by a dry run that creates a Lease: the controller may not read namespaces."""
-        body = b'{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"%s"}}' % LEASE.encode()
-        try:
-            await self.client.create(resources.LEASES, name, body, dry_run=True, attempts=None)
-        except ApiError as error:
-            return not error.not_found
-        return True

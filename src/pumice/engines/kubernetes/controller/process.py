@@ -24,7 +24,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.health import health_app, serve
+from pumice.engines.kubernetes.controller.health import ApiServerCheck, health_app, serve
 from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, LeaderElector
 from pumice.engines.kubernetes.controller.lease import Durations
 from pumice.engines.kubernetes.controller.metrics import Metrics
@@ -82,6 +82,7 @@ class Controller:
         self.recorder = EventRecorder(client, now)
         self.metrics = Metrics(client, self.cache, self.recorder, self.queues)
         self.elector = LeaderElector(client, now, settings.lease_namespace, monotonic, settings.durations)
+        self.api_server = ApiServerCheck(client)
         self.port = 0  # of health and metrics, once it listens
         self._waiting_for = "the API server has not answered yet"
 
@@ -112,7 +113,8 @@ class Controller:
         )
         context = Context(self.registry, self.kubernetes, queue_rules=gang.name == "volcano")
         lead = asyncio.create_task(self._lead(engine, context))
-        tasks = [lead, *map(asyncio.create_task, (self.cache.run(), self.secrets.run(), self.recorder.run()))]
+        parts = (self.cache.run(), self.secrets.run(), self.recorder.run(), self.api_server.run())
+        tasks = [lead, *map(asyncio.create_task, parts)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -187,8 +189,8 @@ class Controller:
 
     def _not_ready(self) -> str:
         """Return what must happen before jobs can be served, or an empty string."""
-        if self._waiting_for:
-            return self._waiting_for
+        if failure := self._waiting_for or self.api_server.failure or self.elector.failure:
+            return failure
         if unsynced := self.cache.unsynced():
             return f"not yet listed: {', '.join(unsynced)}"
         refused = self.cache.refused()

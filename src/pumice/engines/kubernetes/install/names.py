@@ -11,6 +11,7 @@ WEBHOOK: Final = "pumice-webhook"
 CONFIGURATION: Final = "pumice"
 OUTSIDE_CONFIGURATION: Final = "pumice-outside"
 LEASE: Final = "pumice-controller"
+LEASE_NAMESPACE: Final = "kube-system"
 JOBS_CRD: Final = "jobs.batch.volcano.sh"
 COMMANDS_CRD: Final = "commands.bus.volcano.sh"
 

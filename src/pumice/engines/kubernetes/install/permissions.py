@@ -19,6 +19,7 @@ Component = Literal["controller", "webhook"]
 ACCOUNTS: Final[dict[Component, str]] = {"controller": names.CONTROLLER, "webhook": names.WEBHOOK}
 _RBAC: Final = "rbac.authorization.k8s.io"
 _WATCH: Final = ("list", "watch")
+_LEASES: Final = ("get", "list", "create", "update")
 _MANAGE: Final = ("get", *_WATCH, "create", "update", "delete")
 
 
@@ -33,8 +34,14 @@ class Grant:
     resource_names: tuple[str, ...] = ()
     # Only in the namespace of the installation, instead of all namespaces.
     own_namespace: bool = False
+    # Only in this namespace.
+    namespace: str = ""
     # Only with these gang providers; empty: with every provider.
     gangs: tuple[str, ...] = ()
+
+    @property
+    def is_cluster_wide(self) -> bool:
+        return not self.own_namespace and not self.namespace
 
     def applies(self, gang: str) -> bool:
         return not self.gangs or gang in self.gangs
@@ -108,11 +115,14 @@ GRANTS: Final = (
     ),
     # Not restricted by name: a controller that serves only some namespaces has one Lease per namespace.
     Grant(
+        "controller", "coordination.k8s.io", ("leases",), _LEASES, "leader election", namespace=names.LEASE_NAMESPACE
+    ),
+    Grant(
         "controller",
         "coordination.k8s.io",
         ("leases",),
-        ("get", "create", "update"),
-        "leader election",
+        _LEASES,
+        "leader election beside controllers of earlier versions, which have their Lease here",
         own_namespace=True,
     ),
     Grant(
@@ -165,9 +175,12 @@ def rbac_objects(namespace: str, gang: str, *, webhook: bool) -> Iterator[Manife
         labels = names.labels(component)
         metadata = {"name": account, "namespace": namespace, "labels": labels}
         yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
-        cluster_wide = [grant for grant in grants if not grant.own_namespace]
+        cluster_wide = [grant for grant in grants if grant.is_cluster_wide]
         yield from _role("ClusterRole", {"name": account, "labels": labels}, namespace, cluster_wide)
         yield from _role("Role", metadata, namespace, [grant for grant in grants if grant.own_namespace])
+        for other in dict.fromkeys(grant.namespace for grant in grants if grant.namespace):
+            there = [grant for grant in grants if grant.namespace == other]
+            yield from _role("Role", {**metadata, "namespace": other}, namespace, there)
 
 
 def rule(grant: Grant) -> Manifest:

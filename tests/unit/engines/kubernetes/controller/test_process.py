@@ -7,15 +7,23 @@ import urllib.error
 import urllib.request
 
 import pytest
+from aiohttp import web
 
 from pumice.engines.kubernetes.api.client import Client
+from pumice.engines.kubernetes.controller import health
+from pumice.engines.kubernetes.controller.health import ApiServerCheck
 from pumice.engines.kubernetes.controller.process import Controller, Settings
 from pumice.engines.memory.clock import EPOCH
 from pumice.model.snapshot import JobKey
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.queue import KeyQueue
-from tests.unit.engines.kubernetes.played_api import Handler, access_to, client_of, cut, played, refusing
+from tests.unit.engines.kubernetes.played_api import Handler, access_to, client_of, cut, good, played, refusing
+
+
+async def silent(_request: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(5)
+    return web.Response()
 
 
 def a_controller(client: Client) -> Controller:
@@ -47,6 +55,30 @@ async def test_an_unreachable_server_is_reported_until_the_controller_stops(answ
         assert "the API server" in why
         stop.set()
         await running
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(good, "", id="ready"),
+        pytest.param(refusing(403, "Forbidden"), "", id="hidden"),
+        pytest.param(refusing(500, "etcd failed"), "the API server is away: said etcd failed", id="without etcd"),
+        pytest.param(cut, "the API server is away: ", id="gone"),
+        pytest.param(silent, "the API server has not answered for 0 seconds", id="frozen"),
+    ],
+)
+@played
+async def test_the_api_server_is_checked(answer: Handler, expected: str) -> None:
+    async with client_of(answer) as client:
+        check = ApiServerCheck(client, failure="not asked yet")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(health, "CHECK_TIMEOUT", 0.3 if answer is silent else 30.0)
+            await check.check()
+        assert check.failure.startswith(expected)
+        assert bool(check.failure) == bool(expected)
+        controller = a_controller(client)
+        controller._waiting_for, controller.api_server = "", check
+        assert controller._not_ready().startswith(expected or "not yet listed")
 
 
 def test_changes_are_enqueued_only_while_leading() -> None:

@@ -28,6 +28,9 @@ def test_order_of_the_manifests() -> None:
         "Namespace",
         *["CustomResourceDefinition"] * 2,
         *role,
+        # In kube-system, for the Lease.
+        "Role",
+        "RoleBinding",
         *role,
         *workload,
         "Secret",

@@ -61,7 +61,7 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
         if role is None and component == "controller":
             return ok(subject, "none", "only needed for a controller or webhook inside the cluster")
         if role is not None:
-            wanted = [grant for grant in expected if grant.component == component and not grant.own_namespace]
+            wanted = [grant for grant in expected if grant.component == component and grant.is_cluster_wide]
             if texts := _not_granted(role, wanted):
                 lost.append(f"{account}: {_shortened(texts)}")
     if lost:
@@ -72,7 +72,7 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
 def required_permissions(grants: Iterable[Grant], namespace: str) -> list[_Permission]:
     """Return what the grants permit, without duplicates."""
     permissions = (
-        _Permission(grant.group, resource, verb, name, namespace if grant.own_namespace else "")
+        _Permission(grant.group, resource, verb, name, namespace if grant.own_namespace else grant.namespace)
         for grant in grants
         for resource in grant.resources
         for verb in grant.verbs
