@@ -34,11 +34,12 @@ user can who may create pods there.
 the ClusterRoleBinding. The controller also works without `priorityclasses`; it then ignores priorities when it
 computes the minimum resources of a gang.
 
-There is one Lease per namespace, `pumice-controller-a` and so on, in the namespace of the installation or in
-`--lease-namespace`; the controller serves a namespace while it holds the Lease. So the namespaces of several
-controllers may overlap: no job is served by two. While a controller for all namespaces holds the Lease
-`pumice-controller` there, controllers for single namespaces become standbys within a few seconds. Controllers with
-Leases in different namespaces do not detect each other.
+There is one Lease per namespace, `pumice-controller-a` and so on; the controller serves a namespace while it holds
+the Lease. So the namespaces of several controllers may overlap: no job is served by two. A controller for all
+namespaces, with the Lease `pumice-controller`, takes precedence: those for single namespaces become standbys within
+a few seconds, and it begins when they have. The Role in `kube-system` names only `pumice-controller`; add
+`pumice-controller-a` and so on, or these Leases are in the namespace of the installation only. A controller outside
+of the cluster needs the same permissions on Leases in `kube-system`, and in `pumice-system` where that exists.
 
 ## For users
 

@@ -10,6 +10,7 @@ import datetime as dt
 import random
 import threading
 import time
+import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,10 +25,11 @@ from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers, fork_controller
+from tests.cluster.controllers import Controllers, fork_controller, page
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.jobs import a_job, until_phase
+from tests.cluster.processes import Daemon
 from tests.cluster.scenarios import NAME, SCENARIOS, JobHandle, final_state, wait_until_over
 from tests.fork_server import Forked
 
@@ -57,15 +59,30 @@ def run_restarting_job(cluster: Cluster, namespace: str, disturb: Callable[[], N
 @pytest.mark.parametrize("crash", [pytest.param(False, id="stopped"), pytest.param(True, id="killed")])
 def test_a_restart_of_the_api_server(controllers: Controllers, api: Api, namespace: str, crash: bool) -> None:
     cluster = controllers.cluster
-    controllers.start(namespace)
+    controller = controllers.start(namespace)
     with FakeKubelet(cluster, namespace) as kubelet:
         api.create("Job", namespace, a_job(replicas=WORKERS))
         until_phase(api, namespace, "Running")
-        cluster.restart_api_server(crash=crash)
+        assert readiness(controller) == "ok\n"
+        (cluster.api_server.kill if crash else cluster.api_server.stop)()
+        began = time.monotonic()
+        eventually("it is not ready", lambda: readiness(controller).startswith("503 the API server is away: "))
+        # It is noticed within five seconds; the rest is for a busy machine.
+        assert time.monotonic() - began < 15
+        assert page(controller, "/healthz") == "ok\n"
+        cluster.restart_api_server()
+        eventually("it is ready again", lambda: readiness(controller) == "ok\n")
         for index in range(WORKERS):
             kubelet.finish(f"train-worker-{index}")
         until_phase(api, namespace, "Completed")
         assert kubelet.created == WORKERS
+
+
+def readiness(controller: Daemon) -> str:
+    try:
+        return page(controller, "/readyz")
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode()}"
 
 
 def test_a_pause_of_etcd(controllers: Controllers, api: Api, namespace: str) -> None:

@@ -80,13 +80,31 @@ def test_a_controller_without_leader_election_is_not_called_missing(
     assert "--no-leader-elect" in results.found("controller")
 
 
-def _held_lease() -> Object:
+def test_two_controllers_that_hold_leases(pumice_cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    api = pumice_cluster.api()
+    home = "kube-system"
+    if (left := api.find("Lease", home, names.LEASE)) is not None:
+        api.delete("Lease", home, left["metadata"]["name"])
+    api.create("Lease", names.NAMESPACE, _held_lease())
+    api.create("Lease", home, _held_lease("another-controller"))
+    try:
+        results = check(capsys, pumice_cluster.kubeconfig(), "--no-webhook")
+        assert results.state("controller") == "missing"
+        assert f"another-controller leads (Lease {home}/{names.LEASE})" in results.found("controller")
+        assert f"some-controller leads (Lease {names.NAMESPACE}/{names.LEASE})" in results.found("controller")
+        assert results.code == 1
+    finally:
+        for namespace in (names.NAMESPACE, home):
+            api.delete("Lease", namespace, names.LEASE)
+
+
+def _held_lease(holder: str = "some-controller") -> Object:
     import datetime as dt
 
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251 - a Lease is renewed in real time
     return {
         "metadata": {"name": names.LEASE},
-        "spec": {"holderIdentity": "some-controller", "renewTime": now, "leaseDurationSeconds": 15},
+        "spec": {"holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": 15},
     }
 
 

@@ -6,12 +6,14 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pumice.engines.kubernetes.install import names
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers, page
+from tests.cluster.controllers import Controllers, install, page, start_pumice
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, until_phase
 from tests.cluster.processes import Daemon
@@ -109,8 +111,45 @@ def test_a_controller_for_one_namespace_yields_to_one_for_all(
         eventually("it leads again", lambda: one.log.read_text().count("leading namespace") == 2)
         api.create("Job", namespace, a_job("next", replicas=1))
         until_phase(api, namespace, "Running", "next")
-        # Other tests must not find a leader for all namespaces.
-        api.delete("Lease", "pumice-system", "pumice-controller")
+
+
+def test_a_trial_goes_on_while_pumice_is_installed_and_uninstalled(
+    garbage_collected: Cluster, controllers: Controllers, namespace: str, tmp_path: Path
+) -> None:
+    """The first controller runs outside as an administrator; the second one as its Deployment starts it."""
+    cluster, api = garbage_collected, garbage_collected.api()
+    api.delete("Namespace", "", names.NAMESPACE)
+    eventually("Pumice is not installed", lambda: api.find("Namespace", "", names.NAMESPACE) is None)
+    flags = (f"--kubeconfig={cluster.kubeconfig()}", "--gang=none", f"--namespace={namespace}")
+    outside = start_pumice(cluster, tmp_path / "outside.log", "controller", *flags)
+    try:
+        eventually("it leads", lambda: leads_in(outside, namespace))
+        install(cluster)
+        installed = controllers.start(namespace, ELECT)
+        eventually("the installed one waits", lambda: "waiting: " in installed.log.read_text())
+        name = f"{names.LEASE}-{namespace}"
+        eventually("it holds both Leases", lambda: api.find("Lease", names.NAMESPACE, name) is not None)
+        with FakeKubelet(cluster, namespace) as kubelet:
+            api.create("Job", namespace, a_job())
+            until_phase(api, namespace, "Running")
+            assert not leads_in(installed, namespace)
+            assert "pumice_leader 0.0" in page(installed, "/metrics")
+            # The documented uninstallation: the namespace goes, and with it the Lease there.
+            installed.stop()
+            api.delete("Namespace", "", names.NAMESPACE)
+            eventually("it is gone", lambda: api.find("Namespace", "", names.NAMESPACE) is None)
+            for index in range(2):
+                kubelet.finish(f"train-worker-{index}")
+            until_phase(api, namespace, "Completed")
+            assert kubelet.created == 2
+        assert outside.log.read_text().count("leading namespace") == 1
+        outside.stop()
+        # Another one, with the flag for a namespace that is gone, leads at once.
+        outside = start_pumice(cluster, tmp_path / "again.log", "controller", *flags, ELECT)
+        eventually("it leads", lambda: leads_in(outside, namespace))
+    finally:
+        outside.stop()
+        install(cluster)
 
 
 def test_health_and_metrics_are_served_on_loopback(controllers: Controllers, api: Api, namespace: str) -> None:

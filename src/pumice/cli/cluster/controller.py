@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no leader election: there must be no other controller",
     )
     parser.add_argument(
-        "--lease-namespace", metavar="NS", default=env("lease-namespace", ""), help="namespace of the Lease"
+        "--lease-namespace",
+        metavar="NS",
+        default=env("lease-namespace", ""),
+        help="another namespace for the Lease, beside kube-system or where that is forbidden",
     )
     parser.add_argument(
         "--listen",

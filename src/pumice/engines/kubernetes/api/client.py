@@ -179,17 +179,18 @@ class Client:
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **options}) if options else None
         return await self.request("DELETE", _object_path(resource, namespace, name), body=body, attempts=attempts)
 
-    async def list_pages(
+    async def list_pages(  # noqa: PLR0913 - see request
         self,
         resource: Resource,
         namespace: str | None = None,
         *,
         label_selector: str = "",
+        field_selector: str = "",
         metadata_only: bool = False,
         attempts: int | None = 1,
     ) -> AsyncGenerator[tuple[list[msgspec.Raw], str], None]:
         """Yield the undecoded items and the resource version of the list, which is the same on all pages."""
-        params = ({"labelSelector": label_selector} if label_selector else {}) | {"limit": str(PAGE_SIZE)}
+        params = _selectors(label_selector, field_selector) | {"limit": str(PAGE_SIZE)}
         accept = METADATA_LIST if metadata_only else JSON
         while True:
             body = await self.request("GET", resource.path(namespace), params=params, accept=accept, attempts=attempts)
@@ -210,8 +211,7 @@ class Client:
         metadata_only: bool = False,
     ) -> AsyncGenerator[tuple[str, msgspec.Raw], None]:
         """Yield type and object of each change after that version until the watch ends. Close it with `aclosing`."""
-        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        params = {key: value for key, value in selectors.items() if value} | {
+        params = _selectors(label_selector, field_selector) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
@@ -234,6 +234,11 @@ class Client:
         if params is self._manager:
             return f"{path}?{self._manager_query}"
         return f"{path}?{urlencode(params)}" if params else path
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in selectors.items() if value}
 
 
 def _object_path(resource: Resource, namespace: str | None, name: str, subresource: str = "") -> str:

@@ -1,9 +1,12 @@
 """The lock of a leader: a Lease of one name in each of several namespaces, all of which it must hold.
 
 Controllers of other versions, or with another `--lease-namespace`, hold Leases in other namespaces; any two have one
-namespace in common. A controller for the whole cluster takes precedence over those for single namespaces, which give
-up their Leases; it waits until they have. Each side first writes its own Lease and then reads those of the other, so
-that one of two that start at the same moment sees the other.
+namespace in common. A controller that may neither have nor read a Lease in the first namespace begins late, so that
+others notice its Leases in the others before.
+
+A controller for the whole cluster takes precedence over those for single namespaces, which give up their Leases; it
+waits until they have. Each side first writes its own Lease and then reads those of the other, so that one of two that
+start at the same moment sees the other.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class LeaderLock:
     _blocker: tuple[str, str] = ("", "")  # another holder, and the Lease that it holds
     _renewed: float = 0.0  # when the last successful renewal began
     _namespaced: dict[str, Observed] = field(default_factory=dict)  # Leases of controllers for single namespaces
+    _taken_at: float | None = None  # since when the Leases have been held without a break
     _skipped: set[str] = field(default_factory=set)  # what has been logged
 
     @property
@@ -90,7 +94,7 @@ class LeaderLock:
 
     async def release(self) -> None:
         """Give all Leases up, so that others need not wait until they expire."""
-        self.is_leader = False
+        self.is_leader, self._taken_at = False, None
         await asyncio.gather(*(lease.release() for lease in self.leases))
 
     async def _try(self) -> bool:
@@ -99,10 +103,25 @@ class LeaderLock:
         if self._is_held_by_another(self.leases) or await self._is_superseded():
             await self.release()
             return False
-        if not await self._take() or await self._is_superseded():
+        if not await self._take() or await self._is_superseded() or await self._is_missed():
             await self.release()
             return False
-        return bool(self.superseding) or not await self._has_predecessors()
+        return self._is_seen_by_others() and (bool(self.superseding) or not await self._has_predecessors())
+
+    async def _is_missed(self) -> bool:
+        """Whether another controller holds the first Lease, read once more where this one cannot have it."""
+        first = self.leases[0]
+        if not first.is_held:
+            await first.observe()
+        return self._is_held_by_another([first])
+
+    def _is_seen_by_others(self) -> bool:
+        """Whether every other controller has seen a Lease of this one: at its start, or at a renewal since then."""
+        first, now = self.leases[0], self._monotonic()
+        if self._taken_at is None:
+            self._taken_at = now
+        self._blocker = ("perhaps another controller", str(first))
+        return first.is_readable or now - self._taken_at >= first.durations.lease
 
     async def _take(self) -> bool:
         """Acquire or renew every Lease, always in the same order. Raises ApiError if no namespace can have one."""
@@ -129,7 +148,8 @@ class LeaderLock:
 
     async def _is_superseded(self) -> bool:
         for lease in self.superseding:
-            if not await lease.observe():
+            await lease.observe()
+            if not lease.is_readable:
                 self._log_skipped(lease)
         return self._is_held_by_another(self.superseding)
 

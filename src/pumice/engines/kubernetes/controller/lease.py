@@ -91,6 +91,7 @@ class LeaseLock:
     durations: Durations = field(default_factory=Durations)
     required: bool = True  # a namespace where Leases are forbidden is not skipped
     is_held: bool = False
+    is_readable: bool = True
     refusal: ApiError | None = None  # why it was skipped last
     _was_held: bool = False
     _observed: Observed = field(default_factory=Observed)
@@ -104,21 +105,32 @@ class LeaseLock:
         holder = self._observed.holder(self.monotonic(), self.durations.lease)
         return "" if holder == self.identity else holder
 
-    async def observe(self) -> bool:
-        """Read the Lease; return False if that is forbidden."""
-        self.refusal = None
+    async def observe(self) -> None:
+        """Read the Lease. Where only lists are allowed, read it from a list."""
+        self.refusal, self.is_readable = None, True
         try:
-            raw = await self.client.get(resources.LEASES, self.namespace, self.name, urgent=True)
+            raw: bytes | msgspec.Raw = await self.client.get(resources.LEASES, self.namespace, self.name, urgent=True)
         except ApiError as error:
-            if error.is_forbidden:
-                self._skip(error)
-                return False
-            if not error.not_found:
+            if error.not_found:
+                self._observed = replace(self._observed, version="")
+                return
+            if not error.is_forbidden:
                 raise
-            self._observed = replace(self._observed, version="")
+            self._skip(error)
+            await self._observe_in_list()
         else:
             self._observed = self._observed.updated(raw, self.monotonic())
-        return True
+
+    async def _observe_in_list(self) -> None:
+        selector = f"metadata.name={self.name}"
+        try:
+            async for items, _ in self.client.list_pages(resources.LEASES, self.namespace, field_selector=selector):
+                for raw in items:
+                    self._observed = self._observed.updated(raw, self.monotonic())
+        except ApiError as error:
+            if not error.is_forbidden:
+                raise
+            self.is_readable = False
 
     async def take(self) -> Taken:
         """Acquire or renew the Lease."""
@@ -131,10 +143,10 @@ class LeaseLock:
                 if not error.is_conflict and not error.not_found:
                     raise
         self.is_held = False
-        is_readable = await self.observe()
+        await self.observe()
         if self.holder:
             return Taken.NO
-        if not is_readable:
+        if self.refusal is not None:
             return Taken.SKIPPED
         try:
             return await (self._write(self._body(self.identity)) if self._observed.version else self._create())

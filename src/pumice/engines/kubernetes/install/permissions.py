@@ -19,7 +19,6 @@ Component = Literal["controller", "webhook"]
 ACCOUNTS: Final[dict[Component, str]] = {"controller": names.CONTROLLER, "webhook": names.WEBHOOK}
 _RBAC: Final = "rbac.authorization.k8s.io"
 _WATCH: Final = ("list", "watch")
-_LEASES: Final = ("get", "list", "create", "update")
 _MANAGE: Final = ("get", *_WATCH, "create", "update", "delete")
 
 
@@ -113,16 +112,30 @@ GRANTS: Final = (
         "informs the coscheduling plugin which pods start together",
         gangs=("auto", "coscheduling"),
     ),
-    # Not restricted by name: a controller that serves only some namespaces has one Lease per namespace.
     Grant(
-        "controller", "coordination.k8s.io", ("leases",), _LEASES, "leader election", namespace=names.LEASE_NAMESPACE
+        "controller",
+        "coordination.k8s.io",
+        ("leases",),
+        ("get", "update"),
+        "leader election",
+        resource_names=(names.LEASE,),
+        namespace=names.LEASE_NAMESPACE,
     ),
     Grant(
         "controller",
         "coordination.k8s.io",
         ("leases",),
-        _LEASES,
-        "leader election beside controllers of earlier versions, which have their Lease here",
+        ("list", "create"),
+        "creates this Lease; finds the Leases of controllers that serve single namespaces",
+        namespace=names.LEASE_NAMESPACE,
+    ),
+    # Not restricted by name: a controller that serves only some namespaces has one Lease per namespace.
+    Grant(
+        "controller",
+        "coordination.k8s.io",
+        ("leases",),
+        ("get", "list", "create", "update"),
+        "leader election among controllers for single namespaces, and of earlier versions",
         own_namespace=True,
     ),
     Grant(

@@ -80,17 +80,18 @@ class LeaseClient:
     late: float = 0.0  # how long responses are on the way
     forbidden: set[str] = field(default_factory=set)  # namespaces
     forbidden_verbs: set[str] = field(default_factory=set)
+    only_name: str = ""  # in kube-system, no other Lease may be read or written
 
     async def get(self, _resource: object, namespace: str, name: str, **_how: bool) -> bytes:
-        await self._before("get", namespace)
+        await self._before("get", namespace, name)
         if (namespace, name) not in self.server.leases:
             raise ApiError(404, "NotFound", f'leases "{name}" not found')
         return await self._after(json.dumps(self.server.leases[namespace, name]).encode())
 
     async def create(self, _resource: object, namespace: str, body: bytes, **_how: bool) -> bytes:
-        await self._before("create", namespace)
         lease = json.loads(body)
         name = lease["metadata"]["name"]
+        await self._before("create", namespace)
         if namespace not in self.server.namespaces:
             raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
         if namespace in self.server.terminating:
@@ -100,7 +101,7 @@ class LeaseClient:
         return await self._after(self.server.store(namespace, name, lease))
 
     async def replace(self, _resource: object, namespace: str, name: str, body: bytes, **_how: bool) -> bytes:
-        await self._before("update", namespace)
+        await self._before("update", namespace, name)
         lease, stored = json.loads(body), self.server.leases.get((namespace, name))
         if stored is None:
             raise ApiError(404, "NotFound")
@@ -108,16 +109,21 @@ class LeaseClient:
             raise ApiError(409, "Conflict")
         return await self._after(self.server.store(namespace, name, lease))
 
-    async def list_pages(self, _resource: object, namespace: str) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
+    async def list_pages(
+        self, _resource: object, namespace: str, *, field_selector: str = ""
+    ) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
         await self._before("list", namespace)
-        found = [lease for key, lease in self.server.leases.items() if key[0] == namespace]
+        name = field_selector.partition("=")[2]
+        leases = self.server.leases.items()
+        found = [lease for key, lease in leases if key[0] == namespace and name in ("", key[1])]
         await self._after(b"")
         yield [msgspec.Raw(json.dumps(lease).encode()) for lease in found], ""
 
-    async def _before(self, verb: str, namespace: str) -> None:
+    async def _before(self, verb: str, namespace: str, name: str = "") -> None:
         await asyncio.sleep(self.slow.get(verb, 0.0))
         await self._delay()
-        if namespace in self.forbidden or verb in self.forbidden_verbs:
+        is_other = bool(name and self.only_name) and namespace == "kube-system" and name != self.only_name
+        if namespace in self.forbidden or verb in self.forbidden_verbs or is_other:
             raise ApiError(403, "Forbidden", f"you may not {verb} Leases in {namespace}")
 
     async def _after(self, answer: bytes) -> bytes:

@@ -184,9 +184,34 @@ class TestForbidden:
             server, serving = LeaseServer({HOME, OLD, "lab"}), Serving()
             first = Process("restricted", server, serving, "lab")
             first.client.forbidden = {HOME, OLD}
-            await until_leader(serving, "restricted", 5)
+            await asyncio.sleep(10)
+            assert server.holders() == {("lab", LEASE): "restricted"}
+            # Controllers that may hold both Leases get the time to notice this one.
+            assert not serving.now
+            await until_leader(serving, "restricted", 10)
             assert server.holders() == {("lab", LEASE): "restricted"}
             await first.stop()
+
+        play_virtually(story())
+
+    def test_a_lease_that_may_only_be_listed_is_respected(self) -> None:
+        """The installed role allows to write only the Lease for all namespaces in kube-system."""
+
+        async def story() -> None:
+            server, serving = LeaseServer(), Serving()
+            outside = Process("outside", server, serving, "", "a")
+            await until_leader(serving, "outside", 5)
+            outside.client.slow = {"create": 1.0}
+            # Before the other controller can take its Lease there.
+            server.namespaces.add(OLD)
+            installed = Process("installed", server, serving, OLD, "a")
+            installed.client.only_name = LEASE
+            await asyncio.sleep(20)
+            assert serving.leaders() == ["outside"]
+            await outside.stop()
+            await until_leader(serving, "installed", 5)
+            assert server.holders()[HOME, f"{LEASE}-a"] == ""
+            await installed.stop()
 
         play_virtually(story())
 
@@ -299,7 +324,11 @@ class RandomLife:
     async def start(self, name: str, scope: Sequence[str] | None = None) -> None:
         if scope is None:
             scope = self.rng.choice(((), (), ("a",), ("a", "b")))
-        process = Process(name, self.server, self.serving, self.rng.choice(("", OLD, "lab")), *scope)
+        flag = self.rng.choice(("", OLD, "lab"))
+        process = Process(name, self.server, self.serving, flag, *scope)
+        if flag == OLD:
+            # As the installed roles are.
+            process.client.only_name = LEASE
         process.client.random, process.client.latency, process.client.loss = self.rng, 0.5, 0.05
         self.alive.append(process)
 

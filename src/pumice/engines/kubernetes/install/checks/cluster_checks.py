@@ -12,6 +12,7 @@ from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.gangs.choice import AUTO, NONE, PROVIDERS, GangError, choose
 from pumice.engines.kubernetes.install import names
+from pumice.engines.kubernetes.install.checks import lease_checks
 from pumice.engines.kubernetes.install.checks.check_result import (
     CheckResult,
     State,
@@ -22,15 +23,12 @@ from pumice.engines.kubernetes.install.checks.check_result import (
 )
 from pumice.engines.kubernetes.install.crds import dropped_fields
 from pumice.engines.kubernetes.install.installation import DEPLOYMENTS, command_line, containers
-from pumice.model.timestamps import read_time
 
 # The first release with bookmarks, server-side apply, admission v1 and pruning by structural schemas.
 OLDEST: Final = (1, 25)
 VOLCANO_CONTROLLER: Final = "app=volcano-controller"
 VOLCANO_OFF: Final = "--controllers=*,-job-controller,-gc-controller,-sharding-controller"
 OUR_CONTROLLER: Final = ",".join(f"{key}={value}" for key, value in names.labels("controller").items())
-# A Lease that was not renewed for longer has no holder any more.
-STALE: Final = dt.timedelta(seconds=60)
 
 
 async def version(client: Client) -> CheckResult:
@@ -112,18 +110,16 @@ def _controller_gates(deployment: Mapping[str, Any]) -> Iterator[str]:
 async def controller(client: Client, target: Target, now: dt.datetime) -> CheckResult:
     """Find a controller by its Lease, wherever it runs; without leader election, only its Deployment shows it."""
     subject = "controller"
-    for lease_namespace in dict.fromkeys((target.namespace, "kube-system")):
-        async for items, _ in client.list_pages(resources.LEASES, lease_namespace):
-            for lease in map(msgspec.json.decode, items):
-                if holder := _holder(lease, now):
-                    return ok(subject, f"{holder} leads (Lease {lease_namespace}/{lease['metadata']['name']})")
+    leaders = await lease_checks.leaders(client, target, now)
+    if leaders is not None:
+        return leaders
     async for items, _ in client.list_pages(DEPLOYMENTS, None, label_selector=OUR_CONTROLLER):
         for deployment in map(msgspec.json.decode, items):
             if runs_without_lease(deployment):
                 return _check_without_lease(subject, deployment)
     # A controller outside of the cluster without leader election leaves no trace in the cluster.
     unseen = "a controller with --no-leader-elect outside of the cluster cannot be seen from here"
-    found = f"no controller holds the Lease {target.namespace}/{names.LEASE}; {unseen}"
+    found = f"no controller holds the Lease {names.LEASE_NAMESPACE}/{names.LEASE}; {unseen}"
     hint = f"if none runs: {target.apply_all}, or start pumice controller on this machine"
     return CheckResult(subject, State.UNKNOWN, found, hint)
 
@@ -148,15 +144,6 @@ def _check_without_lease(subject: str, deployment: Mapping[str, Any]) -> CheckRe
         hint = "scale it to 1, or remove --no-leader-elect"
         return missing(subject, f"{ready} pods of Deployment {name} write the same Jobs", hint)
     return ok(subject, f"Deployment {name} runs without leader election")
-
-
-def _holder(lease: Mapping[str, Any], now: dt.datetime) -> str:
-    """Return the current holder of a Lease; empty if it has none or is not a Lease of Pumice."""
-    spec = lease.get("spec") or {}
-    renewed = read_time(spec.get("renewTime"))
-    if renewed is None or now - renewed >= STALE or not lease["metadata"]["name"].startswith(names.LEASE):
-        return ""
-    return str(spec.get("holderIdentity") or "")
 
 
 def _full_name(deployment: Mapping[str, Any]) -> str:

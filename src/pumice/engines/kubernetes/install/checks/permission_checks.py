@@ -16,6 +16,7 @@ from pumice.engines.kubernetes.install.checks.check_result import CheckResult, T
 from pumice.engines.kubernetes.install.permissions import ACCOUNTS, Grant
 
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 # There are about seventy permissions to ask for.
 _PARALLEL_REQUESTS: Final = 16
 _MOST_SHOWN: Final = 8
@@ -53,7 +54,7 @@ async def own_permissions(client: Client, grants: Iterable[Grant], namespace: st
 
 
 async def installed_roles(client: Client, grants: Iterable[Grant], target: Target) -> CheckResult:
-    """Check whether the installed ClusterRoles grant what this version needs."""
+    """Check whether the installed roles grant what this version needs."""
     subject = "installed roles"
     expected, lost = list(grants), []
     for component, account in ACCOUNTS.items():
@@ -61,12 +62,24 @@ async def installed_roles(client: Client, grants: Iterable[Grant], target: Targe
         if role is None and component == "controller":
             return ok(subject, "none", "only needed for a controller or webhook inside the cluster")
         if role is not None:
-            wanted = [grant for grant in expected if grant.component == component and grant.is_cluster_wide]
-            if texts := _not_granted(role, wanted):
+            own = [grant for grant in expected if grant.component == component]
+            texts = _not_granted(role, [grant for grant in own if grant.is_cluster_wide])
+            for namespace, wanted in _by_namespace(own, target.namespace).items():
+                role = await get_or_none(client, ROLES, namespace, account) or {}
+                texts += [f"{text} in {namespace}" for text in _not_granted(role, wanted)]
+            if texts:
                 lost.append(f"{account}: {_shortened(texts)}")
     if lost:
         return missing(subject, f"do not grant {'; '.join(lost)}", target.apply_all)
     return ok(subject, "grant what this version needs")
+
+
+def _by_namespace(grants: Iterable[Grant], own_namespace: str) -> dict[str, list[Grant]]:
+    found: dict[str, list[Grant]] = {}
+    for grant in grants:
+        if not grant.is_cluster_wide:
+            found.setdefault(own_namespace if grant.own_namespace else grant.namespace, []).append(grant)
+    return found
 
 
 def required_permissions(grants: Iterable[Grant], namespace: str) -> list[_Permission]:

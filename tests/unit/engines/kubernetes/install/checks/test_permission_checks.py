@@ -10,12 +10,16 @@ from pumice.engines.kubernetes.install.permissions import granted, rbac_objects
 from tests.unit.engines.kubernetes.played_api import client_of
 
 
-def check(installed: str, needed: str) -> CheckResult:
+def check(installed: str, needed: str, without: str = "-") -> CheckResult:
     """Compare the roles of an installation with one gang provider to the needs of another."""
-    roles = {one["metadata"]["name"]: one for one in rbac_objects("n", installed, webhook=True) if _is_role(one)}
+    made = rbac_objects(Target().namespace, installed, webhook=True)
+    roles = {(one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in made if _is_role(one)}
+    roles = {key: one for key, one in roles.items() if key[0] != without}
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        return web.json_response(roles[request.path.rpartition("/")[2]])
+        namespace = request.path.partition("/namespaces/")[2].partition("/")[0]
+        role = roles.get((namespace, request.path.rpartition("/")[2]))
+        return web.json_response(role) if role is not None else web.json_response({}, status=404)
 
     async def checked() -> CheckResult:
         async with client_of(answer) as client:
@@ -25,11 +29,21 @@ def check(installed: str, needed: str) -> CheckResult:
 
 
 def _is_role(manifest: dict[str, object]) -> bool:
-    return manifest["kind"] == "ClusterRole"
+    return manifest["kind"] in ("ClusterRole", "Role")
 
 
 def test_the_roles_of_a_gang_provider_are_enough_for_it() -> None:
     assert check("native", "native").is_ok
+
+
+def test_a_missing_role_for_the_lease_is_named() -> None:
+    """An installation of an earlier version has none in kube-system."""
+    leases = "leases.coordination.k8s.io"
+    assert check("native", "native", without="kube-system").found == (
+        f"do not grant pumice-controller: get {leases} pumice-controller in kube-system, "
+        f"update {leases} pumice-controller in kube-system, "
+        f"list {leases} in kube-system, create {leases} in kube-system"
+    )
 
 
 def test_missing_permissions_are_named_with_their_group_and_once() -> None:
