@@ -14,7 +14,7 @@ from functools import partial
 from tests.cluster import pod_status
 from tests.cluster.api import Object
 from tests.cluster.cluster import Cluster
-from tests.cluster.kubelet import Kubelet
+from tests.cluster.kubelet import PHASE_LAG, Kubelet
 
 KILLED = 137
 
@@ -49,8 +49,9 @@ class FakeKubelet(Kubelet):
         behaviour: Behaviour = lambda _pod: RUN_UNTIL_STOPPED,
         *,
         bind: bool = True,
+        phase_lag: float = PHASE_LAG,
     ) -> None:
-        super().__init__(cluster, namespace, bind=bind)
+        super().__init__(cluster, namespace, bind=bind, phase_lag=phase_lag)
         self.behaviour = behaviour
         self._numbers = itertools.count(2)
 
@@ -116,7 +117,8 @@ class FakeKubelet(Kubelet):
         ended = pod_status.terminated(code, reason=reason)
         containers = [pod_status.container_status(each, ended) for each in _containers(pod)]
         phase = "Succeeded" if code == 0 else "Failed"
-        await self.write(pod, pod_status.status(pod, phase, containers, reason=reason if reason == "Evicted" else ""))
+        ended_pod = pod_status.status(pod, phase, containers, reason=reason if reason == "Evicted" else "")
+        await self.write_end(pod, ended_pod)
 
 
 def _containers(pod: Object) -> list[Object]:

@@ -14,12 +14,15 @@ from tests.cluster.background_thread import BackgroundThread
 from tests.cluster.cluster import USERS, Cluster
 
 NODE = "test-node"
+# Seconds between the end of the containers and the phase of the pod in its status. A real kubelet takes about 1.1.
+PHASE_LAG = 0.1
 
 
 class Kubelet(BackgroundThread):
-    def __init__(self, cluster: Cluster, namespace: str, *, bind: bool = True) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, *, bind: bool = True, phase_lag: float = PHASE_LAG) -> None:
         super().__init__()
         self.namespace = namespace
+        self.phase_lag = phase_lag
         self.created = 0  # number of pods seen so far
         self.api = AsyncApi(cluster.server, USERS["admin"][0], cluster.tls)
         self.pods: dict[str, Object] = {}  # by uid, in their last version
@@ -36,12 +39,16 @@ class Kubelet(BackgroundThread):
         """Stop a pod that is being deleted and write its final status."""
         raise NotImplementedError
 
+    async def sync_volumes(self) -> None:
+        """Keep the volumes of running pods current until cancelled; a kubelet without processes has none."""
+
     def evict(self, name: str) -> None:
         """Delete a pod as a drained node would."""
         self.submit(self.api.call_until_done("DELETE", path_of("Pod", self.namespace, name)))
 
     async def main(self) -> None:
         async with self.api, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.sync_volumes())
             self.mark_ready()
             async for kind, pod in self.api.follow(path_of("Pod", self.namespace)):
                 self._handle(kind, pod, tasks)
@@ -65,6 +72,17 @@ class Kubelet(BackgroundThread):
         await self.api.call_until_done(
             "PATCH", path_of("Pod", self.namespace, pod["metadata"]["name"], "status"), patch, MERGE
         )
+
+    async def write_end(self, pod: Object, status: Object) -> None:
+        """Write the last status: first that the containers have ended, then the phase of the pod, as a kubelet does.
+
+        Reason and message of the pod come with its phase.
+        """
+        early = {field: value for field, value in status.items() if field not in ("reason", "message")}
+        has_run = any("terminated" in container["state"] for container in status["containerStatuses"])
+        await self.write(pod, {**early, "phase": "Running" if has_run else "Pending"})
+        await asyncio.sleep(self.phase_lag)
+        await self.write(pod, status)
 
     def _handle(self, kind: str, pod: Object, tasks: asyncio.TaskGroup) -> None:
         uid = pod["metadata"]["uid"]

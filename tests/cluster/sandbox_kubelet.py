@@ -1,13 +1,15 @@
 """A kubelet that runs pods as real processes, in the sandboxes of the local engine.
 
 It reads ConfigMaps, Secrets and claims from the API; Services and pods resolve through /etc/hosts, as in `pumice run`.
-It writes the state of the processes to the status of the pods, and gives deleted pods their grace period.
+It writes the state of the processes to the status of the pods, and gives deleted pods their grace period. It writes
+changed ConfigMaps and Secrets as kubelet's atomic writer does (`AtomicVolumeFiles`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +27,10 @@ from pumice.engines.local.options import Isolation
 from pumice.engines.local.preflight import create_claim_directories
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.volumes.apply import VolumeFiles
+from pumice.engines.local.volumes.plan import Step, WriteFiles
 from pumice.model import keys
+from pumice.model.problem import Problem
 from pumice.model.snapshot import ContainerEnd
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.offline_context import offline_context
@@ -36,16 +41,36 @@ from tests.cluster.kubelet import Kubelet
 
 _READ = ("Service", "ConfigMap", "Secret", "PersistentVolumeClaim")
 _PAUSE = 0.1
+# Seconds between two looks at the ConfigMaps and Secrets of running pods. A real kubelet takes about a minute.
+_SYNC = 0.5
+_ENDED = ("Succeeded", "Failed")
 
 
 def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)  # noqa: TID251 - a kubelet uses the real time
 
 
+class AtomicVolumeFiles(VolumeFiles):
+    """The files of volumes, replaced as a kubelet replaces them when their ConfigMap or Secret changes.
+
+    Kubelet writes all files to a new directory and removes the old one. A pod that mounts the whole volume sees the new
+    files; a pod that mounts a directory of it by subPath still has the removed one, which is empty.
+    """
+
+    def _execute(self, step: Step) -> Problem | None:
+        if isinstance(step, WriteFiles) and self._written.get(step.path, step) != step:
+            for path in step.path.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+        return super()._execute(step)
+
+
 @dataclass(slots=True)
 class PodRun:
     """A pod with processes."""
 
+    manifest: Object
+    spec_builder: SpecBuilder
     local: LocalPod
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,6 +112,22 @@ class SandboxKubelet(Kubelet):
         async with self._open_sandbox():
             await super().main()
 
+    async def sync_volumes(self) -> None:
+        """Write the files of ConfigMaps and Secrets that have changed to the volumes of running pods."""
+        synced: list[Object] = []
+        while True:
+            await asyncio.sleep(_SYNC)
+            if self._runs:
+                self._objects = [each for kind in _READ for each in await self._list(kind)]
+            if self._objects == synced:
+                continue
+            synced = self._objects
+            for uid, run in self._runs.items():
+                # A pod keeps the files of an object that was removed.
+                if not run.finished.is_set() and self._references_exist(run.manifest):
+                    for container in run.manifest["spec"]["containers"]:
+                        run.spec_builder.spec(run.manifest, uid, run.local.address, container, 0)
+
     @asynccontextmanager
     async def _open_sandbox(self) -> AsyncIterator[None]:
         directory = self._settings.state / "stage"
@@ -102,14 +143,15 @@ class SandboxKubelet(Kubelet):
         """Start a pod when all objects that it refers to exist; write its status at every change."""
         await self._wait_for_predecessor(pod["metadata"]["name"])
         spec_builder = await self._spec_builder(pod)
-        run = PodRun(self._local(pod, spec_builder))
+        run = PodRun(pod, spec_builder, self._local(pod, spec_builder))
         self._runs[pod["metadata"]["uid"]] = run
         run.local.begin()
         try:
             while not run.finished.is_set():
                 await run.changed.wait()
                 run.changed.clear()
-                await self.write(pod, _status(pod, run.local))
+                status = _status(pod, run.local)
+                await (self.write_end if status["phase"] in _ENDED else self.write)(pod, status)
         except asyncio.CancelledError:
             # The pod was deleted without a grace period: kill its processes as well.
             if not run.finished.is_set():
@@ -173,7 +215,7 @@ class SandboxKubelet(Kubelet):
         """Wait for the ConfigMaps and Secrets of the pod, as a kubelet does, and read them."""
         while True:
             self._objects = [each for kind in _READ for each in await self._list(kind)]
-            if _references(pod) <= {(each["kind"], each["metadata"]["name"]) for each in self._objects}:
+            if self._references_exist(pod):
                 break
             await asyncio.sleep(_PAUSE)
         owner = pod["metadata"]["labels"][keys.JOB_NAME]
@@ -182,13 +224,12 @@ class SandboxKubelet(Kubelet):
         claims = {name: self._settings.state / "claims" / name for name in named}
         create_claim_directories(claims.values())
         assert self._sandbox is not None
-        objects = self._objects
         inputs = JobInputs(
             job=admit({**document, "status": {}}, offline_context()).job,
             settings=self._settings,
             scratch=self._settings.state / "scratch" / pod["metadata"]["uid"],
             documents=[],
-            objects=lambda: objects,
+            objects=lambda: self._objects,
             claims=claims,
             address_of=lambda short: self._addresses.of(f"{owner}/{short}"),
             image_of=lambda _name: None,
@@ -198,7 +239,12 @@ class SandboxKubelet(Kubelet):
             only_user=self._sandbox.only_user,
             kernel_limits=self._sandbox.limits,
         )
-        return SpecBuilder(inputs=inputs, sandbox=facts, host_key=self._host_key, warn=self.warnings.append)
+        builder = SpecBuilder(inputs=inputs, sandbox=facts, host_key=self._host_key, warn=self.warnings.append)
+        builder.files = AtomicVolumeFiles(inputs.scratch)
+        return builder
+
+    def _references_exist(self, pod: Object) -> bool:
+        return _references(pod) <= {(each["kind"], each["metadata"]["name"]) for each in self._objects}
 
     async def _list(self, kind: str) -> list[Object]:
         found = await self.api.call_until_done("GET", path_of(kind, self.namespace))

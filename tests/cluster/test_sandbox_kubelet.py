@@ -22,12 +22,19 @@ class Harness:
     namespace: str
     kubelet: SandboxKubelet
 
-    def begin(self, script: str, restart: str = "Never", spec: Object | None = None, **container: object) -> None:
+    def begin(
+        self,
+        script: str,
+        restart: str = "Never",
+        spec: Object | None = None,
+        volumes: list[Object] | None = None,
+        **container: object,
+    ) -> None:
         job = a_job(replicas=1, **(spec or {}))
         pod = job["spec"]["tasks"][0]["template"]["spec"]
         pod["restartPolicy"] = restart
         pod["containers"][0] |= {"command": ["sh", "-c", script], **container}
-        pod["volumes"] = [{"name": "files", "configMap": {"name": "files"}}]
+        pod["volumes"] = volumes or [{"name": "files", "configMap": {"name": "files"}}]
         self.api.create("Job", self.namespace, job)
 
     def pod(self) -> Object:
@@ -96,6 +103,61 @@ def test_config_maps_secrets_and_claims_are_available(harness: Harness) -> None:
     until_phase(harness.api, harness.namespace, "Completed")
     assert harness.kubelet.lines("worker-0") == ["hello", "sesame", "train-worker-0"]
     assert [path.name for path in (harness.kubelet._settings.state / "claims").rglob("kept")] == ["kept"]
+
+
+SHOW_FILES = """
+until test -e /whole/more; do sleep 0.1; done
+cat /whole/greeting; echo; ls -A /part | wc -l; cat /one
+"""
+
+
+def test_a_changed_object_follows_only_in_whole_mounts(harness: Harness) -> None:
+    """Kubelet's atomic writer: a directory that is mounted by subPath goes away, a file stays as it was."""
+    config = {"metadata": {"name": "files"}, "data": {"greeting": "hello"}}
+    items = [{"key": "greeting", "path": "greeting"}, {"key": "greeting", "path": "part/greeting"}]
+    volumes = [{"name": "files", "configMap": {"name": "files"}}]
+    volumes += [{"name": "parts", "configMap": {"name": "files", "items": items}}]
+    mounts = [
+        {"name": "files", "mountPath": "/whole"},
+        {"name": "parts", "mountPath": "/part", "subPath": "part"},
+        {"name": "parts", "mountPath": "/one", "subPath": "greeting"},
+    ]
+    harness.begin(f"ls -A /part | wc -l; {SHOW_FILES}", volumes=volumes, volumeMounts=mounts)
+    harness.wait_for_line("1")
+    config["data"] = {"greeting": "changed", "more": "x"}
+    harness.api.patch("ConfigMap", harness.namespace, "files", config)
+    until_phase(harness.api, harness.namespace, "Completed")
+    assert harness.kubelet.lines("worker-0") == ["1", "changed", "0", "hello"]
+
+
+def test_scaling_takes_no_ssh_keys_away(harness: Harness) -> None:
+    """The Secret is mounted by subPath: pods that run would lose their keys if it changed."""
+    script = """
+    echo up; until test "$(grep -c . /etc/volcano/worker.host)" = 2; do sleep 0.1; done
+    # The ConfigMap has changed, and the kubelet has looked at the Secret, too.
+    ls /root/.ssh; exec sleep 600
+    """
+    harness.begin(script, spec={"plugins": {"svc": [], "ssh": []}})
+    harness.wait_for_line("up")
+    [task] = harness.api.get("Job", harness.namespace, "train")["spec"]["tasks"]
+    harness.api.patch("Job", harness.namespace, "train", {"spec": {"tasks": [{**task, "replicas": 2}]}})
+    harness.wait_for_line("id_rsa.pub")
+    assert harness.kubelet.lines("worker-0") == ["up", "authorized_keys", "config", "id_rsa", "id_rsa.pub"]
+
+
+def test_containers_end_before_their_pod(harness: Harness) -> None:
+    harness.kubelet.phase_lag = 600
+    harness.begin("exit 0")
+    eventually("the pod exists", lambda: harness.api.list("Pod", harness.namespace))
+
+    def has_ended() -> bool:
+        [pod] = harness.api.list("Pod", harness.namespace)
+        [container] = pod["status"].get("containerStatuses") or [{"state": {}}]
+        return "terminated" in container["state"]
+
+    eventually("the container has ended", has_ended)
+    assert harness.pod()["status"]["phase"] == "Running"
+    assert harness.api.get("Job", harness.namespace, "train")["status"].get("succeeded", 0) == 0
 
 
 def test_a_killed_process_restarts_the_job(harness: Harness) -> None:

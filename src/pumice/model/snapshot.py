@@ -79,6 +79,9 @@ class ObservedPod:
     changed_at: dt.datetime | None = None  # when one of its containers last started or ended
     node: str = ""  # of a pod that is being deleted or that is unreachable
     is_unreachable: bool = False  # the cluster has lost contact with its node
+    # Its containers have ended for good, and its phase will follow. Which phase is not certain yet: a pod whose
+    # containers ended with 0 fails if its kubelet has evicted it.
+    has_ended: bool = False
 
     @property
     def short_name(self) -> str:
@@ -90,7 +93,7 @@ class ObservedPod:
 
     @property
     def is_finished(self) -> bool:
-        return self.phase in FINISHED_PODS
+        return self.has_ended or self.phase in FINISHED_PODS
 
     @property
     def is_evicted(self) -> bool:

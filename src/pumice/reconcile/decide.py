@@ -72,7 +72,7 @@ def _reconcile(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) ->
     if end is not None and end <= now and after.phase is before.phase:
         return Decision(status, (DeleteJob(after.job.uid),), events)
     commands: tuple[EngineCommand, ...] = (
-        *(DeletePod(pod.name, pod.uid) for pod in after.pods.outdated),
+        *(DeletePod(pod.name, pod.uid, after.keeps_finished) for pod in after.pods.outdated),
         *reconcile_owned_objects(after, plugins),
         *plan.create(after.snapshot, plugins),
         *(RemoveCommand(command.metadata.name, command.metadata.uid) for command in stale_commands(after)),

@@ -21,6 +21,7 @@ class CreatePod:
 class DeletePod:
     name: str
     uid: str  # a new pod of the same name must not be deleted
+    unless_finished: bool = False  # a pod that has finished meanwhile stays, with its logs
 
 
 @dataclass(frozen=True, slots=True)

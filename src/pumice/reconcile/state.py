@@ -90,6 +90,11 @@ class State:
         return self.phase in WANTS_PODS or (self.phase is Phase.RESTARTING and targeted)
 
     @property
+    def keeps_finished(self) -> bool:
+        """Whether finished pods stay, so that people can look at them: of a job that ends, and of its last attempt."""
+        return self.phase not in WANTS_PODS and (self.exhausted or self.phase is not Phase.RESTARTING)
+
+    @property
     def previous_run(self) -> list[ObservedPod]:
         """The pods that a restart of the whole job waits for, so that two runs never meet."""
         restart = self.ledger.restart
@@ -139,7 +144,6 @@ def sort_pods(snapshot: Snapshot, ledger: Ledger, *, exhausted: bool) -> PodBuck
         if wants_pods:
             keep = has_slot and not is_stale
         elif restarting:
-            # The last attempt keeps its finished pods, so that people can look at them.
             keep = not is_stale or (exhausted and pod.is_finished)
         else:
             keep = pod.is_finished

@@ -178,7 +178,10 @@ def test_any_pass_is_deterministic_and_counts_every_pod(pods: list[ObservedPod],
     # Who is on the way out counts there, and its success, if it had one, by memory.
     standing = [pod for pod in pods if pod.phase is PodPhase.SUCCEEDED and not pod.is_deleting]
     kept = {pod.index for pod in standing} - {
-        pod.index for pod in pods for command in decision.commands if command == DeletePod(pod.name, pod.uid)
+        pod.index
+        for pod in pods
+        for command in decision.commands
+        if isinstance(command, DeletePod) and (command.name, command.uid) == (pod.name, pod.uid)
     }
     total = status.pending + status.running + status.succeeded + status.failed + status.unknown + status.terminating
     assert total == len(pods) + len(remembered - kept)

@@ -80,6 +80,7 @@ NEW: dict[str, Any] = {"version": 1}
         pytest.param("Restarting", a_pod("worker-0", **OLD), Ledger(spent=3), True, id="alive on the last attempt"),
         pytest.param("Aborting", a_pod("worker-0", "Running", **OLD), Ledger(), True, id="winding down"),
         pytest.param("Aborting", a_pod("worker-0", "Failed", **OLD), Ledger(), False, id="finished pods stay"),
+        pytest.param("Aborting", a_pod("worker-0", has_ended=True, **OLD), Ledger(), False, id="about to finish"),
         pytest.param("Completed", a_pod("worker-0", "Pending", **NEW), Ledger(), True, id="alive after the end"),
     ],
 )
@@ -87,6 +88,20 @@ def test_which_pods_are_deleted(phase: str, pod: ObservedPod, ledger: Ledger, ex
     pods = a_state(pod, phase=phase, version=1, ledger=ledger).pods
     assert (pod in pods.outdated) is expected
     assert pods.counts.terminating == (expected or pod.is_deleting)
+
+
+@pytest.mark.parametrize(
+    ("phase", "spent", "expected"),
+    [
+        pytest.param("Running", 3, False, id="running"),
+        pytest.param("Restarting", 2, False, id="a retry is left"),
+        pytest.param("Restarting", 3, True, id="the last attempt"),
+        pytest.param("Completing", 0, True, id="winding down"),
+        pytest.param("Failed", 0, True, id="over"),
+    ],
+)
+def test_when_finished_pods_are_kept(phase: str, spent: int, expected: bool) -> None:
+    assert a_state(phase=phase, ledger=Ledger(spent=spent)).keeps_finished is expected
 
 
 def test_each_phase_has_its_count() -> None:

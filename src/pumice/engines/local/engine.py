@@ -89,8 +89,8 @@ class LocalEngine:
         match command:
             case CreatePod(manifest):
                 self._create(manifest)
-            case DeletePod(name, uid):
-                self._delete(name, uid)
+            case DeletePod(name, uid, unless_finished):
+                self._delete(name, uid, unless_finished=unless_finished)
             case Ensure(companion):
                 self._ensure(companion)
             case Remove("PodGroup", _):
@@ -137,9 +137,11 @@ class LocalEngine:
         pod.begin()
         self.touch()
 
-    def _delete(self, name: str, uid: str) -> None:
+    def _delete(self, name: str, uid: str, *, unless_finished: bool) -> None:
         pod = self.pods.get(name)
         if pod is None or pod.uid != uid or uid in self._deletions:
+            return
+        if unless_finished and pod.observed().is_finished:
             return
 
         async def delete() -> None:

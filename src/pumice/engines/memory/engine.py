@@ -111,9 +111,8 @@ class MemoryEngine:
         match command:
             case CreatePod(manifest):
                 self._create_pod(key, manifest)
-            case DeletePod(name, uid):
-                if world.delete_pod(key, name, uid):
-                    self.on_deleting(key, world.pods[(key, name)])
+            case DeletePod():
+                self._delete_pod(key, command)
             case Ensure(owned):
                 self._ensure(key, owned)
             case Remove(kind, name):
@@ -136,6 +135,13 @@ class MemoryEngine:
             self.on_created(key, world.create_pod(key, manifest))
         elif there.owner != world.jobs[key].uid:
             raise EngineError("FailedCreate", f"pod {name} of an earlier job of this name still exists")
+
+    def _delete_pod(self, key: JobKey, command: DeletePod) -> None:
+        stored = self.world.pods.get((key, command.name))
+        if command.unless_finished and stored is not None and stored.seen.is_finished:
+            return
+        if stored is not None and self.world.delete_pod(key, command.name, command.uid):
+            self.on_deleting(key, stored)
 
     def _ensure(self, key: JobKey, owned: Manifest | Once) -> None:
         world, manifest = self.world, manifest_of(owned)

@@ -45,6 +45,7 @@ class StillPod:
     uid: str
     address: str
     deleted_at: dt.datetime | None = None
+    phase: PodPhase = PodPhase.RUNNING
     begun: bool = False
     graces: tuple[float | None, ...] = ()
 
@@ -60,7 +61,7 @@ class StillPod:
 
     def observed(self) -> ObservedPod:
         name = self.manifest["metadata"]["name"]
-        return ObservedPod(name, self.uid, "task", 0, 0, 0, PodPhase.RUNNING, NOON, self.deleted_at)
+        return ObservedPod(name, self.uid, "task", 0, 0, 0, self.phase, NOON, self.deleted_at)
 
 
 def pod_manifest(name: str = "train-worker-0") -> Manifest:
@@ -140,7 +141,9 @@ def test_pods_are_created_once_and_deleted_by_uid() -> None:
         await apply(engine, DeletePod("train-worker-0", "another"), DeletePod("train-worker-9", pods[0].uid))
         await asyncio.sleep(0)
         assert len(engine.pods) == 2
-        await apply(engine, *[DeletePod("train-worker-0", pods[0].uid)] * 2)
+        pods[1].phase = PodPhase.SUCCEEDED
+        await apply(engine, DeletePod("train-worker-1", pods[1].uid, unless_finished=True))
+        await apply(engine, *[DeletePod("train-worker-0", pods[0].uid, unless_finished=True)] * 2)
         await engine.end_all(5)
         assert list(engine.pods) == ["train-worker-1"]
         assert [pod.graces for pod in pods] == [(None,), (5,)]

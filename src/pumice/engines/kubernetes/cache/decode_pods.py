@@ -109,8 +109,17 @@ class _SchedulingGroup(Struct, rename="camel", frozen=True):
     pod_group_name: str = ""
 
 
+class _Container(Struct, rename="camel", frozen=True):
+    name: str = ""
+    restart_policy: str = ""  # its own; that of an init container makes it a sidecar
+    restart_policy_rules: list[msgspec.Raw] = []
+
+
 class _PodSpec(Struct, rename="camel", frozen=True):
     node_name: str = ""
+    restart_policy: str = ""
+    containers: list[_Container] = []
+    init_containers: list[_Container] = []
     scheduling_group: _SchedulingGroup | None = None
 
 
@@ -246,6 +255,7 @@ def _observed(pod: _Pod) -> ObservedPod:
     all_containers = [*status.init_container_statuses, *containers]
     ready = bool(containers) and all(container.ready for container in containers)
     is_unreachable = _is_unreachable(status, ready=ready)
+    ends = [(one.name, one.state.terminated) for one in all_containers if one.state.terminated is not None]
     return ObservedPod(
         name=meta.name,
         uid=meta.uid,
@@ -261,7 +271,8 @@ def _observed(pod: _Pod) -> ObservedPod:
         restarts=sum(container.restart_count for container in all_containers),
         reason=status.reason,
         message=status.message,
-        ends=tuple(_end(one.name, one.state.terminated) for one in all_containers if one.state.terminated is not None),
+        ends=tuple(_end(name, end) for name, end in ends),
+        has_ended=bool(ends) and _has_ended(pod),
         waiting=_waiting(status, all_containers),
         changed_at=max(filter(None, (_changed_at(one.state) for one in all_containers)), default=None),
         # Not of other pods: that a pod is bound to a node is no reason for a pass.
@@ -300,6 +311,27 @@ def _is_unreachable(status: _PodStatus, *, ready: bool) -> bool:
         and status.phase == PodPhase.RUNNING
         and any(one.status == "False" and not one.reason for one in conditions)
     )
+
+
+def _has_ended(pod: _Pod) -> bool:
+    """Whether all containers have ended for good. Kubelet reports that a second before the phase of the pod."""
+    spec = pod.spec
+    containers = {one.name: one.state.terminated for one in pod.status.container_statuses}
+    if spec.containers and all(_ended_for_good(one, spec, containers.get(one.name)) for one in spec.containers):
+        # Sidecars do not count: kubelet stops them now.
+        return True
+    inits = {one.name: one.state.terminated for one in pod.status.init_container_statuses}
+    return not any(containers.values()) and any(
+        (end := inits.get(one.name)) is not None and end.exit_code != 0 and _ended_for_good(one, spec, end)
+        for one in spec.init_containers
+    )
+
+
+def _ended_for_good(container: _Container, spec: _PodSpec, end: _Terminated | None) -> bool:
+    if end is None or container.restart_policy_rules:
+        return False
+    policy = container.restart_policy or spec.restart_policy
+    return policy == "Never" or (policy == "OnFailure" and end.exit_code == 0)
 
 
 def _end(container: str, ended: _Terminated) -> ContainerEnd:

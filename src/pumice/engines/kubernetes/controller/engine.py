@@ -117,8 +117,8 @@ class KubernetesEngine:
         match command:
             case CreatePod(manifest):
                 await self._create_pod(job, manifest)
-            case DeletePod(name, uid):
-                await self._delete_pod(key, name, uid)
+            case DeletePod():
+                await self._delete_pod(key, command)
             case Ensure(owned):
                 await self._ensure(job, owned)
             case Remove(kind, name):
@@ -171,22 +171,50 @@ class KubernetesEngine:
             raise EngineError("FailedCreate", message)
         return raw
 
-    async def _delete_pod(self, key: JobKey, name: str, uid: str) -> None:
+    async def _delete_pod(self, key: JobKey, command: DeletePod) -> None:
+        name, uid = command.name, command.uid
+        known = self.cache.pods_of.get(key, {}).get(name)
+        version = known.resource_version if command.unless_finished and known is not None else None
+        if command.unless_finished and known is not None and known.observed.is_finished:
+            return
         try:
-            raw = await self.client.delete(resources.PODS, key.namespace, name, uid=uid, attempts=ATTEMPTS)
+            raw = await self.client.delete(
+                resources.PODS, key.namespace, name, uid=uid, resource_version=version, attempts=ATTEMPTS
+            )
         except ApiError as error:
+            if error.is_conflict and version is not None:
+                # The pod has changed since it was seen, and may have finished: read it and decide again.
+                await self._read_pod(key, name, uid)
+                self.cache.enqueue(key)
+                return
             # A conflict does not mean that this pod is gone; the watch shows whether another one has its name.
             if not error.not_found:
                 raise failed("delete", resources.PODS, name, error) from error
-            pod: CachedPod | None = None
+            self._forget_pod(key, name, uid)
         else:
-            pod = decode_pod(raw)
+            self._put_pod(key, decode_pod(raw), name, uid)
+
+    async def _read_pod(self, key: JobKey, name: str, uid: str) -> None:
+        try:
+            raw = await self.client.get(resources.PODS, key.namespace, name, attempts=ATTEMPTS)
+        except ApiError as error:
+            if not error.not_found:
+                raise failed("delete", resources.PODS, name, error) from error
+            self._forget_pod(key, name, uid)
+        else:
+            self._put_pod(key, decode_pod(raw), name, uid)
+
+    def _put_pod(self, key: JobKey, pod: CachedPod | None, name: str, uid: str) -> None:
+        """Store a pod that the server returned; None if it is not a pod of a Job any more."""
         if pod is None or pod.is_gone:
-            known = self.cache.pods_of.get(key, {}).get(name)
-            if known is not None and known.uid == uid:
-                self.cache.pods.remove(known)
+            self._forget_pod(key, name, uid)
         else:
             self.cache.pods.put(pod)
+
+    def _forget_pod(self, key: JobKey, name: str, uid: str) -> None:
+        known = self.cache.pods_of.get(key, {}).get(name)
+        if known is not None and known.uid == uid:
+            self.cache.pods.remove(known)
 
     async def _ensure(self, job: Job, owned: OwnedObject) -> None:
         manifest = manifest_of(owned)

@@ -215,6 +215,56 @@ def test_the_node_of_a_pod_that_is_being_deleted() -> None:
     assert pod.observed.node == "n1"
 
 
+ZERO, ONE = ended("main", 0), ended("main", 1)
+RUNS = {"name": "main", "state": {"running": {}}}
+WAITS = {"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}
+MAIN = {"containers": [{"name": "main", "image": "x"}]}
+TWO = {"containers": [{"name": "main"}, {"name": "other"}]}
+INIT = {**MAIN, "initContainers": [{"name": "init"}]}
+SIDECAR = {**MAIN, "initContainers": [{"name": "init", "restartPolicy": "Always"}]}
+
+
+def own_policy(policy: str, **more: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "main", "restartPolicy": policy, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "inits", "containers", "expected"),
+    [
+        pytest.param("Never", MAIN, [], [ZERO], True, id="success"),
+        pytest.param("Never", MAIN, [], [ONE], True, id="failure"),
+        pytest.param("Never", MAIN, [], [RUNS], False, id="runs"),
+        pytest.param("Never", MAIN, [], [], False, id="not started"),
+        pytest.param("OnFailure", MAIN, [], [ZERO], True, id="OnFailure, success"),
+        pytest.param("OnFailure", MAIN, [], [ONE], False, id="OnFailure, failure is restarted"),
+        pytest.param("Always", MAIN, [], [ZERO], False, id="Always is restarted"),
+        pytest.param("Never", TWO, [], [ZERO, ended("other", 1)], True, id="both have ended"),
+        pytest.param("Never", TWO, [], [ZERO, {**RUNS, "name": "other"}], False, id="one runs"),
+        pytest.param("Never", TWO, [], [ZERO], False, id="one has not been reported yet"),
+        pytest.param("Always", own_policy("Never"), [], [ONE], True, id="the policy of the container"),
+        pytest.param("Never", own_policy("OnFailure"), [], [ONE], False, id="the policy of the container restarts it"),
+        pytest.param(
+            "Never", own_policy("Never", restartPolicyRules=[{}]), [], [ONE], False, id="rules may restart it"
+        ),
+        pytest.param("Never", INIT, [ended("init", 0)], [WAITS], False, id="init succeeded"),
+        pytest.param("Never", INIT, [ended("init", 1)], [WAITS], True, id="init failed for good"),
+        pytest.param("OnFailure", INIT, [ended("init", 1)], [WAITS], False, id="init is restarted"),
+        pytest.param("Never", SIDECAR, [ended("init", 1)], [RUNS], False, id="a sidecar is restarted"),
+        pytest.param("Never", SIDECAR, [ended("init", 1)], [WAITS], False, id="a sidecar failed first"),
+        pytest.param("Never", SIDECAR, [{**RUNS, "name": "init"}], [ZERO], True, id="kubelet stops the sidecar"),
+    ],
+)
+def test_containers_that_have_ended_for_good(
+    policy: str, spec: dict[str, Any], inits: list[Any], containers: list[Any], expected: bool
+) -> None:
+    pod = json.loads(a_pod(phase="Running", initContainerStatuses=inits, containerStatuses=containers))
+    seen = decode_pod(json.dumps({**pod, "spec": {**spec, "restartPolicy": policy}}).encode())
+    assert seen is not None
+    assert seen.observed.has_ended is expected
+    assert seen.observed.is_finished is expected
+    assert seen.observed.phase is PodPhase.RUNNING
+
+
 def test_timestamps_out_of_range() -> None:
     pod = json.loads(a_pod())
     pod["metadata"] |= {"deletionTimestamp": "33658-09-27T01:46:40Z", "deletionGracePeriodSeconds": 10**12}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import logging
 from collections.abc import Callable
 from typing import cast
@@ -21,17 +23,19 @@ from pumice.engines.kubernetes.controller.metrics import Metrics
 from pumice.engines.kubernetes.controller.owned_objects import OwnedObjectManager
 from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.engines.memory.clock import EPOCH
+from pumice.model import keys
 from pumice.model.bare_pod import bare_pod
 from pumice.model.command import Command
 from pumice.model.job import Job
 from pumice.model.objects import owned
 from pumice.model.snapshot import NO_GANG, JobKey, ObservedPod, PodPhase, Snapshot
 from pumice.model.status import JobState, JobStatus
+from pumice.model.vocabulary import GROUP_VERSION
 from pumice.reconcile.decision import CreatePod, DeleteJob, DeletePod, EngineCommand, Ensure, Remove, RemoveCommand
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.ports import EngineError
 from tests.builders import a_job, a_slot
-from tests.unit.engines.kubernetes.played_api import client_of, play, played, refusing
+from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play, played, refusing
 
 OLD = a_job(metadata={"uid": "old", "resource_version": "1"})
 NEW = a_job(metadata={"uid": "new", "resource_version": "2"})
@@ -120,13 +124,73 @@ def test_passes_are_counted() -> None:
     assert engine.metrics.passes == 2
 
 
-def with_objects(client: Client) -> KubernetesEngine:
-    engine = an_engine(client, NEW)
+def with_objects(client: Client, enqueue: Callable[[JobKey], None] = lambda _key: None) -> KubernetesEngine:
+    engine = an_engine(client, NEW, enqueue=enqueue)
     observed = ObservedPod("p", "p1", "worker", 0, 0, 0, PodPhase.RUNNING, EPOCH)
     engine.cache.pods.put(CachedPod(KEY.namespace, "p", "p1", "3", KEY, "new", observed))
     engine.cache.commands.put(CachedCommand(KEY.namespace, "c", "c1", "4", KEY, Command()))
     engine.cache.owned_objects["Service"].put(CachedObject(KEY.namespace, "s", "s1", "5", KEY, "new"))
     return engine
+
+
+def a_stored_pod(version: str, uid: str = "p1", *, owned: bool = True, **status: object) -> dict[str, object]:
+    reference = {"apiVersion": GROUP_VERSION, "kind": "Job", "name": KEY.name, "uid": "new", "controller": owned}
+    annotations = {keys.TASK_SPEC: "worker", keys.TASK_INDEX: "0"}
+    metadata = {"name": "p", "namespace": KEY.namespace, "uid": uid, "resourceVersion": version}
+    return {"metadata": {**metadata, "annotations": annotations, "ownerReferences": [reference]}, "status": status}
+
+
+def responding(document: object) -> Handler:
+    async def handler(_request: web.BaseRequest) -> web.Response:
+        return web.json_response(document)
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("now", "pods", "finished"),
+    [
+        pytest.param(responding(a_stored_pod("9", phase="Succeeded")), ["p1"], True, id="finished: stays"),
+        pytest.param(responding(a_stored_pod("9", phase="Running")), ["p1"], False, id="changed: decided again"),
+        pytest.param(responding(a_stored_pod("9", uid="p2")), ["p2"], False, id="another pod"),
+        pytest.param(responding(a_stored_pod("9", owned=False)), [], False, id="of no job any more"),
+        pytest.param(refusing(404, "NotFound"), [], False, id="gone"),
+    ],
+)
+def test_a_pod_that_has_changed_is_not_deleted_but_read(now: Handler, pods: list[str], finished: bool) -> None:
+    async def story() -> tuple[list[bytes], list[CachedPod]]:
+        script = Script(refusing(409, "Conflict"), now)
+        async with client_of(script) as client:
+            engine = with_objects(client, enqueued.append)
+            enqueued.clear()
+            await engine.apply(KEY, DeletePod("p", "p1", unless_finished=True))
+            return script.bodies, list(engine.cache.pods_of.get(KEY, {}).values())
+
+    enqueued: list[JobKey] = []
+    (delete, _), left = play(story())
+    assert json.loads(delete)["preconditions"] == {"uid": "p1", "resourceVersion": "3"}
+    assert [pod.uid for pod in left] == pods
+    assert any(pod.observed.is_finished for pod in left) is finished
+    assert KEY in enqueued
+
+
+def test_a_pod_that_is_known_to_have_finished_is_not_deleted() -> None:
+    """A request would fail, because there is no server."""
+    engine = with_objects(cast(Client, None))
+    known = engine.cache.pods_of[KEY]["p"]
+    done = dataclasses.replace(
+        known, resource_version="4", observed=dataclasses.replace(known.observed, has_ended=True)
+    )
+    engine.cache.pods.put(done)
+    asyncio.run(engine.apply(KEY, DeletePod("p", "p1", unless_finished=True)))
+    assert engine.cache.pods_of[KEY] == {"p": done}
+
+
+@played
+async def test_a_pod_that_cannot_be_read_again_is_a_failure() -> None:
+    async with client_of(Script(refusing(409, "Conflict"), refusing(403, "Forbidden"))) as client:
+        with pytest.raises(EngineError, match="could not delete Pod p: said Forbidden"):
+            await with_objects(client).apply(KEY, DeletePod("p", "p1", unless_finished=True))
 
 
 @pytest.mark.parametrize(

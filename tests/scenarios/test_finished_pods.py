@@ -1,0 +1,93 @@
+"""Pods that have finished keep their logs: the containers of a pod end a second before its phase says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+
+from pumice.admission.admit import admit
+from pumice.model.job import Job, Manifest
+from pumice.model.snapshot import ContainerEnd, PodPhase
+from pumice.reconcile.decision import DeletePod, EngineCommand
+from pumice.runtime.ports import EngineError
+from pumice.yaml.documents import read
+from tests.meta.tree import ROOT
+from tests.scenarios.builders import job, on, task
+from tests.scenarios.conftest import MakeStage
+from tests.scenarios.stage import CONTEXT, Stage
+
+KUBELET_LAG = 1.1  # seconds, measured on a real kubelet
+
+
+def pytorch_job() -> Job:
+    [document] = read(str(ROOT / "examples" / "pytorch-job.yaml"))[0]
+    return admit(cast(Manifest, document.value), CONTEXT).job
+
+
+def end_containers(play: Stage, name: str, code: int = 0) -> Stage:
+    """The containers of a pod have ended; its phase is that of a running pod for a while."""
+    return play.change(name, has_ended=True, ready=False, ends=(ContainerEnd("main", code),))
+
+
+def play_ends(play: Stage, ends: Mapping[str, float]) -> None:
+    """Let the containers of each pod end at its moment, and its phase follow."""
+    moments = [(moment, name, False) for name, moment in ends.items()]
+    moments += [(moment + KUBELET_LAG, name, True) for name, moment in ends.items()]
+    before = 0.0
+    for moment, name, phase_follows in sorted(moments):
+        play.wait(moment - before)
+        before = moment
+        if phase_follows:
+            play.change(name, phase=PodPhase.SUCCEEDED)
+        else:
+            end_containers(play, name)
+
+
+def test_a_hundred_runs_of_the_pytorch_job_lose_no_finished_worker() -> None:
+    lots = random.Random(1)
+    for _ in range(100):
+        play = Stage(pytorch_job()).run()
+        ends = {pod.short_name: lots.uniform(0, 1) for pod in play.seen}
+        play_ends(play, ends)
+        assert play.phase == "Completed", ends
+        assert play.pods == dict.fromkeys(ends, "Succeeded"), ends
+        assert play.counts == {"succeeded": len(ends)}, ends
+
+
+@pytest.mark.parametrize("action", ["AbortJob", "TerminateJob", "CompleteJob"])
+def test_a_pod_that_is_about_to_finish_is_awaited(stage: MakeStage, action: str) -> None:
+    play = stage(job(task("worker", 2))).run()
+    end_containers(play, "worker-0", code=3)
+    play.command(action).let_go()
+    assert play.pods == {"worker-0": "Running"}
+    assert play.phase in ("Aborting", "Terminating", "Completing")
+    play.change("worker-0", phase=PodPhase.FAILED)
+    assert play.pods == {"worker-0": "Failed"}
+    assert play.phase in ("Aborted", "Terminated", "Completed")
+
+
+def test_only_the_phase_is_a_success() -> None:
+    """The containers of a pod that its kubelet evicts may end with 0 as well."""
+    play = Stage(job(task("worker", 2), on("TaskCompleted", "CompleteJob"), on("PodEvicted", "RestartJob"))).run()
+    play.succeed("worker-0")
+    end_containers(play, "worker-1")
+    assert play.phases == ["Pending", "Running"]
+    play.change("worker-1", phase=PodPhase.FAILED, reason="Evicted")
+    assert play.phases == ["Pending", "Running", "Restarting", "Pending"]
+
+
+def test_a_pod_that_finishes_before_its_deletion_stays() -> None:
+    play = Stage(job(task("worker", 2))).run()
+
+    def finish_first(command: EngineCommand) -> EngineError | None:
+        if isinstance(command, DeletePod) and command.name == "train-worker-0":
+            play.world.end_pod(play.key, command.name, ContainerEnd("main", 0, "Completed"))
+        return None
+
+    play.engine.refuse = finish_first
+    play.command("AbortJob")
+    assert play.pods == {"worker-0": "Succeeded"}
+    assert play.phase == "Aborted"
