@@ -10,7 +10,7 @@ import pytest
 from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.webhook.certificate_rotation import CertificateRotation
 from pumice.engines.kubernetes.webhook.certificate_storage import CertificateStorage, FileStorage, MemoryStorage
-from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE, Credentials
+from pumice.engines.kubernetes.webhook.certificates import AUTHORITY_LIFE, CERTIFICATE_LIFE, OVERLAP, Credentials
 from pumice.engines.kubernetes.webhook.registration import Publication
 from tests.unit.engines.kubernetes.played_api import play
 
@@ -46,6 +46,7 @@ class Recorder:
         self.now = NOW
         self.trusted = True
         self.refusal: ApiError | None = None
+        self.publications: list[Publication] = []
         self.steps: list[tuple[str, object]] = []
         self.was_served = asyncio.Event()
         self.rotation = CertificateRotation(
@@ -56,7 +57,7 @@ class Recorder:
         if self.refusal is not None:
             raise self.refusal
         self.steps.append(("published", bundle))
-        return Publication(trusted=self.trusted)
+        return self.publications.pop(0) if self.publications else Publication(trusted=self.trusted)
 
     def _serve(self, credentials: Credentials) -> None:
         self.steps.append(("served", credentials))
@@ -165,3 +166,61 @@ class TestFile:
         recorder = Recorder(FileStorage(path))
         recorder.rotate()
         assert asyncio.run(FileStorage(path).load()) == recorder.served
+
+
+class TestLostCertificates:
+    """Somebody empties or damages the storage while certificates are served."""
+
+    @pytest.mark.parametrize(
+        "left",
+        [
+            pytest.param(None, id="emptied"),
+            pytest.param(Credentials(b"no", b"no", b"no", b"no"), id="garbage"),
+        ],
+    )
+    def test_the_old_authority_stays_published(self, left: Credentials | None) -> None:
+        storage = MemoryStorage()
+        recorder = Recorder(storage)
+        recorder.rotate()
+        first = recorder.served
+        storage.stored = left
+        published, _ = recorder.rotate()
+        assert published == ("published", recorder.served.issuer + first.issuer)
+        assert recorder.served.issuer != first.issuer
+        # Another replica may serve the old certificate for a while, but not for ever.
+        assert recorder.rotate() == [("published", recorder.served.issuer + first.issuer)]
+        assert recorder.rotate(OVERLAP) == [("published", recorder.served.issuer)]
+
+    def test_the_certificate_is_served_only_after_the_bundle_has_settled(self) -> None:
+        """Also by a replica that has just started, while another one serves an old certificate."""
+        recorder = Recorder()
+        recorder.publications = [
+            Publication(replaced=True, is_sole=False),
+            Publication(replaced=True, is_sole=False),  # somebody has removed the authority again
+            Publication(is_sole=False),
+        ]
+        assert names(recorder.rotate()) == ["published", "published", "published", "served"]
+
+    def test_a_change_of_the_storage_starts_a_pass(self) -> None:
+        class Watched(MemoryStorage):
+            was_changed = asyncio.Event()
+
+            async def changed(self) -> None:
+                await self.was_changed.wait()
+                self.was_changed.clear()
+
+        storage = Watched()
+        recorder = Recorder(storage)
+
+        async def story() -> None:
+            running = asyncio.create_task(recorder.rotation.run(interval=600))
+            await recorder.was_served.wait()
+            first = recorder.served
+            recorder.was_served.clear()
+            storage.stored = None
+            storage.was_changed.set()
+            await recorder.was_served.wait()
+            assert recorder.served.issuer != first.issuer
+            running.cancel()
+
+        play(story())
