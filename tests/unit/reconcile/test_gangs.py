@@ -10,6 +10,7 @@ from pumice.model.pod import Pod
 from pumice.model.slot import Slot
 from pumice.model.snapshot import COSCHEDULING, GANG_PROVIDERS, NATIVE, NO_GANG, VOLCANO, GangProvider
 from pumice.plugins.guard import PluginError
+from pumice.plugins.provenance import trace_pod
 from pumice.plugins.shaping import shaped_pod
 from pumice.reconcile.gangs import GangMembership, decisive_part, group_names, pod_groups
 from pumice.reconcile.podgroup import pod_group
@@ -153,6 +154,17 @@ def test_pods_are_members(provider: GangProvider, scheduler: str, group: Manifes
     assert pod.manifest["metadata"]["labels"].get(LABEL) == label
     own = pod_of(a_job(a_task("worker", 1, a_template(schedulerName="mine"))), provider)
     assert own.spec["schedulerName"] == "mine"
+
+
+def test_what_membership_adds_is_explained() -> None:
+    traces = {trace.kind: trace for trace in trace_pod(a_slot(a_job(), "worker"), 0, [GangMembership(NATIVE)])}
+    added = {
+        kind: (traces[kind].value, traces[kind].by, traces[kind].why) for kind in ("schedulerName", "schedulingGroup")
+    }
+    assert added == {
+        "schedulerName": ("default-scheduler", "gang", "--gang native, in place of volcano"),
+        "schedulingGroup": (NAME, "gang", "the PodGroup that the pod starts with"),
+    }
 
 
 @pytest.mark.parametrize(
