@@ -55,9 +55,11 @@ ONLY_AS_USER = (
     "tests/local/test_run_inputs.py",
     "tests/local/test_session.py",
 )
-# Many tests wait for processes and servers: more workers than cores keep the cores busy.
-WORKERS = str((os.cpu_count() or 1) + 2)
-PYTEST = ("pytest", "--progress", "-q", "-rfEs", f"--numprocesses={WORKERS}")
+CORES = os.cpu_count() or 1
+PYTEST = ("pytest", "--progress", "-q", "-rfEs")
+# Unit tests wait for nothing. Many others wait for processes and servers: more workers keep the cores busy.
+BUSY = (*PYTEST, f"--numprocesses={CORES}")
+WAITING = (*PYTEST, f"--numprocesses={CORES + 2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def lint() -> list[Check]:
 
 
 def unit_tests() -> list[Check]:
-    return [command("unit tests", 100, *PYTEST, "tests/unit", "tests/meta/test_tree.py")]
+    return [command("unit tests", 60, *BUSY, "tests/unit", "tests/meta/test_tree.py")]
 
 
 def tests() -> list[Check]:
@@ -99,9 +101,9 @@ def tests() -> list[Check]:
         Check("outside programs", 1, outside_programs),
         *(Check(name, 1, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
         # Only where it is asked for: measuring makes Python code two to three times as slow.
-        command("tests of the pure packages", 40, *PYTEST, "--cov", "--cov-report=", *PURE_TESTS),
+        command("tests of the pure packages", 40, *BUSY, "--cov", "--cov-report=", *PURE_TESTS),
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
-        command("pytest", 450, *PYTEST, *(f"--ignore={path}" for path in (*PURE_TESTS, *ignored))),
+        command("pytest", 450, *WAITING, *(f"--ignore={path}" for path in (*PURE_TESTS, *ignored))),
         Check("kubernetes programs", 1, kubernetes),
         *again,
     ]
@@ -116,7 +118,7 @@ def outside_programs() -> bool:
 def ordinary_user() -> bool:
     found = {each.variable: python_with(each) for each in FRAMEWORKS.values()}
     environ = {**os.environ, **{name: each.python for name, each in found.items() if each is not None}}
-    pytest = [sys.executable, "-m", *PYTEST, "-p", "no:cacheprovider", *USER_TESTS]
+    pytest = [sys.executable, "-m", *WAITING, "-p", "no:cacheprovider", *USER_TESTS]
     done = subprocess.run([sys.executable, "-m", "scripts.ordinary_user", *pytest], env=environ, check=False)
     return done.returncode == 0
 
