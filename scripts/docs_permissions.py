@@ -27,6 +27,19 @@ as well, serve only some namespaces (`--namespace`), with a Role in each instead
 Like every controller of workloads, it may create pods, and so could mount any Secret of a namespace into a pod, as any
 user can who may create pods there.
 
+## What a stolen token allows
+
+| Token of | A thief could | And could not |
+| --- | --- | --- |
+| the controller | run any pod in the served namespaces, and so use every ServiceAccount, Secret and volume there; delete pods and Jobs; overwrite Services, ConfigMaps and NetworkPolicies; read or overwrite a Secret whose name is known | list Secrets, or change roles, nodes, CRDs and webhooks; with `--namespace`, reach any other namespace |
+| the webhook | redirect the admission calls for Jobs to a server of their own, and so read, change or refuse every Job; after changing the rules of the configurations, see every object that clients send to the API server; read the webhook's private key | create pods, or read Secrets by other means |
+| a user who may create Jobs | create pods, Services, ConfigMaps, NetworkPolicies and PersistentVolumeClaims in that namespace through the controller, even without permission to create them directly | affect other namespaces, or objects that no Job of theirs owns |
+
+Policies (Gatekeeper, Kyverno, Pod Security admission) apply to the pods that the controller creates. Do not exempt the
+ServiceAccount of the controller: any user who may create Jobs would profit from the exemption.
+
+`/metrics` needs no authentication. It shows counts and the names of queues, nothing of single jobs.
+
 ## Fewer namespaces
 
 `pumice controller --namespace a --namespace b` serves only these namespaces. Copy the rules of the ClusterRole

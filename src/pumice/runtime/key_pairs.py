@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from pumice.model.objects import KeyPair
 
-RSA_BITS = 2048
+RSA_BITS = 3072
 
 
 def make_key_pair(kind: str) -> KeyPair:

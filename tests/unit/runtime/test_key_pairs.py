@@ -15,7 +15,7 @@ def test_rsa_in_the_form_that_every_ssh_reads() -> None:
     assert pair.private.startswith("-----BEGIN RSA PRIVATE KEY-----\n")
     key = serialization.load_pem_private_key(pair.private.encode(), password=None)
     assert isinstance(key, rsa.RSAPrivateKey)
-    assert key.key_size == 2048
+    assert key.key_size == 3072
 
 
 def test_ed25519_in_openssh_form() -> None:
@@ -47,7 +47,7 @@ def keygen(*arguments: str | Path) -> list[str]:
 
 
 @pytest.mark.needs("ssh-keygen")
-@pytest.mark.parametrize(("kind", "bits", "name"), [("rsa", "2048", "(RSA)"), ("ed25519", "256", "(ED25519)")])
+@pytest.mark.parametrize(("kind", "bits", "name"), [("rsa", "3072", "(RSA)"), ("ed25519", "256", "(ED25519)")])
 def test_openssh_reads_the_pair(tmp_path: Path, kind: str, bits: str, name: str) -> None:
     pair = make_key_pair(kind)
     private, public = tmp_path / "id", tmp_path / "id.pub"

@@ -7,7 +7,9 @@ that no API server needs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from pumice.model.problem import PumiceError
 
@@ -18,6 +20,11 @@ _END_OF_HEAD = b"\r\n\r\n"
 # These have no body, whatever the headers say.
 _WITHOUT_BODY = frozenset({204, 304})
 _FIRST_FINAL = 200
+# Python's own number parsers accept signs, underscores, prefixes, white space and digits of other scripts.
+_STATUS: Final = re.compile(rb"http/1\.[01] ([1-9][0-9]{2})(?: |\r|\Z)")
+_LENGTH: Final = re.compile(r"[0-9]{1,15}")
+_CHUNK_SIZE: Final = re.compile(rb"[0-9a-fA-F]{1,15}")
+_LINE_BREAK: Final = b"\r\n"
 
 
 class ProtocolError(PumiceError):
@@ -113,24 +120,27 @@ class ResponseReader:
     def _read_head(self, head: bytes) -> None:
         if not head.startswith(b"http/1."):
             raise ProtocolError("the response is not HTTP/1.1")
-        try:
-            status = int(head[9:12])
-        except ValueError as error:
-            raise ProtocolError("the response has no status") from error
+        match = _STATUS.match(head)
+        if match is None:
+            raise ProtocolError("the response has no status")
+        status = int(match[1])
         if status < _FIRST_FINAL:
             return  # An interim response; the final one follows.
         self.status = status
         self._head = head
-        if "chunked" in (self.header("transfer-encoding") or ""):
+        encoding = self.header("transfer-encoding")
+        if encoding is not None:
+            if encoding != "chunked":
+                raise ProtocolError("the transfer encoding of the response is not chunked")
             self._mode = "chunked"
             return
         length = "0" if status in _WITHOUT_BODY else self.header("content-length")
         if length is None:
             self._mode, self._left = "rest", -1
-        elif length.isdigit():
+        elif _LENGTH.fullmatch(length) and (status in _WITHOUT_BODY or head.count(b"\r\ncontent-length:") == 1):
             self._mode, self._left = "length", int(length)
         else:
-            raise ProtocolError("the length of the response is not a number")
+            raise ProtocolError("the length of the response is not one number")
 
     def _read_plain(self, data: bytes) -> None:
         if data:
@@ -153,9 +163,10 @@ class ResponseReader:
                 self._left -= len(piece)
                 self._gap = 2 if not self._left else 0
             elif self._gap:
-                step = min(self._gap, size - at)
-                at += step
-                self._gap -= step
+                if data[at] != _LINE_BREAK[-self._gap]:
+                    raise ProtocolError("a chunk of the response is longer than announced")
+                at += 1
+                self._gap -= 1
             else:
                 end = data.find(b"\r\n", at)
                 if end < 0:
@@ -173,10 +184,8 @@ class ResponseReader:
         if self._in_trailer:
             self.complete = not line
             return
-        try:
-            self._left = int(line.partition(b";")[0], 16)
-        except ValueError as error:
-            raise ProtocolError("a chunk of the response has no size") from error
-        if self._left < 0:
+        digits = line.partition(b";")[0]
+        if not _CHUNK_SIZE.fullmatch(digits):
             raise ProtocolError("a chunk of the response has no size")
+        self._left = int(digits, 16)
         self._in_trailer = self._left == 0

@@ -106,7 +106,12 @@ class OwnedObjectManager:
     async def remove(self, job: Job, kind: str, name: str) -> None:
         key = JobKey(job.namespace, job.name)
         if kind == "Secret":
-            await self._delete(resources.SECRETS, job, name, self.secrets.uid_of(job.namespace, name))
+            uid = self.secrets.uid_of(job.namespace, name)
+            if uid is None:
+                # A Secret of this name may be foreign. The next pass observes it first.
+                self.secrets.forget(key)
+                raise EngineError("FailedDelete", f"could not delete Secret {name}: its uid is not known yet")
+            await self._delete(resources.SECRETS, job, name, uid)
             self.secrets.put(key, job.uid, name, "")
             return
         cached = self.cache.owned_objects_of.get(key, {}).get((kind, name))

@@ -98,6 +98,18 @@ def test_headers() -> None:
         pytest.param(_response("Content-Length: 2", body=b"too long"), id="longer than announced"),
         pytest.param(_response("Content-Length: -2"), id="negative length"),
         pytest.param(_response("Content-Length: 2, 2"), id="two lengths"),
+        pytest.param(_response("Content-Length: 2", "Content-Length: 3"), id="two different lengths"),
+        pytest.param(_response("Content-Length: \N{SUPERSCRIPT TWO}"), id="length of odd digits"),
+        pytest.param(_response("Content-Length: " + "9" * 5000), id="length of 5000 digits"),
+        pytest.param(_response("Content-Length: 1_0"), id="length with an underscore"),
+        pytest.param(b"HTTP/1.1 +20 OK\r\n\r\n", id="status with a sign"),
+        pytest.param(_response("Transfer-Encoding: gzip, chunked"), id="another transfer encoding"),
+        *(
+            pytest.param(_response("Transfer-Encoding: chunked", body=size + b"\r\n"), id=f"chunk size {size!r}")
+            for size in (b"0x5", b"+5", b"1_0", b" 5", b"5 ", b"")
+        ),
+        pytest.param(_response("Transfer-Encoding: chunked", body=b"2\r\nabXY0\r\n\r\n"), id="wrong end of a chunk"),
+        pytest.param(_response("Transfer-Encoding: chunked", body=b"2\r\nab\rX"), id="half a wrong end"),
         pytest.param(_response("Transfer-Encoding: chunked", body=b"xyz\r\n"), id="chunk without size"),
         pytest.param(_response("Transfer-Encoding: chunked", body=b"-5\r\n"), id="chunk with negative size"),
         pytest.param(_response("Transfer-Encoding: chunked", body=b"1" * 5000), id="size without end"),

@@ -70,6 +70,17 @@ def test_a_foreign_secret_is_not_removed_and_no_secret_is_rewritten() -> None:
     assert delete["preconditions"] == {"uid": "s1"}
 
 
+def test_a_secret_whose_uid_is_unknown_is_not_removed() -> None:
+    async def story() -> list[bytes]:
+        script = Script(refusing(500, "a call that must not happen"))
+        async with client_of(script) as client:
+            with pytest.raises(EngineError, match="its uid is not known yet"):
+                await a_manager(client).remove(JOB, "Secret", "train-ssh")
+        return script.bodies
+
+    assert play(story()) == []
+
+
 @pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (400, "BadRequest")])
 def test_the_content_of_a_secret_is_not_shown(code: int, reason: str) -> None:
     async def quoting(request: web.BaseRequest) -> web.StreamResponse:
