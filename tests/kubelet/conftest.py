@@ -16,10 +16,9 @@ from scripts import kubernetes_programs
 from scripts.kubelet_settings import VARIABLE, Settings
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster, make_cluster
-from tests.cluster.controllers import install
 from tests.kubelet.jobs import Jobs
 from tests.kubelet.node import Node
-from tests.kubelet.outside import OutsideController
+from tests.kubelet.outside import OutsideController, install_definitions
 from tests.meta.tree import ROOT
 
 _RUNNING = pytest.StashKey[Cluster]()
@@ -52,7 +51,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         running.start()
         running.start_controllers()
         running.start_scheduler()
-        install(running)
+        install_definitions(running)
         yield running
     finally:
         running.stop()
@@ -88,7 +87,7 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture
 def jobs(controller: OutsideController, request: pytest.FixtureRequest) -> Iterator[Jobs]:
-    """The jobs of one test, in a namespace of its own that is gone after the test, with all pods."""
+    """The jobs of one test, in a namespace of its own that is deleted after the test."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:45].strip("-")
     namespace = f"{words}-{os.urandom(3).hex()}"
     controller.cluster.make_namespace(namespace)

@@ -38,10 +38,11 @@ COPIED = (
     "/etc/openmpi",
     "/etc/nsswitch.conf",
 )
-PASSWD = """root:*:0:0:root:/root:/bin/sh
-sshd:*:101:65534::/run/sshd:/usr/sbin/nologin
-nobody:*:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+PASSWD = """root:x:0:0:root:/root:/bin/sh
+sshd:x:101:65534::/run/sshd:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 """
+SHADOW = "root:*:20000:0:99999:7:::\n"  # without it, sshd takes the account to be locked
 GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
 # Open MPI starts its programs by ssh, where PATH is not that of the container.
 SSHD = f"UsePAM no\nSetEnv PATH={PATH}\n"
@@ -102,7 +103,7 @@ def _layer(folder: Path) -> bytes:
         for name in COPIED:
             if Path(name).exists():
                 layer.add(name, name.lstrip("/"))
-        for name, text in {"passwd": PASSWD, "group": GROUP, "ssh/sshd_config": SSHD}.items():
+        for name, text in {"passwd": PASSWD, "shadow": SHADOW, "group": GROUP, "ssh/sshd_config": SSHD}.items():
             _add(layer, f"etc/{name}", text.encode())
         for key in ("ed25519", "rsa"):
             made = folder / f"ssh_host_{key}_key"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
@@ -113,18 +111,7 @@ class Jobs:
 
     def remove_namespace(self) -> None:
         self.api.delete("Namespace", "", self.namespace)
-        eventually("the namespace is gone", lambda: self.api.find("Namespace", "", self.namespace) is None)
 
 
 class EndedError(Exception):
     """The job ended in another phase than the test waits for."""
-
-
-def write(folder: Path, name: str, text: str) -> Path:
-    file = folder / name
-    file.write_text(text)
-    return file
-
-
-def seconds_since(started: float) -> float:
-    return time.monotonic() - started

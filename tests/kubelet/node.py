@@ -130,6 +130,8 @@ class Node:
             "resolvConf": str(resolver),
             # How often kubelet looks whether a Secret in a volume has changed; a minute unless told.
             "syncFrequency": "5s",
+            # How often it measures emptyDir volumes, which have limits.
+            "volumeStatsAggPeriod": "5s",
             "volumePluginDir": str(self.folder / "volume-plugins"),
         }
 

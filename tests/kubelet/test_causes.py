@@ -25,24 +25,24 @@ CAUSES: dict[str, tuple[Object, str, list[str]]] = {
             "volumes": [{"name": "s", "emptyDir": {"sizeLimit": "1Mi"}}],
         },
         "Evicted",
-        ["evicted-w-0", 'Usage of EmptyDir volume "s" exceeds the limit "1Mi"'],
+        ["w-0", 'Usage of EmptyDir volume "s" exceeds the limit "1Mi"'],
     ),
     "deadline": (
         {"activeDeadlineSeconds": 3},
         "DeadlineExceeded",
-        ["deadline-w-0", "Pod was active on the node longer than"],
+        ["w-0", "Pod was active on the node longer than"],
     ),
     "noprogram": (
         {"containers": [{**container(), "command": ["nosuchprogram"]}]},
         "PodFailed",
-        ["noprogram-w-0", "StartError", 'exec: "nosuchprogram": executable file not found in $PATH'],
+        ["w-0", "StartError", 'exec: "nosuchprogram": executable file not found in $PATH'],
     ),
-    "oom": ({"containers": [container(EAT, resources=SMALL)]}, "OOMKilled", ["oom-w-0", "OOMKilled"]),
-    "code": ({"containers": [container("exit 7")]}, "PodFailed", ["code-w-0", "exit code 7"]),
+    "oom": ({"containers": [container(EAT, resources=SMALL)]}, "OOMKilled", ["w-0", "OOMKilled"]),
+    "code": ({"containers": [container("exit 7")]}, "PodFailed", ["w-0", "exit code 7"]),
     "init": (
         {"initContainers": [{**container("exit 9"), "name": "first"}]},
         "PodFailed",
-        ["init-w-0", "exit code 9", "first"],
+        ["w-0", "exit code 9", "first"],
     ),
 }
 

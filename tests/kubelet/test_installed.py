@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,24 +10,18 @@ from pumice.engines.kubernetes.install import names
 from tests.cluster.api import RefusedError, eventually
 from tests.kubelet import image
 from tests.kubelet.jobs import Jobs, container, job, task
-from tests.kubelet.outside import OutsideController
+from tests.kubelet.outside import OutsideController, pumice
 
 pytestmark = pytest.mark.kubelet
-PUMICE = str(Path(sys.executable).with_name("pumice"))
 DEPLOYMENTS = ("pumice-webhook", "pumice-controller")
 CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
-
-
-def pumice(controller: OutsideController, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {"KUBECONFIG": str(controller.cluster.folder / "admin.config"), "PATH": "/usr/bin:/bin"}
-    return subprocess.run([PUMICE, *arguments], env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def installed(controller: OutsideController) -> Iterator[OutsideController]:
     """Install Pumice beside the controller outside; afterwards remove what creates or refuses anything."""
     kubectl = controller.cluster.kubectl
-    printed = pumice(controller, "install", "--image", image.PUMICE, "--gang", "native")
+    printed = pumice(controller.cluster, "install", "--image", image.PUMICE, "--gang", "native")
     assert printed.returncode == 0, printed.stderr
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=printed.stdout)
     try:
@@ -72,7 +63,7 @@ def test_the_webhook_refuses_a_bad_job_through_its_service(installed: OutsideCon
 
 
 def test_check_finds_everything_in_order(installed: OutsideController, jobs: Jobs) -> None:
-    checked = pumice(installed, "install", "--check")
+    checked = pumice(installed.cluster, "install", "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

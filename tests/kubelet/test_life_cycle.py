@@ -25,7 +25,7 @@ def test_a_job_restarts_until_its_retries_are_spent(jobs: Jobs) -> None:
     jobs.create(job("bad", task(pod=pod), task("other"), maxRetry=2, policies=policies))
     status = jobs.until_phase("bad", "Failed")
     assert status["state"]["reason"] == "RetriesExhausted", status
-    assert "bad-w-0" in status["state"]["message"], status
+    assert "w-0" in status["state"]["message"], status
     assert "exit code 7" in status["state"]["message"], status
 
 
