@@ -49,8 +49,10 @@ def test_the_job_says_what_its_pod_waits_for(waiting: Jobs, name: str) -> None:
         return True
 
     eventually(f"{name} says why it waits", says, within=60)
-    told = [event for event in waiting.events(name) if event["reason"] in reasons]
-    assert len(told) >= 1, waiting.events(name)
+    told = eventually(
+        "an event says so, too", lambda: [event for event in waiting.events(name) if event["reason"] in reasons]
+    )
+    assert len(told) == 1, told
 
 
 def test_the_reason_goes_when_the_pod_runs(waiting: Jobs) -> None:
