@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
-from tests.cluster.api import Api, Object, eventually
+from tests.cluster.api import Api, Object, eventually, path_of
 from tests.cluster.controllers import Controllers
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, reasons, state, status, until_phase
@@ -82,6 +85,39 @@ def test_a_running_job_that_becomes_invalid_keeps_its_phase_and_pods(
         assert state(api, namespace)["phase"] == "Running"
         assert len(api.list("Pod", namespace)) == 2
         assert kubelet.created == 2
+
+
+def test_a_default_does_not_change_with_the_replicas(controllers: Controllers, api: Api, namespace: str) -> None:
+    """No webhook fills in minAvailable: the controller remembers what it stood for, also after a restart."""
+
+    def scale(replicas: int) -> None:
+        operation = {"op": "replace", "path": "/spec/tasks/0/replicas", "value": replicas}
+        path = path_of("Job", namespace, "train")
+        api.call("PATCH", path, [operation], "application/json-patch+json")
+
+    with FakeKubelet(controllers.cluster, namespace) as kubelet:
+        first = controllers.start(namespace)
+        api.create("Job", namespace, a_job(replicas=3))
+        until_phase(api, namespace, "Running")
+        scale(5)
+        eventually("five pods run", lambda: status(api, namespace).get("running") == 5)
+        assert status(api, namespace)["minAvailable"] == 3
+        first.stop()
+        scale(2)
+        controllers.start(namespace)
+        eventually("the status says InvalidJob", lambda: state(api, namespace).get("reason") == "InvalidJob")
+        message = state(api, namespace)["message"]
+        assert "spec.tasks[0].minAvailable: 3: must be at most 2, the replicas of the task" in message
+        assert len(api.list("Pod", namespace)) == 5
+        # What the message says to do.
+        command = re.search(r"to lower it: kubectl -n (\S+) patch vcjob train --type=json -p '(.*)'", message)
+        assert command is not None
+        assert command[1] == namespace
+        patch = json.loads(command[2])
+        api.call("PATCH", path_of("Job", namespace, "train"), patch, "application/json-patch+json")
+        eventually("two pods run", lambda: status(api, namespace).get("running") == 2)
+        assert (status(api, namespace)["minAvailable"], state(api, namespace).get("reason", "")) == (2, "")
+        assert kubelet.created == 5
 
 
 HOSTILE = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import ssl
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from pumice.engines.kubernetes.install import names
-from tests.cluster.api import Api, Object, RefusedError, eventually
+from tests.cluster.api import Api, Object, RefusedError, eventually, path_of
 from tests.cluster.cluster import Cluster, free_port
 from tests.cluster.controllers import install
 from tests.cluster.jobs import a_job
@@ -88,6 +89,16 @@ class TestReviews:
         job = api.create("Job", namespace, a_job())
         job["spec"]["tasks"][0]["replicas"] = 3
         job = api.replace("Job", namespace, job)
+        # Fewer than at first, when a default filled in minAvailable: the refusal has the patch that does it.
+        path = path_of("Job", namespace, "train")
+        replicas = {"op": "replace", "path": "/spec/tasks/0/replicas", "value": 1}
+        with pytest.raises(RefusedError) as refused:
+            api.call("PATCH", path, [replicas], "application/json-patch+json")
+        command = re.search(r"patch vcjob train --type=json -p '(.*)'", refused.value.body["message"])
+        assert command is not None
+        job = api.call("PATCH", path, json.loads(command[1]), "application/json-patch+json")
+        spec = job["spec"]
+        assert (spec["minAvailable"], spec["tasks"][0]["replicas"], spec["tasks"][0]["minAvailable"]) == (1, 1, 1)
         job["spec"]["queue"] = "other"
         job["spec"]["minAvailable"] = 9
         with pytest.raises(RefusedError) as refused:

@@ -12,7 +12,7 @@ import pytest
 from pumice.engines.local.kubelet.pod import LocalPod, grace_of
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from pumice.model.job import Manifest
-from pumice.model.snapshot import PodPhase
+from pumice.model.snapshot import PodPhase, Waiting
 from tests.local.lives import Stage, pod_manifest, shell
 from tests.local.sandbox import boxes
 from tests.local.sandbox.boxes import Box, in_box
@@ -248,6 +248,17 @@ class OneSlotScheduler:
 
 
 @in_box
+async def test_a_pod_whose_container_fails_again_and_again_says_so(box: Box) -> None:
+    pod = Stage(box).pod(pod_manifest(shell("exit 7"), restartPolicy="OnFailure"))
+    pod.begin()
+    await until(lambda: pod.observed().waiting)
+    waits = pod.observed()
+    assert waits.waiting == Waiting("CrashLoopBackOff", f"container {pod.containers[0].name}: exit code 7")
+    assert waits.changed_at == waits.ends[0].finished_at
+    await pod.delete()
+
+
+@in_box
 async def test_a_pod_waits_for_its_place(box: Box) -> None:
     scheduler = OneSlotScheduler()
     stage = Stage(box)
@@ -255,6 +266,7 @@ async def test_a_pod_waits_for_its_place(box: Box) -> None:
     pod.begin()
     await until(lambda: pod.reason)
     assert (pod.observed().phase, pod.observed().reason) == (PodPhase.PENDING, "Unschedulable")
+    assert pod.observed().waiting == Waiting("Unschedulable", "this machine has no room for it now")
     scheduler.room.set()
     await pod.gone()
     assert (pod.phase, pod.reason, stage.lines) == (PodPhase.SUCCEEDED, "", ["up"])

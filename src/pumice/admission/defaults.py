@@ -9,6 +9,7 @@ import msgspec
 
 from pumice.model import naming
 from pumice.model.job import Job, Manifest, TaskSpec
+from pumice.model.status import first_min_available
 from pumice.plugins.registry import Registry
 
 QUEUE: Final = "default"
@@ -31,6 +32,27 @@ def with_defaults(job: Job, registry: Registry, scheduler: str = SCHEDULER) -> J
         min_available=spec.min_available or sum(task.min_available or 0 for task in tasks),
         plugins={name: list(args) for name, args in registry.with_required(spec.plugins).items()},
     )
+    return msgspec.structs.replace(job, spec=spec)
+
+
+def with_first_min_available(job: Job, first: Mapping[str, int] | None = None) -> Job:
+    """The job with the minAvailable of its creation where it has none: a default does not change with the replicas.
+
+    `first` is by task, as the status records it; that of the job has an empty name. If the job has its own, the user
+    has decided: then the default of a task does not stand in the way of fewer replicas.
+    """
+    known = first_min_available(job.status.controlled_resources) if first is None else first
+    written = job.spec.min_available
+
+    def least_of(task: TaskSpec, position: int) -> int | None:
+        least = known.get(task.name or naming.default_task(position))
+        return min(least, task.replicas) if least is not None and written else least
+
+    tasks = [
+        msgspec.structs.replace(task, min_available=least_of(task, position)) if task.min_available is None else task
+        for position, task in enumerate(job.spec.tasks)
+    ]
+    spec = msgspec.structs.replace(job.spec, tasks=tasks, min_available=written or known.get("", 0))
     return msgspec.structs.replace(job, spec=spec)
 
 

@@ -10,13 +10,14 @@ import msgspec
 
 from pumice.admission.admit import admit
 from pumice.admission.context import Context
-from pumice.admission.defaults import patch, with_defaults
+from pumice.admission.defaults import patch, with_defaults, with_first_min_available
 from pumice.admission.quantity_patch import as_text
 from pumice.admission.size_limits import check_size
 from pumice.admission.updates import check_update
 from pumice.model.codec import decode
 from pumice.model.findings import ROOT, Finding
 from pumice.model.scalars import plain_text
+from pumice.model.status import first_min_available
 from pumice.model.text import printable
 from pumice.model.vocabulary import GROUP_VERSION
 from pumice.model.vocabulary import KIND as JOB_KIND
@@ -90,8 +91,17 @@ def _updated(raw: dict[str, Any], old: object, context: Context) -> Iterable[Fin
     # Errors that the old object has already are allowed, or no client could remove a finalizer. Defaults are not a
     # change: `kubectl replace` sends the file as written.
     new = [finding for finding in after.findings if finding not in before.findings]
-    filled = [with_defaults(decoded.job, context.registry) for decoded in (before, after)]
-    return [*new, *check_update(*filled)]
+    first = with_first_min_available(before.job, first_min_available(_recorded(old)))
+    was = with_defaults(first, context.registry)
+    now = with_defaults(with_first_min_available(after.job, was.all_min_available), context.registry)
+    return [*new, *check_update(was, now)]
+
+
+def _recorded(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the controller keeps in the status of a Job."""
+    status = raw.get("status")
+    entries = status.get("controlledResources") if isinstance(status, Mapping) else None
+    return {key: text for key, text in entries.items() if isinstance(text, str)} if isinstance(entries, Mapping) else {}
 
 
 def _sentence(finding: Finding) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from pumice.model.job import Job, JobSpec, VolumeSpec
 from pumice.model.quantity import Quantity
 
 MUTABLE: Final = ("minAvailable", "priorityClassName", "suspend", "tasks[*].replicas", "tasks[*].minAvailable")
+# A longer one would not fit into a refusal; it is left out.
+LONGEST_COMMAND: Final = 800
 # Fields that are quantities, and fields that map resource names to quantities, each below the field that has it.
 _QUANTITIES: Final = {("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")}
 _RESOURCE_LISTS: Final = {("resources", "limits"), ("resources", "requests"), ("spec", "overhead")}
@@ -41,7 +44,7 @@ def check_update(old: Job, new: Job) -> Iterator[Finding]:
         # Labels and finalizers of a Job that was admitted by older rules can still change.
         return
     yield from check_least(new)
-    yield from check_relations(new)
+    yield from _check_numbers(old, new)
     yield from check_topology(new)
     if len(old.spec.tasks) != len(new.spec.tasks):
         yield Finding(
@@ -52,6 +55,40 @@ def check_update(old: Job, new: Job) -> Iterator[Finding]:
         return
     for path in _differences(_fixed(old.spec), _fixed(new.spec), SPEC):
         yield Finding(path, "cannot be changed once the job exists", hint=f"only {', '.join(MUTABLE)} can")
+
+
+def scale_down_command(stored: Job, wanted: Job) -> str:
+    """Return the command that gives the stored Job these replicas, and lowers each minAvailable that exceeds them.
+
+    Empty if that would not be enough. Users may not know minAvailable, which a default filled in.
+    """
+    spec = scaled(wanted.spec, {task.name: task.replicas for task in wanted.spec.tasks})
+    lowered = msgspec.structs.replace(wanted, spec=spec)
+    names = [task.name for task in stored.spec.tasks]
+    if names != [task.name for task in spec.tasks] or [*check_relations(lowered), *check_topology(lowered)]:
+        return ""
+    numbers = [("/spec/minAvailable", stored.spec.min_available, spec.min_available)]
+    for position, (was, is_) in enumerate(zip(stored.spec.tasks, spec.tasks, strict=True)):
+        numbers.append((f"/spec/tasks/{position}/replicas", was.replicas, is_.replicas))
+        numbers.append((f"/spec/tasks/{position}/minAvailable", was.min_members, is_.min_members))
+    # `add` also replaces: a field that a default stands for may not exist.
+    operations = [{"op": "add", "path": path, "value": is_} for path, was, is_ in numbers if was != is_]
+    patch = msgspec.json.encode(operations).decode()
+    command = f"kubectl -n {stored.namespace or 'default'} patch vcjob {stored.name} --type=json -p '{patch}'"
+    return command if len(command) <= LONGEST_COMMAND else ""
+
+
+def _check_numbers(old: Job, new: Job) -> Iterator[Finding]:
+    """Check numbers against each other. If a task is scaled down, the first finding has the command that does it."""
+    replicas = {task.name: task.replicas for task in old.spec.tasks}
+    fewer = any(task.replicas < replicas.get(task.name, 0) for task in new.spec.tasks)
+    command = scale_down_command(old, new) if fewer else ""
+    for finding in check_relations(new):
+        if command and finding.path[-1] == "minAvailable":
+            yield dataclasses.replace(finding, hint=f"lower both in one patch: {command}")
+            command = ""
+        else:
+            yield finding
 
 
 def _fixed(spec: JobSpec) -> Any:

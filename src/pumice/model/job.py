@@ -196,6 +196,11 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
         return sum(task.replicas for task in self.spec.tasks)
 
     @property
+    def all_min_available(self) -> dict[str, int]:
+        """Return minAvailable by task; that of the job has an empty name."""
+        return {"": self.spec.min_available, **{task.name: task.min_members for task in self.spec.tasks}}
+
+    @property
     def task_names(self) -> list[str]:
         """Return the names without duplicates, in the order of the file."""
         return list(dict.fromkeys(task.name for task in self.spec.tasks))

@@ -178,3 +178,4 @@ class Snapshot:
     errors: tuple[str, ...] = ()  # what is wrong with a job that was let in all the same
     priorities: Mapping[str, int] = field(default_factory=dict)  # of priority classes
     gang: GangProvider = VOLCANO
+    records_min_available: bool = False  # whether the spec may lack what its defaults were at first

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
+
+# In controlledResources: the minAvailable that the job had at first, and below it that of each task. Where the spec has
+# none, it has stood for all replicas, and it must not change with them.
+MIN_AVAILABLE: Final = "pumice/min-available"
+_LONGEST_NUMBER: Final = 9
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -40,3 +48,17 @@ class JobStatus(_Part, frozen=True):
     running_duration: str | None = None
     controlled_resources: dict[str, str] = {}
     conditions: list[JobCondition] = []
+
+
+def first_min_available(entries: Mapping[str, str]) -> dict[str, int]:
+    """Read the recorded minAvailable by task; that of the job has an empty name."""
+    found = {
+        key.removeprefix(MIN_AVAILABLE).removeprefix("/"): text
+        for key, text in entries.items()
+        if key == MIN_AVAILABLE or key.startswith(f"{MIN_AVAILABLE}/")
+    }
+    return {
+        task: int(text)
+        for task, text in found.items()
+        if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+    }

@@ -83,6 +83,8 @@ def _reconcile(snapshot: Snapshot, plugins: Sequence[Base], now: dt.datetime) ->
 def _observe(snapshot: Snapshot, now: dt.datetime) -> State:
     job = sanitize_status(snapshot.job, now)
     ledger = sanitize_ledger(read_ledger(job.status), job, now)
+    if snapshot.records_min_available and not ledger.min_available:
+        ledger = replace(ledger, min_available=job.all_min_available)
     return State.of(replace(snapshot, job=job), record_successes(ledger, job, snapshot.pods))
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from pumice.model.slot import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
-from pumice.model.status import JobStatus
+from pumice.model.status import MIN_AVAILABLE, JobStatus, first_min_available
 from pumice.model.timestamps import read_time, to_microseconds
 
 _OWN: Final = "pumice/"
@@ -56,6 +56,7 @@ class Ledger:
     first_running: dt.datetime | None = None
     suspended: bool = False  # by spec.suspend, not by a Command
     obeyed: frozenset[str] = frozenset()  # uids of Commands
+    min_available: Mapping[str, int] = field(default_factory=dict)  # at first: see model/status.py
     waiting: str = ""  # the uid of the pod that the status says is waiting
     others: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,6 +89,7 @@ def read_ledger(status: JobStatus) -> Ledger:
         first_running=read_time(own.get("first-running")),
         suspended="suspended" in own,
         obeyed=frozenset(_under(own, "obeyed/")),
+        min_available=first_min_available(entries),
         waiting=own.get("waiting", ""),
         others={key: value for key, value in entries.items() if not key.startswith(_OWN)},
     )
@@ -114,7 +116,8 @@ def write_ledger(ledger: Ledger) -> dict[str, str]:
     own |= {f"obeyed/{uid}": "true" for uid in ledger.obeyed}
     if ledger.waiting:
         own["waiting"] = ledger.waiting
-    return dict(sorted({**ledger.others, **{_OWN + key: value for key, value in own.items()}}.items()))
+    first = {f"{MIN_AVAILABLE}/{task}".rstrip("/"): str(number) for task, number in ledger.min_available.items()}
+    return dict(sorted({**ledger.others, **first, **{_OWN + key: value for key, value in own.items()}}.items()))
 
 
 def _read_restart(own: Mapping[str, str]) -> Restart | None:

@@ -18,6 +18,7 @@ import msgspec
 
 from pumice.admission.admit import Admitted, admit_stored
 from pumice.admission.context import Context
+from pumice.admission.updates import scale_down_command
 from pumice.model.findings import Finding
 from pumice.model.snapshot import Failure, JobKey, Snapshot
 from pumice.plugins.base import Base
@@ -142,7 +143,11 @@ class Loop:
             spec is admitted.written.spec or spec in (admitted.job.spec, admitted.written.spec)
         ):
             admitted = self.admitted[key] = admit_stored(snapshot.job, self.context)
-        errors = (_shown_finding(finding) for finding in admitted.findings if finding.is_error)
+        errors = [_shown_finding(finding) for finding in admitted.findings if finding.is_error]
+        if any(finding.path[-1:] == ("minAvailable",) for finding in admitted.findings if finding.is_error):
+            # Scaled down without the webhook, which would have refused it with this command.
+            command = scale_down_command(admitted.job, admitted.job)
+            errors += [f"to lower it: {command}"] if command else []
         job = msgspec.structs.replace(snapshot.job, spec=admitted.job.spec)
         failures = self._failures.get(key, ())
         return replace(snapshot, job=job, errors=(*snapshot.errors, *errors), failures=failures), admitted.plugins

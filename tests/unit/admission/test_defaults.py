@@ -6,16 +6,18 @@ import itertools
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pumice.admission.defaults import patch, with_defaults
+from pumice.admission.defaults import patch, with_defaults, with_first_min_available
 from pumice.model.codec import decode
 from pumice.model.job import Job, Manifest
+from pumice.model.status import JobStatus
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
-from tests.builders import a_document
+from tests.builders import a_document, a_template
 
 REGISTRY = Registry()
 
@@ -28,6 +30,8 @@ class LeftOut:
 
 
 LEFT_OUT = LeftOut()
+# As the controller keeps it in status.controlledResources.
+RECORDED = {"pumice/min-available": "4", "pumice/min-available/default0": "3"}
 
 
 def job_of(document: Manifest) -> Job:
@@ -208,6 +212,33 @@ def test_names_in_paths_are_escaped() -> None:
 
 def test_another_scheduler_may_be_the_default() -> None:
     assert with_defaults(job_of(a_document()), REGISTRY, "other").spec.scheduler_name == "other"
+
+
+@pytest.mark.parametrize(
+    ("spec", "entries", "expected"),
+    [
+        pytest.param({}, {}, {"": 5, "default0": 5, "b": 0}, id="nothing is recorded"),
+        pytest.param({}, RECORDED, {"": 4, "default0": 3, "b": 0}, id="recorded"),
+        pytest.param({"minAvailable": 2}, RECORDED, {"": 2, "default0": 3, "b": 0}, id="written for the job"),
+        pytest.param(
+            {"minAvailable": 2},
+            {**RECORDED, "pumice/min-available/default0": "9"},
+            {"": 2, "default0": 5, "b": 0},
+            id="written for the job: fewer replicas are possible",
+        ),
+        pytest.param({"least": 1}, RECORDED, {"": 4, "default0": 1, "b": 0}, id="written for a task"),
+    ],
+)
+def test_a_default_that_was_recorded_does_not_change(
+    spec: Manifest, entries: dict[str, str], expected: dict[str, int]
+) -> None:
+    own = {key: value for key, value in spec.items() if key == "minAvailable"}
+    first: Manifest = {"replicas": 5, "template": a_template()}
+    first |= {"minAvailable": spec["least"]} if "least" in spec else {}
+    second = {"name": "b", "replicas": 0, "template": a_template()}
+    job = job_of(a_document(tasks=[first, second], **own))
+    job = msgspec.structs.replace(job, status=JobStatus(controlled_resources=entries))
+    assert with_defaults(with_first_min_available(job), REGISTRY).all_min_available == expected
 
 
 def test_nothing_to_do() -> None:

@@ -206,6 +206,34 @@ class TestUpdate:
             "(only minAvailable, priorityClassName, suspend, tasks[*].replicas, tasks[*].minAvailable can)"
         )
 
+    @pytest.mark.parametrize(
+        ("old", "status"),
+        [
+            pytest.param({"replicas": 3, "minAvailable": 3}, None, id="filled in by the webhook"),
+            pytest.param({"replicas": 3}, None, id="created without the webhook"),
+            pytest.param({"replicas": 5}, {"pumice/min-available/worker": "3"}, id="scaled since, by the record"),
+            pytest.param({"replicas": 3}, {"pumice/min-available/worker": 2}, id="a record that is none"),
+        ],
+    )
+    @pytest.mark.parametrize("written", [{}, {"minAvailable": 3}], ids=["replaced by the file", "patched"])
+    def test_a_default_does_not_change_with_the_replicas(
+        self, old: Manifest, status: Manifest | None, written: Manifest
+    ) -> None:
+        least = {key: old[key] for key in ("minAvailable",) if key in old}
+        stored = a_document(tasks=[task(**old)], **least)
+        stored |= {"status": {"controlledResources": status}} if status is not None else {}
+        answer = response(
+            validate(review("UPDATE", a_document(tasks=[task(replicas=2, **written)]), stored), a_context())
+        )
+        assert answer["allowed"] is False
+        message = answer["status"]["message"]
+        assert message.startswith(
+            "spec.tasks[0].minAvailable: 3: must be at most 2, the replicas of the task (lower both"
+        )
+        assert '{"op":"add","path":"/spec/tasks/0/minAvailable","value":2}' in message
+        up = a_document(tasks=[task(replicas=7, **written)])
+        assert response(validate(review("UPDATE", up, stored), a_context())) == ALLOWED
+
     def test_a_plugin_that_others_need_is_no_change(self) -> None:
         old = a_document(**{**FILLED, "plugins": {"tensorflow": [], "svc": []}})
         new = a_document(plugins={"tensorflow": []})

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
 
-from pumice.admission.updates import check_update, scaled
+from pumice.admission.updates import check_update, scale_down_command, scaled
 from pumice.model.codec import decode
 from pumice.model.job import Job, JobSpec, Manifest, TaskSpec
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -164,6 +165,99 @@ def test_tasks_cannot_be_added_or_removed(tasks: list[Manifest], now: int) -> No
 )
 def test_new_numbers_are_checked(path: tuple[str | int, ...], value: object, expected: str) -> None:
     assert [finding.path for finding in found(changed(path, value))] == [expected]
+
+
+def sized(minimum: int, *tasks: tuple[int, int]) -> Manifest:
+    """A spec with minAvailable, and replicas and minAvailable of each task."""
+    named = [
+        {"name": f"t{position}", "replicas": replicas, "minAvailable": least, "template": POD}
+        for position, (replicas, least) in enumerate(tasks)
+    ]
+    return {"minAvailable": minimum, "tasks": named}
+
+
+def patch_of(hint: str) -> list[Manifest]:
+    command = re.fullmatch(r"lower both in one patch: kubectl -n default patch vcjob a --type=json -p '(.*)'", hint)
+    assert command is not None, hint
+    patch: list[Manifest] = json.loads(command[1])
+    return patch
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(
+            sized(3, (3, 3)),
+            sized(3, (2, 3)),
+            {"/spec/minAvailable": 2, "/spec/tasks/0/replicas": 2, "/spec/tasks/0/minAvailable": 2},
+            id="replicas and both minAvailable",
+        ),
+        pytest.param(
+            sized(2, (5, 3), (1, 1)),
+            sized(2, (2, 3), (1, 1)),
+            {"/spec/tasks/0/replicas": 2, "/spec/tasks/0/minAvailable": 2},
+            id="the job's where needed",
+        ),
+        pytest.param(
+            sized(5, (4, 1), (2, 1)),
+            sized(5, (1, 1), (2, 1)),
+            {"/spec/minAvailable": 3, "/spec/tasks/0/replicas": 1},
+            id="a task's where needed",
+        ),
+        pytest.param(
+            sized(5, (3, 3), (2, 2)),
+            sized(5, (1, 3), (0, 2)),
+            {
+                "/spec/minAvailable": 1,
+                "/spec/tasks/0/replicas": 1,
+                "/spec/tasks/0/minAvailable": 1,
+                "/spec/tasks/1/replicas": 0,
+                "/spec/tasks/1/minAvailable": 0,
+            },
+            id="two tasks",
+        ),
+    ],
+)
+def test_scaling_down_is_refused_with_the_patch_that_does_it(
+    old: Manifest, new: Manifest, expected: dict[str, int]
+) -> None:
+    hints = [finding.hint for finding in check_update(job_of(old), job_of(new))]
+    assert [hint for hint in hints[1:] if "kubectl" in hint] == []
+    operations = patch_of(hints[0])
+    assert {operation["op"] for operation in operations} == {"add"}
+    assert {operation["path"]: operation["value"] for operation in operations} == expected
+    patched: Any = {"spec": copy.deepcopy(old)}
+    for operation in operations:
+        *steps, field = operation["path"].removeprefix("/").split("/")
+        target = patched
+        for step in steps:
+            target = target[int(step) if step.isdecimal() else step]
+        target[field] = operation["value"]
+    assert list(check_update(job_of(old), job_of(patched["spec"]))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(sized(3, (3, 3)), sized(3, (3, 4)), id="not scaled"),
+        pytest.param(sized(3, (3, 3)), {**sized(3, (2, 3)), "minSuccess": 3}, id="more is wrong"),
+        pytest.param(sized(30, *[(2, 2)] * 15), sized(30, *[(1, 2)] * 15), id="too long for a refusal"),
+        pytest.param(sized(3, (3, 3)), sized(3, (2, 3), (1, 1)), id="another task"),
+    ],
+)
+def test_a_patch_that_would_not_help_is_not_shown(old: Manifest, new: Manifest) -> None:
+    hints = [finding.hint for finding in check_update(job_of(old), job_of(new))]
+    assert hints
+    assert not any("kubectl" in hint for hint in hints)
+
+
+def test_a_stored_job_that_was_scaled_down_without_the_webhook() -> None:
+    job = job_of(sized(3, (2, 3)))
+    patch = [
+        {"op": "add", "path": "/spec/minAvailable", "value": 2},
+        {"op": "add", "path": "/spec/tasks/0/minAvailable", "value": 2},
+    ]
+    assert scale_down_command(job, job).endswith(f"-p '{json.dumps(patch, separators=(',', ':'))}'")
 
 
 def test_partitions_must_still_add_up() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pumice.model.status import JobStatus
+from pumice.model.status import JobStatus, first_min_available
 
 WRITTEN = {
     "state": {"phase": "Running", "reason": "r", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"},
@@ -25,3 +25,17 @@ WRITTEN = {
 def test_every_field_is_read_and_written() -> None:
     assert msgspec.to_builtins(msgspec.convert(WRITTEN, JobStatus)) == WRITTEN
     assert msgspec.to_builtins(JobStatus()) == {}
+
+
+def test_the_first_min_available() -> None:
+    entries = {
+        "plugin-svc": "svc",
+        "pumice/min-available": "4",
+        "pumice/min-available/master": "1",
+        "pumice/min-available/worker": "3",
+        "pumice/min-available/a": "-1",
+        "pumice/min-available/b": "9" * 10,
+        "pumice/min-available/c": "\u0663",
+        "pumice/min-availability": "7",
+    }
+    assert first_min_available(entries) == {"": 4, "master": 1, "worker": 3}

@@ -82,6 +82,19 @@ def test_a_complete_status() -> None:
     assert [event.reason for event in decision.events] == ["Running"]
 
 
+@pytest.mark.parametrize(
+    ("records", "known", "expected"),
+    [
+        pytest.param(True, {}, {"": 2, "worker": 2}, id="at first"),
+        pytest.param(True, {"": 3, "worker": 3}, {"": 3, "worker": 3}, id="never again"),
+        pytest.param(False, {}, {}, id="not where the spec has it"),
+    ],
+)
+def test_the_first_min_available_is_recorded(records: bool, known: dict[str, int], expected: dict[str, int]) -> None:
+    snapshot = a_snapshot(a_pod(), records_min_available=records, ledger=Ledger(min_available=known))
+    assert read_ledger(decide(snapshot, (), NOW).status).min_available == expected
+
+
 def test_what_is_decided_is_counted_as_done() -> None:
     """A pod that is told to go in this pass is terminating in its status."""
     job = a_two_worker_job(policies=[a_policy("RestartJob", "PodFailed")])

@@ -26,6 +26,7 @@ FULL = Ledger(
     first_running=NOW,
     suspended=True,
     obeyed=frozenset(("c-1",)),
+    min_available={"": 3, "worker": 2},
     waiting="p-1",
     others={"plugin-svc": "svc"},
 )
@@ -41,6 +42,8 @@ def test_every_field_is_written() -> None:
         "pumice/evicted/worker-2": "2030-01-02T03:04:05.000001Z",
         "pumice/first-running": "2030-01-02T03:04:05.000000Z",
         "pumice/generation": "7",
+        "pumice/min-available": "3",
+        "pumice/min-available/worker": "2",
         "pumice/noticed/TaskFailed/worker": "2030-01-02T03:04:05.000000Z",
         "pumice/obeyed/c-1": "true",
         "pumice/restart": "targets@3",

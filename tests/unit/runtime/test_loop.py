@@ -248,6 +248,16 @@ def test_an_invalid_job_says_why() -> None:
     assert not bench.world.pods
 
 
+def test_a_job_that_was_scaled_down_without_the_webhook_names_the_patch() -> None:
+    tasks = [{"name": "w", "replicas": 2, "minAvailable": 3, "template": a_template(restartPolicy="Never")}]
+    bench = Bench(a_document(minAvailable=3, tasks=tasks))
+    bench.settle()
+    findings, _, command = bench.reason[1].partition("; to lower it: ")
+    assert "spec.tasks[0].minAvailable: 3: must be at most 2" in findings
+    assert command.startswith("kubectl -n ")
+    assert '{"op":"add","path":"/spec/tasks/0/minAvailable","value":2}' in command
+
+
 def test_defaults_are_applied_in_memory_only() -> None:
     bench = Bench(a_document(tasks=[{"replicas": 1, "template": a_template(restartPolicy="Never")}]))
     bench.settle()

@@ -86,6 +86,7 @@ class KubernetesEngine:
             errors=cached.errors,
             priorities=self.cache.priorities,
             gang=self.gang,
+            records_min_available=True,
         )
 
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pumice.admission.context import Context
-from pumice.admission.defaults import with_defaults
+from pumice.admission.defaults import with_defaults, with_first_min_available
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.discovery import has_resource
@@ -75,7 +75,11 @@ class Controller:
         # The queues of the namespaces that this process leads, or one for ALL_NAMESPACES.
         self.queues: dict[str, KeyQueue] = {}
         self.cache = ClusterCache(
-            client, kubernetes, settings.namespaces, self._enqueue, lambda job: with_defaults(job, registry)
+            client,
+            kubernetes,
+            settings.namespaces,
+            self._enqueue,
+            lambda job: with_defaults(with_first_min_available(job), registry),
         )
         self.secrets = SecretManager(client, self._enqueue, monotonic)
         self.owned_objects = OwnedObjectManager(client, self.cache, self.secrets)

@@ -61,6 +61,7 @@ class Container:
     ready: bool = False
     ends: list[ContainerEnd] = field(default_factory=list)
     waiting_for: str = ""  # CrashLoopBackOff, and the like
+    changed_at: dt.datetime | None = None  # when it last started or ended
     _id: str = ""
     _stopping: bool = False
     _starting: bool = False
@@ -86,6 +87,7 @@ class Container:
             began = self.now()
             end = await self._run_once()
             self.ends.append(end)
+            self.changed_at = end.finished_at
             if self._stopping or not restarts(self.manifest, policy, end.exit_code):
                 self.changed()
                 return end
@@ -178,6 +180,7 @@ class Container:
                     pipes.append(pipe)
                 await self.sandbox.start_container(spec, *pipes)
         self.running = True
+        self.changed_at = self.now()
         if not (self.manifest.get("lifecycle") or {}).get("postStart"):
             self._mark_started()
         self.changed()

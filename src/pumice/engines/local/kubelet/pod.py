@@ -18,7 +18,8 @@ from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.model import keys
 from pumice.model.job import Manifest
-from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
+from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase, Waiting
+from pumice.reconcile.verdict import how_it_ended
 
 UNSCHEDULABLE: Final = "Unschedulable"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
@@ -133,7 +134,18 @@ class LocalPod:
             restarts=sum(container.restarts for container in containers),
             reason=self.reason,
             ends=self._ends(),
+            waiting=self._waiting(containers),
+            changed_at=max(filter(None, (container.changed_at for container in containers)), default=None),
         )
+
+    def _waiting(self, containers: Sequence[Container]) -> Waiting | None:
+        """What it waits for: room, or the end of the back-off after a container has failed."""
+        if self.reason == UNSCHEDULABLE and self.phase is PodPhase.PENDING:
+            return Waiting(UNSCHEDULABLE, "this machine has no room for it now")
+        for container in containers:
+            if container.waiting_for:
+                return Waiting(container.waiting_for, f"container {container.name}: {how_it_ended(container.ends[-1])}")
+        return None
 
     def _visible_phase(self) -> PodPhase:
         """Return Running only after the first container has started, however long that takes."""
