@@ -61,21 +61,28 @@ any pod with any ServiceAccount of the namespace, exactly as with permission to 
 STOLEN = (
     (
         "the controller",
-        "run any pod in the served namespaces, and so use every ServiceAccount, Secret and volume there; delete pods "
-        "and Jobs; overwrite Services, ConfigMaps and NetworkPolicies; read or overwrite a Secret whose name is known",
+        (
+            "run any pod in the served namespaces, and so use every ServiceAccount, Secret and volume there;"
+            " delete pods and Jobs; overwrite Services, ConfigMaps and NetworkPolicies; read or overwrite a "
+            "Secret whose name is known"
+        ),
         "list Secrets, or change roles, nodes, CRDs and webhooks; with `--namespace`, reach any other namespace",
     ),
     (
         "the webhook",
-        "redirect the admission calls for Jobs to a server of their own, and so read, change or refuse every Job; "
-        "after changing the rules of the configurations, see every object that clients send to the API server; read "
-        "the webhook's private key",
+        (
+            "redirect the admission calls for Jobs to a server of their own, and so read, change or refuse "
+            "every Job; after changing the rules of the configurations, see every object that clients send "
+            "to the API server; read the webhook's private key"
+        ),
         "create pods, or read Secrets by other means",
     ),
     (
         "a user who may create Jobs",
-        "create pods, Services, ConfigMaps, NetworkPolicies and PersistentVolumeClaims in that namespace through the "
-        "controller, even without permission to create them directly",
+        (
+            "create pods, Services, ConfigMaps, NetworkPolicies and PersistentVolumeClaims in that namespace"
+            " through the controller, even without permission to create them directly"
+        ),
         "affect other namespaces, or objects that no Job of theirs owns",
     ),
 )
