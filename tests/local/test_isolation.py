@@ -84,7 +84,7 @@ def test_an_outbound_route_that_breaks_down_is_a_warning(ends: bool, monkeypatch
             closed.set()
             ended.set()
 
-        async def opened(*_: object) -> OutboundRoute:
+        async def opened(*_: object, **_more: object) -> OutboundRoute:
             return OutboundRoute(close, ended=over)
 
         monkeypatch.setattr(isolation, "open_outbound", opened)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from pumice.engines.local.network import proxy as proxy_module
 from pumice.engines.local.network.proxy import Permits, Proxy, outside
 from pumice.engines.local.network.relay import Server, Stream
 from tests.async_tests import async_test
@@ -149,8 +150,36 @@ async def test_socks(permits: Permits, command: int, address: bytes, code: int) 
         ("::ffff:127.0.0.1", False),
         ("0.0.0.0", False),
         ("192.0.2.7", True),
-        ("fe80::1%eth0", True),
+        ("fe80::1%eth0", False),
     ],
 )
 def test_outside(address: str, answer: bool) -> None:
     assert outside(address) is answer
+
+
+@async_test
+async def test_connections_above_the_limits_are_reset_and_idle_ones_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "_MOST_OF_ONE", 2)
+    monkeypatch.setattr(proxy_module, "_HEAD", 0.2)
+    async with _proxied(_everywhere) as (client, _port):
+        peer = client.writer.get_extra_info("peername")
+        second, third = [Stream(*await asyncio.open_connection(*peer)) for _ in range(2)]
+        with pytest.raises(ConnectionResetError):
+            await third.reader.read()
+        # Those that say nothing make room for others.
+        assert [await silent.reader.read() for silent in (client, second)] == [b"", b""]
+        fourth = Stream(*await asyncio.open_connection(*peer))
+        fourth.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await fourth.reader.readline()).startswith(b"HTTP/1.1 400 ")
+        for stream in (second, third, fourth):
+            stream.writer.close()
+
+
+@async_test
+async def test_an_idle_relay_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "_IDLE", 0.1)
+    async with _proxied(_everywhere) as (client, port):
+        client.writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        with pytest.raises(ConnectionResetError):
+            await client.reader.read()

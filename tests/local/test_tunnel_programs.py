@@ -1,4 +1,4 @@
-"""Outbound traffic by pasta and slirp4netns, from a network namespace with a server and a DNS server."""
+"""Outbound traffic by pasta, slirp4netns and the proxy, between network namespaces: a machine, and the outside."""
 
 from __future__ import annotations
 
@@ -16,51 +16,82 @@ from pumice.engines.local.network.tunnel_programs import nameservers, tun_device
 from tests.local.sandbox.boxes import AS_ROOT, need_namespaces
 from tests.meta.tree import ROOT
 
-# 192.0.2.77 stands in for the outside. Its DNS server answers every query with that address.
+# 192.0.2.77 is the machine. The outside has a server at 192.0.2.99, which every DNS query is answered with, a metadata
+# service, and a DNS server at a link-local address.
 MACHINE = """
 import asyncio, os, socket, struct, sys, threading
 from pathlib import Path
 from pumice.engines.local.sandbox.net.netlink import Netlink
 from pumice.engines.local.network.outbound import open_outbound
+from pumice.engines.local.network.proxy import all_but_loopback
+from pumice.engines.local.network.refused_addresses import refused_networks
 from pumice.engines.local.network.tunnel_programs import PROGRAMS
+from pumice.engines.local.sandbox import syscalls
 from tests.local.sandbox.boxes import box, python_mounts, run
 from pumice.engines.local.sandbox.specs import File
 
-HERE = "192.0.2.77"
+HERE, OUTSIDE, METADATA, DNS = "192.0.2.77", "192.0.2.99", "169.254.169.254", "169.254.1.53"
+apart, connected, serving = threading.Event(), threading.Event(), threading.Event()
 
 def make_network():
-    netlink, own = Netlink(), os.open("/proc/self/ns/net", os.O_RDONLY)
+    netlink = Netlink()
     netlink.link_up(1)
-    netlink.veth("host0", 50, b"\\x02\\x51\\0\\0\\0\\1", ("peer0", own, b"\\x02\\x51\\0\\0\\0\\2"))
-    netlink.link_up(socket.if_nametoindex("peer0"))
+    threading.Thread(target=outside, daemon=True).start()
+    apart.wait()
+    netlink.veth("host0", 50, b"\\x02\\x51\\0\\0\\0\\1", ("peer0", namespace, b"\\x02\\x51\\0\\0\\0\\2"))
+    connected.set()
     netlink.address(50, HERE, 24)
     netlink.default_route(50, "192.0.2.1")
+    serving.wait()
 
-def serve_names():
-    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind((HERE, 53))
+def outside():
+    # A thread can be in another network than its process.
+    global namespace
+    syscalls.unshare(syscalls.NEWNET)
+    namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    apart.set()
+    connected.wait()
+    netlink = Netlink()
+    index = socket.if_nametoindex("peer0")
+    netlink.link_up(1)
+    netlink.link_up(index)
+    for address in ("192.0.2.1", OUTSIDE, METADATA, DNS):
+        netlink.address(index, address, 32)
+    netlink.host_route(index, HERE)
+    names, listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.create_server(("0.0.0.0", 8080))
+    names.bind((DNS, 53))
+    for answer, server in ((serve_names, names), (serve, listener)):
+        threading.Thread(target=answer, args=[server], daemon=True).start()
+    serving.set()
+
+def serve_names(server):
     while True:
         question, asker = server.recvfrom(512)
         end = question.index(0, 12) + 5
         kind = question[end - 4:end - 2]
         found = kind == b"\\0\\1"
         head = question[:2] + struct.pack("!HHHHH", 0x8180, 1, found, 0, 0) + question[12:end]
-        answer = b"\\xc0\\x0c\\0\\1\\0\\1" + struct.pack("!IH", 60, 4) + socket.inet_aton(HERE)
+        answer = b"\\xc0\\x0c\\0\\1\\0\\1" + struct.pack("!IH", 60, 4) + socket.inet_aton(OUTSIDE)
         server.sendto(head + (answer if found else b""), asker)
 
-def serve():
-    listener = socket.create_server(("0.0.0.0", 8080))
+def serve(listener):
     while True:
         connection, (peer, _) = listener.accept()
         connection.sendall(f"hello {peer}".encode())
         connection.close()
 
 CLIENT = '''
-import socket, sys
+import os, socket, sys
+proxy = ("10.77.0.1", 3128) if "https_proxy" in os.environ else None
 for name in sys.argv[1:]:
     try:
-        with socket.create_connection((name, 8080), timeout=3) as connection:
-            print(name, connection.makefile().read())
+        with socket.create_connection(proxy or (name, 8080), timeout=3) as connection:
+            answer = connection.makefile()
+            if proxy:
+                connection.sendall(f"CONNECT {name}:8080 HTTP/1.1".encode() + bytes([13, 10, 13, 10]))
+                if " 200 " not in answer.readline() + answer.readline():
+                    raise OSError
+            print(name, answer.read())
     except OSError as error:
         print(name, "is unreachable")
 '''
@@ -70,7 +101,10 @@ def below(pid):
 
 async def story():
     async with box(Path(sys.argv[1])) as made:
-        route = await open_outbound(made.sandbox, [], [each for each in PROGRAMS if each.name == sys.argv[2]])
+        programs = [each for each in PROGRAMS if each.name == sys.argv[2]]
+        everywhere = sys.argv[3] == "all"
+        permits = {"permits": all_but_loopback} if everywhere else {"refused": refused_networks()}
+        route = await open_outbound(made.sandbox, [], programs, **permits)
         print("note", route.note.partition("pods")[0], flush=True)
         if sys.argv[3] == "wait":
             helper = below(str(os.getpid()))[-1]
@@ -80,9 +114,10 @@ async def story():
         files = (File("/etc/resolv.conf", "".join(f"nameserver {n}\\n" for n in route.nameservers).encode()),)
         for pod in ("a", "b"):
             await made.pod(pod)
-            names = ("outside.test", "192.0.2.77", "198.51.100.2", "127.0.0.1")
+            names = ("outside.test", OUTSIDE, METADATA, HERE, "198.51.100.2", "127.0.0.1")
             argv = (sys.executable, "-I", "-c", CLIENT, *names)
-            print((await made.run(made.spec(pod, *argv, files=files, mounts=python_mounts())))[1], end="", flush=True)
+            spec = made.spec(pod, *argv, files=files, mounts=python_mounts(), env=dict(route.env))
+            print((await made.run(spec))[1], end="", flush=True)
         await route.close()
 
 def run_job():
@@ -92,8 +127,7 @@ def run_job():
     sys.exit(main())
 
 make_network()
-for server in (serve_names, serve):
-    threading.Thread(target=server, daemon=True).start()
+threading.Thread(target=serve, args=[socket.create_server(("0.0.0.0", 8080))], daemon=True).start()
 run_job() if sys.argv[3] == "job" else run(story())
 """
 PROGRAMS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("pasta", "slirp4netns")]
@@ -109,7 +143,7 @@ def _tunnels() -> None:
 
 def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
     place.chmod(0o755)
-    (place / "resolv.conf").write_text("nameserver 192.0.2.77\n")
+    (place / "resolv.conf").write_text("nameserver 169.254.1.53\n")
     setup = 'mount --bind "$1/resolv.conf" /etc/resolv.conf; shift; exec "$@"'
     engine = (sys.executable, "-c", MACHINE, str(place / "stage"), program, purpose)
     return subprocess.Popen(
@@ -127,13 +161,19 @@ def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.usefixtures("_tunnels")
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_pod_reaches_the_outside_by_name_and_address_but_not_the_loopback(tmp_path: Path, program: str) -> None:
-    engine = _start(tmp_path, program, "reach")
+@pytest.mark.parametrize("network", ["outbound", "all"])
+@pytest.mark.parametrize("program", [*PROGRAMS, "proxy"])
+def test_every_pod_reaches_the_outside_but_not_this_machine_nor_metadata(
+    tmp_path: Path, program: str, network: str
+) -> None:
+    """`--network all` opens the machine's own addresses and metadata, never the loopback. Names always resolve."""
+    engine = _start(tmp_path, program, network)
     output, _ = engine.communicate(timeout=100)
-    reached = ["outside.test hello 192.0.2.77", "192.0.2.77 hello 192.0.2.77"]
-    refused = ["198.51.100.2 is unreachable", "127.0.0.1 is unreachable"]
-    assert output.splitlines() == ["note ", *2 * (reached + refused)]
+    more = ["169.254.169.254", "192.0.2.77"]
+    reached = ["outside.test", "192.0.2.99", *(more if network == "all" else [])]
+    refused = [*(more if network != "all" else []), "198.51.100.2", "127.0.0.1"]
+    expected = [*(f"{name} hello 192.0.2.77" for name in reached), *(f"{name} is unreachable" for name in refused)]
+    assert output.splitlines() == ["note ", *2 * expected]
 
 
 JOB = """

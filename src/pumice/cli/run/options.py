@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network",
         choices=[str(each) for each in Network],
-        help="job: pods reach only each other; outbound (default): also what this machine reaches",
+        help="job: pods reach only each other; outbound (default): also what this machine reaches, but not itself, "
+        "link-local and metadata addresses; all: these, too",
     )
     parser.add_argument(
         "--isolation",

@@ -9,7 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
+from pumice.engines.local.network.proxy import all_but_loopback
 from pumice.engines.local.network.published_ports import publish
+from pumice.engines.local.network.refused_addresses import refused_networks
 from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.run_errors import RefusedError
@@ -80,7 +82,10 @@ async def outbound_route(
     if not sandbox.own_network or network == Network.JOB:
         yield _NO_ROUTE
         return
-    route = await open_outbound(sandbox, names)
+    if network == Network.ALL:
+        route = await open_outbound(sandbox, names, permits=all_but_loopback)
+    else:
+        route = await open_outbound(sandbox, names, refused=refused_networks())
     if route.note:
         warn(route.note)
     watching = asyncio.create_task(_watch(route, lost))

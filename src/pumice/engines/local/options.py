@@ -37,6 +37,7 @@ class Isolation(StrEnum):
 class Network(StrEnum):
     JOB = "job"
     OUTBOUND = "outbound"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class LocalSession:
         ports = [(f"{job.name}-{each.pod}", each.port) for each in options.publish]
         names = [name for address, of in plan.inputs.names().items() for name in (*of, address)]
         # The default network: mention once per machine, not in every run, what it cannot do.
-        warn = once_per_machine(options.settings.state, emit.warn) if options.network is Network.OUTBOUND else emit.warn
+        warn = once_per_machine(options.settings.state, emit.warn) if options.network is not Network.JOB else emit.warn
 
         def announce(pod: str, port: int, address: str) -> None:
             emit(PortPublished(pod.removeprefix(f"{job.name}-"), port, address))

@@ -53,14 +53,18 @@ async def open_outbound(
     names: Iterable[str],
     programs: Sequence[TunnelProgram] = PROGRAMS,
     permits: Permits = outside,
+    refused: Sequence[str] = (),
 ) -> OutboundRoute:
-    """Use the first program that works, else the proxy; the note names each program that failed, and why."""
+    """Use the first program that works, else the proxy; the note names each program that failed, and why.
+
+    The programs do not reach the networks of `refused`; the proxy reaches what it permits.
+    """
     installed = [(program, path) for program in programs if (path := program.path()) is not None]
     device = tun_device_problem() if installed else None
     failures = [] if device is None else [f"\n  {installed[0][0].name} does not work: {device.text}"]
     for program, path in [] if device is not None else installed:
         try:
-            tunnel = await Tunnel.start(sandbox.pid, program, path)
+            tunnel = await Tunnel.start(sandbox.pid, program, path, refused)
         except TunnelError as error:
             failures.append(f"\n  {program.name} does not work: {error}")
         else:

@@ -1,17 +1,19 @@
 """A proxy in the engine for outbound traffic where neither pasta nor slirp4netns works.
 
 It serves HTTP (CONNECT, and plain requests with a full URL) and SOCKS 5 on one port, distinguished by the first byte.
-It does not connect to the host's loopback: servers there trust everyone on the machine.
+It does not connect to the host's loopback, because servers there trust everyone on the machine, nor, unless the user
+asks for it, to the other addresses of `refused_addresses`. Connections are limited, so that no pod takes them all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import resource
 import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from pumice.engines.local.network.refused_addresses import is_loopback, is_refused
 from pumice.engines.local.network.relay import Server, Stream, relay
 
 _SOCKS = 5
@@ -21,6 +23,12 @@ _SOCKS_OK, _SOCKS_REFUSED, _SOCKS_UNREACHABLE, _SOCKS_NO_COMMAND = 0, 2, 4, 7
 _HTTP_PORT = 80
 _OWN_HEADERS = (b"proxy-", b"connection:", b"keep-alive:")
 
+# Limits of connections, and seconds until a silent one is ended.
+_MOST = 480
+_MOST_OF_ONE = 128
+_HEAD = 60.0
+_IDLE = 900.0
+
 Permits = Callable[[str], bool]
 
 
@@ -29,28 +37,32 @@ class ForbiddenError(OSError):
 
 
 def outside(address: str) -> bool:
-    """Return whether an address is not the host itself."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(ip, "ipv4_mapped", None)
-    ip = mapped if mapped is not None else ip
-    return not (ip.is_loopback or ip.is_unspecified)
+    """Return whether pods may reach an address by default."""
+    return not is_refused(address)
+
+
+def all_but_loopback(address: str) -> bool:
+    return not is_loopback(address)
 
 
 class Proxy:
     def __init__(self, listener: socket.socket, permits: Permits = outside) -> None:
         self._permits = permits
-        self._server = Server(listener, self._serve)
+        self._server = Server(listener, self._serve, most=_most_connections(), most_of_one=_MOST_OF_ONE)
         self.start = self._server.start
         self.close = self._server.close
 
     async def _serve(self, client: Stream) -> None:
-        first = await client.reader.readexactly(1)
-        if first[0] == _SOCKS:
-            await self._socks(client)
-        else:
-            await self._http(client, first)
+        async with asyncio.timeout(_HEAD) as deadline:
+            first = await client.reader.readexactly(1)
+            answer = self._socks(client) if first[0] == _SOCKS else self._http(client, first)
+            server = await answer
+            deadline.reschedule(None)
+            if server is not None:
+                await relay(client, server, idle=_IDLE)
 
-    async def _http(self, client: Stream, first: bytes) -> None:
+    async def _http(self, client: Stream, first: bytes) -> Stream | None:
+        """Return the connection to the server; None, after an answer, if there is none."""
         head = first + await client.reader.readuntil(b"\r\n\r\n")
         request, *headers = head[:-4].split(b"\r\n")
         try:
@@ -58,15 +70,15 @@ class Proxy:
             (host, port), path = _target(method, target)
         except ValueError:
             await _respond(client, "400 Bad Request", "this is a proxy: CONNECT host:port, or a full http:// URL")
-            return
+            return None
         try:
             server = await self._connect(host, port)
         except ForbiddenError as error:
             await _respond(client, "403 Forbidden", str(error))
-            return
+            return None
         except OSError as error:
             await _respond(client, "502 Bad Gateway", f"{host}:{port}: {error.strerror or error}")
-            return
+            return None
         if method == "CONNECT":
             client.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
@@ -74,16 +86,16 @@ class Proxy:
             kept = [header for header in headers if not header.lower().startswith(_OWN_HEADERS)]
             lines = [f"{method} {path} {version}".encode(), *kept, b"Connection: close", b"", b""]
             server.writer.write(b"\r\n".join(lines))
-        await relay(client, server)
+        return server
 
-    async def _socks(self, client: Stream) -> None:
+    async def _socks(self, client: Stream) -> Stream | None:
         reader, writer = client
         await reader.readexactly((await reader.readexactly(1))[0])
         writer.write(bytes((_SOCKS, 0)))
         _, command, _, kind = await reader.readexactly(4)
         host = await _socks_host(reader, kind)
         port = int.from_bytes(await reader.readexactly(2), "big")
-        answer = _SOCKS_NO_COMMAND
+        answer, server = _SOCKS_NO_COMMAND, None
         if command == _SOCKS_CONNECT:
             try:
                 server = await self._connect(host, port)
@@ -93,10 +105,8 @@ class Proxy:
             except OSError:
                 answer = _SOCKS_UNREACHABLE
         writer.write(bytes((_SOCKS, answer, 0, _SOCKS_IPV4, 0, 0, 0, 0, 0, 0)))
-        if answer == _SOCKS_OK:
-            await relay(client, server)
-        else:
-            await writer.drain()
+        await writer.drain()
+        return server
 
     async def _connect(self, host: str, port: int) -> Stream:
         """Resolve the name once, so that the address that is checked is the one that is connected to."""
@@ -106,8 +116,12 @@ class Proxy:
         except (UnicodeError, OverflowError) as error:
             raise OSError(f"invalid host name or port: {error}") from error
         addresses = [str(entry[4][0]) for entry in found if self._permits(str(entry[4][0]))]
-        if not addresses:
+        if not addresses and all(is_loopback(str(entry[4][0])) for entry in found):
             raise ForbiddenError(f"{host} resolves to this machine; pods may not reach the host's loopback")
+        if not addresses:
+            raise ForbiddenError(
+                f"{host}: an address of this machine, link-local or of metadata: --network all opens it"
+            )
         failure = OSError()
         for address in addresses:
             try:
@@ -115,6 +129,12 @@ class Proxy:
             except OSError as error:
                 failure = error
         raise failure
+
+
+def _most_connections() -> int:
+    """Each takes two descriptors of this process, which needs more of them for the pods."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 4)
 
 
 def _target(method: str, target: str) -> tuple[tuple[str, int], str]:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -29,10 +30,11 @@ class Stream(NamedTuple):
 Serve = Callable[[Stream], Awaitable[None]]
 
 
-async def relay(one: Stream, other: Stream) -> None:
-    """Copy in both directions until both sides have ended; reset both if one breaks off."""
+async def relay(one: Stream, other: Stream, idle: float | None = None) -> None:
+    """Copy in both directions until both sides have ended; reset both if one breaks off, or both are idle too long."""
     try:
-        await asyncio.gather(_copy(one, other), _copy(other, one))
+        async with asyncio.timeout(idle) as deadline:
+            await asyncio.gather(_copy(one, other, deadline, idle), _copy(other, one, deadline, idle))
     except OSError:
         one.abort()
         other.abort()
@@ -41,8 +43,10 @@ async def relay(one: Stream, other: Stream) -> None:
         other.writer.close()
 
 
-async def _copy(source: Stream, target: Stream) -> None:
+async def _copy(source: Stream, target: Stream, deadline: asyncio.Timeout, idle: float | None) -> None:
     while part := await source.reader.read(_PART):
+        if idle is not None:
+            deadline.reschedule(asyncio.get_running_loop().time() + idle)
         target.writer.write(part)
         await target.writer.drain()
     # Only this direction has ended: a client that has sent its request still waits for the answer.
@@ -54,9 +58,14 @@ async def open_stream(connection: socket.socket) -> Stream:
 
 
 class Server:
-    """Serves each connection of a listener in its own task until it is closed."""
+    """Serves each connection of a listener in its own task until it is closed; resets those above its limits."""
 
-    def __init__(self, listener: socket.socket, serve: Serve) -> None:
+    def __init__(
+        self, listener: socket.socket, serve: Serve, *, most: int | None = None, most_of_one: int | None = None
+    ) -> None:
+        """`most_of_one` is the limit for the connections from one address."""
+        self._most, self._most_of_one = most, most_of_one
+        self._clients: Counter[str] = Counter()
         self._listener = listener
         self._serve = serve
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,9 +82,20 @@ class Server:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._handle(Stream(reader, writer)))
+        stream, client = Stream(reader, writer), str(writer.get_extra_info("peername")[0])
+        full = self._most is not None and len(self._tasks) >= self._most
+        if full or (self._most_of_one is not None and self._clients[client] >= self._most_of_one):
+            stream.abort()
+            return
+        task = asyncio.ensure_future(self._handle(stream))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._clients[client] += 1
+
+        def forget(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._clients[client] -= 1
+
+        task.add_done_callback(forget)
 
     async def _handle(self, stream: Stream) -> None:
         try:

@@ -60,7 +60,8 @@ def _pasta() -> Sequence[str]:
 def _slirp4netns() -> Sequence[str]:
     network = str(ipaddress.ip_network(f"{_ADDRESS}/24", strict=False))
     namespace = ["--netns-type=path", "NETWORK", INTERFACE]
-    return ["--configure", f"--mtu={_MTU}", f"--cidr={network}", "--disable-host-loopback", *namespace]
+    confined = ["--enable-sandbox", "--enable-seccomp"]
+    return [*confined, "--configure", f"--mtu={_MTU}", f"--cidr={network}", "--disable-host-loopback", *namespace]
 
 
 PROGRAMS: Final = (TunnelProgram("pasta", _pasta), TunnelProgram("slirp4netns", _slirp4netns))
@@ -92,10 +93,10 @@ class Tunnel:
         self._process = process
 
     @classmethod
-    async def start(cls, sandbox: int, program: TunnelProgram, path: str) -> Self:
+    async def start(cls, sandbox: int, program: TunnelProgram, path: str, refused: Sequence[str] = ()) -> Self:
         """`sandbox` is the pid of job-init. Raises TunnelError."""
         pods = list(ipaddress.ip_network(NETWORK).network_address.packed[:2])
-        config = {"pid": sandbox, "command": [path, *program.arguments()], "pods": pods}
+        config = {"pid": sandbox, "command": [path, *program.arguments()], "pods": pods, "refused": list(refused)}
         errors = os.memfd_create(program.name, os.MFD_CLOEXEC)
         try:
             process = await asyncio.create_subprocess_exec(

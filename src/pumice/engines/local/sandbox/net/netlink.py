@@ -15,6 +15,7 @@ _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFLA_AF_SPEC, _INET_CONF, _CONF_FORWARDING = 26, 1, 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS, _IFA_F_NOPREFIXROUTE = 1, 2, 8, 0x200
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTNH_ONLINK, _MAIN_TABLE, _STATIC, _UNICAST = 1, 4, 5, 4, 254, 4, 1
+_UNREACHABLE = 7
 _NDA_DST, _NDA_LLADDR, _PERMANENT = 1, 2, 0x80
 _IFF_UP = 1
 
@@ -96,6 +97,11 @@ class Netlink:
 
     def remove_host_route(self, index: int, destination: str) -> None:
         self._request(_DELROUTE, _host_route(index, destination))
+
+    def unreachable(self, destination: str, length: int) -> None:
+        """Refuse to forward to a network; who tries gets an error at once."""
+        body = struct.pack("=BBBBBBBBI", socket.AF_INET, length, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNREACHABLE, 0)
+        self._request(_NEWROUTE, body + attribute(_RTA_DST, socket.inet_aton(destination)), _CREATE)
 
     def default_route(self, index: int, gateway: str) -> None:
         body = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, 0, _UNICAST, _RTNH_ONLINK)

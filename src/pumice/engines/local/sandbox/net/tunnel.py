@@ -30,7 +30,7 @@ _DEFAULT_ROUTE = "00000000"
 
 
 def main() -> None:
-    """The only argument is JSON: job-init's pid, the program's command, the leading bytes of the pods' addresses.
+    """The only argument is JSON: job-init's pid, the command, the leading bytes of the pods' addresses, and `refused`.
 
     Prints READY when the network is up, or the reason why it is not. Ends at the end of standard input.
     """
@@ -48,7 +48,7 @@ def _run_tunnel(config: dict[str, Any], init: int, network: int) -> None:
     """Runs as pid 1 of its pid namespace, so the kernel kills the tunnel program with it."""
     pods = bytes(config["pods"])
     ends = (0, init, os.pidfd_open(_fork(lambda: _become(config["command"], network))))
-    readiness = os.pidfd_open(_fork(lambda: _set_up(network, pods)))
+    readiness = os.pidfd_open(_fork(lambda: _set_up(network, pods, config["refused"])))
     if _wait_for_any(*ends, readiness) == readiness:
         done = os.waitid(os.P_PIDFD, readiness, os.WEXITED)
         if done is not None and done.si_status == 0:
@@ -85,8 +85,11 @@ def _become(command: list[str], network: int) -> NoReturn:
     os.execv(words[0], words)  # noqa: S606 - a program of the machine, with our own arguments
 
 
-def _set_up(network: int, pods: bytes) -> None:
-    """Wait for the tunnel's interface, then let all pods share its address."""
+def _set_up(network: int, pods: bytes, refused: list[str]) -> None:
+    """Wait for the tunnel's interface, then let all pods share its address, but not for the refused networks.
+
+    The program itself is in the host's network: it still asks a DNS server that has a refused address.
+    """
     syscalls.setns(network, syscalls.NEWNET)
     end = time.monotonic() + _SECONDS
     while not _has_default_route():
@@ -94,7 +97,10 @@ def _set_up(network: int, pods: bytes) -> None:
             raise TimeoutError(f"{INTERFACE}: no default route after {_SECONDS:.0f} s")
         time.sleep(_PAUSE)
     index = socket.if_nametoindex(INTERFACE)
-    Netlink().forward(index)
+    netlink = Netlink()
+    for address, _, length in (each.partition("/") for each in refused):
+        netlink.unreachable(address, int(length))
+    netlink.forward(index)
     nat.masquerade(index, pods)
     _print(READY)
 
