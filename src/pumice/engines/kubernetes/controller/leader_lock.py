@@ -135,9 +135,12 @@ class LeaderLock:
                     self._log_skipped(lease)
                 case Taken.YES:
                     self._skipped.discard(str(lease))
-        if not any(lease.is_held for lease in self.leases):
-            raise next(lease.refusal for lease in self.leases if lease.refusal is not None)
-        return True
+        if any(lease.is_held for lease in self.leases):
+            return True
+        if self.is_leader:
+            self._blocker = ("nobody: its namespace is gone", str(self.leases[-1]))
+            return False
+        raise next(lease.refusal for lease in self.leases if lease.refusal is not None)
 
     def _is_held_by_another(self, leases: Sequence[LeaseLock]) -> bool:
         for lease in leases:

@@ -70,7 +70,6 @@ class LeaderElector:
                 self.now,
                 self.monotonic,
                 self.durations,
-                required=namespace == names.LEASE_NAMESPACE and not self.lease_namespace,
             )
             for namespace in dict.fromkeys(spaces)
         ]

@@ -89,7 +89,6 @@ class LeaseLock:
     now: Callable[[], dt.datetime]
     monotonic: Callable[[], float]
     durations: Durations = field(default_factory=Durations)
-    required: bool = True  # a namespace where Leases are forbidden is not skipped
     is_held: bool = False
     is_readable: bool = True
     refusal: ApiError | None = None  # why it was skipped last
@@ -178,8 +177,8 @@ class LeaseLock:
         return Taken.NO if self.holder else Taken.SKIPPED
 
     def _skip(self, error: ApiError) -> None:
-        # Once held it stays required: others rely on it.
-        if self.required or self._was_held:
+        # Others rely on a Lease that was held once.
+        if self._was_held:
             raise error
         self.refusal = error
 

@@ -20,7 +20,7 @@ KEY = ("kube-system", "l")
 
 def a_lease(client: LeaseClient, identity: str, namespace: str = "kube-system") -> LeaseLock:
     clock = asyncio.get_running_loop().time
-    return LeaseLock(cast(Client, client), namespace, "l", identity, lambda: EPOCH, clock, required=False)
+    return LeaseLock(cast(Client, client), namespace, "l", identity, lambda: EPOCH, clock)
 
 
 def a_lock(client: LeaseClient, identity: str = "me") -> LeaderLock:

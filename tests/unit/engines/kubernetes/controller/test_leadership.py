@@ -326,7 +326,7 @@ class RandomLife:
             scope = self.rng.choice(((), (), ("a",), ("a", "b")))
         flag = self.rng.choice(("", OLD, "lab"))
         process = Process(name, self.server, self.serving, flag, *scope)
-        if flag == OLD:
+        if flag != "lab" and self.rng.random() < 0.3:
             # As the installed roles are.
             process.client.only_name = LEASE
         process.client.random, process.client.latency, process.client.loss = self.rng, 0.5, 0.05
@@ -350,7 +350,8 @@ class RandomLife:
 
     async def delete_namespace(self, _name: str) -> None:
         namespace = self.rng.choice((OLD, "lab"))
-        if namespace in self.server.terminating:
-            self.server.end_deletion(namespace)
-        elif namespace in self.server.namespaces:
+        if namespace in self.server.namespaces - self.server.terminating:
             self.server.begin_deletion(namespace)
+            # No namespace with pods in it is gone sooner.
+            delay = self.rng.uniform(5, 40)
+            asyncio.get_running_loop().call_later(delay, self.server.end_deletion, namespace)
