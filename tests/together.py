@@ -13,8 +13,8 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 CLUSTER = "tests/cluster/"
 QUICK = ("tests/conformance/", "tests/scenarios/", "tests/unit/")
-# These stop servers, or start so many controllers that they are best left alone.
-ROUGH = ("test_faults.py", "test_crashes.py")
+# These stop servers, have a cluster of their own, or start so many controllers that they are best left alone.
+ROUGH = ("test_faults.py", "test_crashes.py", "test_guides.py")
 
 
 def group_of(test: str) -> str:

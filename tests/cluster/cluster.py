@@ -55,6 +55,7 @@ class Cluster:
     reaper: Reaper
     address: str = "127.0.0.1"  # on which the API server listens
     controllers: Sequence[str] = CONTROLLERS
+    api_server_flags: Sequence[str] = ()
     daemons: dict[str, Daemon] = field(default_factory=dict)
     _apis: dict[str, Api] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -209,6 +210,7 @@ class Cluster:
             "--kubelet-preferred-address-types=InternalIP",
             GATES,
             "--v=1",
+            *self.api_server_flags,
         )
         daemon.start()
         daemon.wait_ready(self._is_ready)

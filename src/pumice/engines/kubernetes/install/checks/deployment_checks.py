@@ -33,7 +33,8 @@ async def rollout(client: Client, component: Component, deployment: Mapping[str,
     is_seen = status.get("observedGeneration", 0) >= meta.get("generation", 0)
     if is_seen and status.get("replicas", 0) == updated == wanted <= ready:
         return ok(subject, f"{ready} of {wanted} ready, image {image}")
-    found = f"{updated if is_seen else 0} of {wanted} updated, {ready} ready, image {image}"
+    old = status.get("replicas", 0) - updated if is_seen else 0
+    found = f"{updated if is_seen else 0} of {wanted} updated, {ready} ready{f', {old} old' * (old > 0)}, image {image}"
     selector = ",".join(f"{key}={value}" for key, value in names.labels(component).items())
     async for items, _ in client.list_pages(resources.PODS, meta["namespace"], label_selector=selector):
         for pod in map(msgspec.json.decode, items):

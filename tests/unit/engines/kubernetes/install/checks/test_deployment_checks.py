@@ -14,7 +14,7 @@ from tests.unit.engines.kubernetes.played_api import client_of
 DONE = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
 # One new pod beside the two old ones.
 STUCK = DONE | {"replicas": 3, "updatedReplicas": 1}
-PULL = {"reason": "ErrImagePull", "message": 'failed to pull "a":\n  not found'}
+PULL = {"reason": "ErrImagePull", "message": 'no "a":\n  not found'}
 CREATING = {"reason": "ContainerCreating"}
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes fit"}
 FORBIDDEN = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
@@ -55,7 +55,7 @@ def test_a_complete_roll_out() -> None:
         pytest.param(
             STUCK,
             [pod(PULL)],
-            '1 of 2 updated, 2 ready, image a; pumice-webhook-1 waits: ErrImagePull: failed to pull "a": not found',
+            '1 of 2 updated, 2 ready, 2 old, image a; pumice-webhook-1 waits: ErrImagePull: no "a": not found',
             "push that image, or choose another: pumice install --upgrade --image NAME | kubectl apply",
             id="image",
         ),
@@ -69,14 +69,14 @@ def test_a_complete_roll_out() -> None:
         pytest.param(
             STUCK,
             [pod(CREATING, UNSCHEDULED)],
-            "1 of 2 updated, 2 ready, image a; pumice-webhook-1 waits: Unschedulable: 0/3 nodes fit",
+            "1 of 2 updated, 2 ready, 2 old, image a; pumice-webhook-1 waits: Unschedulable: 0/3 nodes fit",
             "kubectl -n pumice-system describe pod pumice-webhook-1",
             id="no room",
         ),
         pytest.param(
             STUCK | {"conditions": [FORBIDDEN]},
             [pod(CREATING)],
-            "1 of 2 updated, 2 ready, image a; FailedCreate: exceeded quota",
+            "1 of 2 updated, 2 ready, 2 old, image a; FailedCreate: exceeded quota",
             "kubectl -n pumice-system describe deployment pumice-webhook",
             id="no pod",
         ),
