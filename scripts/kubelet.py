@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -60,7 +61,7 @@ def lacking(folder: Path) -> list[str]:
         return found
     for name, trial in TRIALS.items():
         with tempfile.TemporaryDirectory(dir=folder, prefix="trial-") as place:
-            command = [*NAMESPACES, "sh", "-c", trial.format(folder=place)]
+            command = [*NAMESPACES, "sh", "-c", trial.format(folder=shlex.quote(place))]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             found.append(f"{name.format(folder=folder)}: {done.stderr.strip()}")

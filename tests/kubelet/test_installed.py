@@ -1,32 +1,44 @@
-"""Pumice installed in the cluster as the guide shows, while the controller outside still runs."""
+"""Pumice installed in the cluster with the commands of the guides, while the controller outside still runs."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from pumice.engines.kubernetes.install import names
-from tests.cluster.api import RefusedError, eventually
+from tests.cluster.api import Object, RefusedError, eventually, path_of
 from tests.kubelet import image
 from tests.kubelet.jobs import Jobs, container, job, task
+from tests.kubelet.node import NAME
 from tests.kubelet.outside import OutsideController, pumice
 
 pytestmark = pytest.mark.kubelet
-DEPLOYMENTS = ("pumice-webhook", "pumice-controller")
+DEPLOYMENTS = ("pumice-controller", "pumice-webhook")
 CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
+RENEW = '[{"op": "remove", "path": "/data"}]'
+
+
+def apply(controller: OutsideController, *flags: str) -> None:
+    printed = pumice(controller.cluster, "install", *flags)
+    assert printed.returncode == 0, printed.stderr
+    controller.cluster.kubectl("apply", "--server-side", "-f", "-", stdin=printed.stdout)
+
+
+def wait_for_roll_out(controller: OutsideController) -> None:
+    for name in DEPLOYMENTS:
+        status = ("rollout", "status", f"deployment/{name}", "--timeout=110s")
+        controller.cluster.kubectl("-n", names.NAMESPACE, *status)
 
 
 @pytest.fixture(scope="module")
-def installed(controller: OutsideController) -> Iterator[OutsideController]:
-    """Install Pumice beside the controller outside; afterwards remove what creates or refuses anything."""
+def broken(controller: OutsideController) -> Iterator[OutsideController]:
+    """Install an image that cannot be pulled; afterwards remove what creates or refuses anything."""
     kubectl = controller.cluster.kubectl
-    printed = pumice(controller.cluster, "install", "--image", image.PUMICE, "--gang", "native")
-    assert printed.returncode == 0, printed.stderr
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=printed.stdout)
+    apply(controller, "--image", "127.0.0.1:5999/none:1", "--gang", "native")
     try:
-        for name in DEPLOYMENTS:
-            kubectl("-n", names.NAMESPACE, "rollout", "status", f"deployment/{name}", "--timeout=110s")
         yield controller
     finally:
         for kind in CONFIGURATIONS:
@@ -35,6 +47,24 @@ def installed(controller: OutsideController) -> Iterator[OutsideController]:
         if controller.daemon is None:
             controller.start()
         controller.wait_until_it_leads()
+
+
+@pytest.fixture(scope="module")
+def installed(broken: OutsideController) -> OutsideController:
+    """Upgrade to the right image, which keeps the gang provider."""
+    apply(broken, "--upgrade", "--image", image.PUMICE)
+    wait_for_roll_out(broken)
+    return broken
+
+
+def test_pods_that_do_not_start_block_no_job_and_the_check_says_why(broken: OutsideController, jobs: Jobs) -> None:
+    def says_why() -> bool:
+        checked = pumice(broken.cluster, "install", "--check")
+        return checked.returncode == 1 and "ImagePull" in checked.stdout
+
+    jobs.create(job("free", task(pod={"containers": [container("exit 0")]})))
+    jobs.until_phase("free", "Completed")
+    eventually("the check names the reason", says_why)
 
 
 def test_one_controller_leads_and_the_installed_ones_take_over(installed: OutsideController, jobs: Jobs) -> None:
@@ -65,6 +95,60 @@ def test_the_webhook_refuses_a_bad_job_through_its_service(installed: OutsideCon
 def test_check_finds_everything_in_order(installed: OutsideController, jobs: Jobs) -> None:
     checked = pumice(installed.cluster, "install", "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert image.PUMICE in checked.stdout
+
+
+def test_no_create_fails_while_all_pods_are_replaced_and_certificates_are_renewed(
+    installed: OutsideController, jobs: Jobs
+) -> None:
+    secret = "pumice-webhook-certificates"
+    before = jobs.api.get("Secret", names.NAMESPACE, secret)["data"]
+    with creating(jobs) as failures:
+        for name in DEPLOYMENTS:
+            installed.cluster.kubectl("-n", names.NAMESPACE, "rollout", "restart", f"deployment/{name}")
+        wait_for_roll_out(installed)
+        installed.cluster.kubectl("-n", names.NAMESPACE, "patch", "secret", secret, "--type=json", "-p", RENEW)
+
+        def renewed() -> bool:
+            now: Object = jobs.api.get("Secret", names.NAMESPACE, secret).get("data") or {}
+            return bool(now) and now != before
+
+        eventually("the certificates are renewed", renewed)
+        # The new authority is announced ten seconds before the first certificate of it is served.
+        threading.Event().wait(15)
+    assert failures == []
+
+
+def test_a_drain_would_move_all_pods_without_further_flags(installed: OutsideController, jobs: Jobs) -> None:
+    selector = "--pod-selector=app.kubernetes.io/name=pumice"
+    told = installed.cluster.kubectl("drain", NAME, "--ignore-daemonsets", "--dry-run=client", selector)
+    assert "drained (dry run)" in told
+
+
+@contextmanager
+def creating(jobs: Jobs) -> Iterator[list[str]]:
+    """Create Jobs as dry runs, one after the other; yield the failures."""
+    failures: list[str] = []
+    ended = threading.Event()
+    created = 0
+
+    def create() -> None:
+        nonlocal created
+        path = f"{path_of('Job', jobs.namespace)}?dryRun=All"
+        while not ended.is_set():
+            answer = jobs.api.ask("POST", path, job("dry", task()))
+            created += 1
+            if answer.status != 201:
+                failures.append(f"{created}: {answer.body}")
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    try:
+        yield failures
+    finally:
+        ended.set()
+        thread.join()
+    assert created > 100
 
 
 def leading_pods(jobs: Jobs) -> list[str]:
