@@ -75,7 +75,8 @@ class ServiceRegistration:
             if self._warnings.first(kind):
                 _log.warning("%s %s: %s; apply the output of pumice install", kind, name, error)
             return Publication(trusted=False)
-        self._warnings.forget(kind)
+        if publication.trusted:
+            self._warnings.forget(kind)
         return publication
 
     async def _update(self, manifest: Manifest, bundle: bytes, *, keep: bool) -> Publication:
@@ -84,6 +85,11 @@ class ServiceRegistration:
         for _ in range(_ATTEMPTS):
             existing = await self._read(manifest)
             hooks, version = existing.get("webhooks") or [], existing["metadata"]["resourceVersion"]
+            if other := self._other_namespace(hooks):
+                # After a move to another namespace. With this CA and Fail, no Job could be created there.
+                if self._warnings.first(kind):
+                    _log.warning("%s %s now calls the webhook in namespace %s and is left to it", kind, name, other)
+                return Publication(trusted=False)
             published = [base64.b64decode(one) for one in _ca_bundles(existing)]
             after = merged(bundle, *(published if keep else ()))
             is_same = bool(hooks) and all(one == after for one in published)
@@ -104,6 +110,11 @@ class ServiceRegistration:
             else:
                 return Publication(replaced=not is_same and any(published), is_sole=count(after) == 1)
         raise OSError(f"another writer changed {kind} {name} {_ATTEMPTS} times in a row")
+
+    def _other_namespace(self, hooks: Sequence[Manifest]) -> str:
+        """Return the namespace of the Service that a configuration calls, if that is another one."""
+        found = [str((hook["clientConfig"].get("service") or {}).get("namespace", self.namespace)) for hook in hooks]
+        return next((namespace for namespace in found if namespace != self.namespace), "")
 
     async def _read(self, manifest: Manifest) -> Manifest:
         """Read a configuration by a patch that changes nothing, which needs no other permission than the real one."""

@@ -28,12 +28,14 @@ class Server:
     version: int = 1
     conflicts: int = 0
     missing: bool = False
+    namespace: str = "lab"
     applied: list[dict[str, Any]] = field(default_factory=list)
 
     async def merge_patch(self, _resource: Resource, _namespace: None, _name: str, _body: bytes, **_how: Any) -> bytes:
         if self.missing:
             raise ApiError(404, "NotFound")
-        hook = {"clientConfig": {"caBundle": base64.b64encode(self.bundle).decode()}, "failurePolicy": self.policy}
+        client = {"caBundle": base64.b64encode(self.bundle).decode(), "service": {"namespace": self.namespace}}
+        hook = {"clientConfig": client, "failurePolicy": self.policy}
         return json.dumps({"metadata": {"resourceVersion": str(self.version)}, "webhooks": [hook]}).encode()
 
     async def apply(self, _resource: Resource, _namespace: None, _name: str, body: bytes, **_how: Any) -> bytes:
@@ -73,6 +75,13 @@ async def test_the_bundle(before: bytes, keep: bool, after: bytes, expected: Pub
     assert await a_registration(server).publish(NEW, keep) == expected
     assert server.bundle == after
     assert server.policy == "Ignore"
+
+
+@played
+async def test_the_configuration_of_another_namespace_is_left_alone() -> None:
+    server = Server(OLD, namespace="moved")
+    assert await a_registration(server, answered=True).publish(NEW, False) == Publication(trusted=False)
+    assert (server.bundle, server.policy, server.applied) == (OLD, "Ignore", [])
 
 
 @played
