@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.local.running import SEARCH_PATH
+
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
 # Long enough for a machine that is busy with other tests; an idle one needs a few hundredths of it.
@@ -77,7 +79,7 @@ def start(
         [sys.executable, "-c", MAIN, "run", file.name, "--env", f"MARK={place}", *flags],
         cwd=place,
         env={
-            "PATH": os.environ["PATH"],
+            "PATH": SEARCH_PATH,
             "HOME": str(place),
             "XDG_STATE_HOME": str(place / "state"),
             "PYTHONPATH": str(SOURCES),

@@ -18,6 +18,8 @@ from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from tests.fork_server import fork_server
 
 _SOURCES = str(Path(__file__).resolve().parents[2] / "src")
+# As in an active virtual environment. Elsewhere python3, which every run asks where it is, may be a slow shell script.
+SEARCH_PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # As a shell in the foreground would start it, also where the tests themselves run in the background.
 _MAIN = """
 import signal, sys
@@ -71,7 +73,7 @@ class Place:
     @property
     def env(self) -> Mapping[str, str]:
         return {
-            "PATH": os.environ["PATH"],
+            "PATH": SEARCH_PATH,
             "HOME": str(self.directory),
             "XDG_STATE_HOME": str(self.state.parent),
             "PYTHONPATH": _SOURCES,

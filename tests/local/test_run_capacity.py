@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import pytest
 
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel
 from pumice.engines.local.scheduling.machine import read_machine
-from tests.local.running import Manifest, Place, job, need_namespaces, task
+from tests.local.running import SEARCH_PATH, Manifest, Place, job, need_namespaces, task
 
 # A job that holds what it has until somebody makes this file.
 HOLD = "echo up; until [ -e release ]; do sleep 0.05; done"
@@ -44,7 +43,7 @@ def with_gpus(place: Place) -> Place:
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nfor n in 0 1 2; do echo "GPU $n: made up"; done\n')
     program.chmod(0o755)
-    place.environ["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    place.environ["PATH"] = f"{program.parent}:{SEARCH_PATH}"
     if Path("/proc/driver/nvidia/gpus").exists() or Path("/dev/nvidia0").exists():
         pytest.skip("this machine has GPUs of its own")
     return place

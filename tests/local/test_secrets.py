@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from tests.local.roots import small_root
+from tests.local.running import SEARCH_PATH
 from tests.local.sandbox.boxes import need_namespaces
 from tests.meta.tree import ROOT
 
@@ -54,7 +54,7 @@ def _start(place: Path, documents: list[Any], *flags: str) -> subprocess.Popen[s
         [sys.executable, "-c", MAIN, "run", "--network=job", "--timeout=60s", *flags, f"{name}.yaml"],
         cwd=place / "project",
         env={
-            "PATH": os.environ["PATH"],
+            "PATH": SEARCH_PATH,
             "PYTHONPATH": str(ROOT / "src"),
             "HOME": str(place / "home"),
             "XDG_STATE_HOME": str(place / "project" / "state"),
