@@ -1,0 +1,94 @@
+"""Bounds the connections of the webhook: their number, and how long each may take to send a request.
+
+Every pod of the cluster can connect. A client that holds connections open must cost little and must not keep out the
+API server, so the connection that has waited longest for its first request is the first to be closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+MOST_CONNECTIONS: Final = 200
+HEAD_SECONDS: Final = 5.0
+
+
+class BoundedConnection(asyncio.Protocol):
+    """Passes everything on to the protocol of the HTTP server, and closes the connection when its time is over."""
+
+    def __init__(self, inner: asyncio.Protocol, connections: Connections) -> None:
+        self.inner = inner
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+        self._deadline = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.abort)
+        self.inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.has_request()
+        self._connections.remove(self)
+        self.inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()
+
+    def has_request(self) -> None:
+        """Note that the head of a request has arrived: other limits apply from now on."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@dataclass(slots=True)
+class Connections:
+    # In the order of their last request; those without any come first.
+    _open: dict[asyncio.Protocol, BoundedConnection] = field(default_factory=dict)
+    _used: dict[asyncio.Protocol, None] = field(default_factory=dict)
+
+    def bounded(self, factory: Callable[[], asyncio.Protocol]) -> Callable[[], BoundedConnection]:
+        return lambda: BoundedConnection(factory(), self)
+
+    def add(self, connection: BoundedConnection) -> None:
+        if len(self._open) >= MOST_CONNECTIONS:
+            unused = (inner for inner in self._open if inner not in self._used)
+            oldest = next(unused, None) or next(iter(self._used))
+            self.abort(oldest)
+        self._open[connection.inner] = connection
+
+    def remove(self, connection: BoundedConnection) -> None:
+        self._forget(connection.inner)
+
+    def abort(self, inner: asyncio.Protocol) -> None:
+        connection = self._open.get(inner)
+        if connection is not None:
+            connection.abort()
+        self._forget(inner)
+
+    def use(self, inner: asyncio.Protocol | None) -> None:
+        """Note a request of a connection."""
+        if inner is not None and inner in self._open:
+            self._open[inner].has_request()
+            self._used.pop(inner, None)
+            self._used[inner] = None
+
+    def _forget(self, inner: asyncio.Protocol) -> None:
+        self._open.pop(inner, None)
+        self._used.pop(inner, None)
