@@ -76,7 +76,7 @@ class ObservedPod:
     message: str = ""  # the pod's own
     ends: tuple[ContainerEnd, ...] = ()
     waiting: Waiting | None = None
-    changed_at: dt.datetime | None = None  # when one of its containers last started or ended
+    changed_at: dt.datetime | None = None  # when one of its containers last started or ended, unless all went well
     node: str = ""  # of a pod that is being deleted or that is unreachable
     is_unreachable: bool = False  # the cluster has lost contact with its node
     # Its containers have ended for good, and its phase will follow. Which phase is not certain yet: a pod whose

@@ -254,6 +254,7 @@ def _observed(pod: _Pod) -> ObservedPod:
     containers = status.container_statuses
     all_containers = [*status.init_container_statuses, *containers]
     ready = bool(containers) and all(container.ready for container in containers)
+    restarts = sum(container.restart_count for container in all_containers)
     is_unreachable = _is_unreachable(status, ready=ready)
     ends = [(one.name, one.state.terminated) for one in all_containers if one.state.terminated is not None]
     return ObservedPod(
@@ -268,13 +269,13 @@ def _observed(pod: _Pod) -> ObservedPod:
         # A grace period of ten thousand years ends in a year that Python does not know.
         deleted_at=read_time(meta.deletion_timestamp) or NEVER if meta.deletion_timestamp is not None else None,
         ready=ready,
-        restarts=sum(container.restart_count for container in all_containers),
+        restarts=restarts,
         reason=status.reason,
         message=status.message,
         ends=tuple(_end(name, end) for name, end in ends),
         has_ended=bool(ends) and _has_ended(pod),
         waiting=_waiting(status, all_containers),
-        changed_at=max(filter(None, (_changed_at(one.state) for one in all_containers)), default=None),
+        changed_at=None if ready and not restarts else _changed_at(all_containers),
         # Not of other pods: that a pod is bound to a node is no reason for a pass.
         node=pod.spec.node_name if is_unreachable or meta.deletion_timestamp is not None else "",
         is_unreachable=is_unreachable,
@@ -292,10 +293,10 @@ def _waiting(status: _PodStatus, containers: list[_ContainerStatus]) -> Waiting 
     return None
 
 
-def _changed_at(state: _ContainerState) -> dt.datetime | None:
-    if state.running is not None:
-        return _latest(state.running.started_at)
-    return _latest(state.terminated.finished_at) if state.terminated is not None else None
+def _changed_at(containers: list[_ContainerStatus]) -> dt.datetime | None:
+    running = (one.state.running.started_at for one in containers if one.state.running is not None)
+    ended = (one.state.terminated.finished_at for one in containers if one.state.terminated is not None)
+    return max(filter(None, map(_latest, (*running, *ended))), default=None)
 
 
 def _is_unreachable(status: _PodStatus, *, ready: bool) -> bool:
