@@ -1,9 +1,10 @@
-"""Makes ssh key pairs: the one place where the ssh plugin's randomness comes from."""
+"""Makes ssh key pairs: the one place where the ssh plugin's randomness comes from.
+
+The library is imported when a key is made: to load it takes a sixth of the start of `pumice run`, and most jobs have
+no keys.
+"""
 
 from __future__ import annotations
-
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from pumice.model.objects import KeyPair
 
@@ -12,6 +13,9 @@ RSA_BITS = 3072
 
 def make_key_pair(kind: str) -> KeyPair:
     """A fresh pair: `rsa` in the form that every ssh reads, or `ed25519`."""
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.asymmetric import ed25519, rsa  # noqa: PLC0415 - see above
+
     if kind == "ed25519":
         key: ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey = ed25519.Ed25519PrivateKey.generate()
         form = serialization.PrivateFormat.OpenSSH
