@@ -147,6 +147,7 @@ class Cluster:
             "--use-service-account-credentials=true",
             "--allocate-node-cidrs=false",
             "--node-monitor-grace-period=16s",
+            f"--flex-volume-plugin-dir={self.folder / 'volume-plugins'}",
             f"--controllers={','.join(self.controllers)}",
             GATES,
         )

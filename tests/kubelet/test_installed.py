@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,13 +112,18 @@ def test_no_create_fails_while_all_pods_are_replaced_and_certificates_are_renewe
         installed.cluster.kubectl("-n", names.NAMESPACE, "patch", "secret", secret, "--type=json", "-p", RENEW)
 
         def renewed() -> bool:
-            now: Object = jobs.api.get("Secret", names.NAMESPACE, secret).get("data") or {}
-            return bool(now) and now != before
+            data: Object = jobs.api.get("Secret", names.NAMESPACE, secret).get("data") or {}
+            made = base64.b64decode(data.get("tls.crt", ""))
+            return bool(made) and data != before and served_certificates(jobs) == {made.strip()}
 
-        eventually("the certificates are renewed", renewed)
-        # The new authority is announced ten seconds before the first certificate of it is served.
-        threading.Event().wait(15)
+        eventually("every webhook serves the new certificate", renewed)
     assert failures == []
+
+
+def served_certificates(jobs: Jobs) -> set[bytes]:
+    pods = jobs.api.list("Pod", names.NAMESPACE, "app.kubernetes.io/component=webhook")
+    addresses = [pod["status"]["podIP"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return {ssl.get_server_certificate((address, 9443), timeout=10).strip().encode() for address in addresses}
 
 
 def test_a_drain_would_move_all_pods_without_further_flags(installed: OutsideController, jobs: Jobs) -> None:
