@@ -207,7 +207,6 @@ class Cluster:
             "--service-cluster-ip-range=10.0.0.0/16",
             "--allow-privileged=true",
             "--runtime-config=scheduling.k8s.io/v1beta1=true",
-            "--enable-aggregator-routing=true",
             "--kubelet-preferred-address-types=InternalIP",
             GATES,
             "--v=1",

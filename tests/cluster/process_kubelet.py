@@ -54,8 +54,7 @@ class EgressProxy:
         }
         file = self.folder / "egress.json"
         file.write_text(json.dumps(config))
-        # By the addresses of Services, not those behind them.
-        return [f"--egress-selector-config-file={file}", "--enable-aggregator-routing=false"]
+        return [f"--egress-selector-config-file={file}"]
 
     def close(self) -> None:
         self._server.shutdown()

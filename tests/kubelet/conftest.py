@@ -45,6 +45,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The control plane with every controller, at the address of the Service `kubernetes`."""
     programs = kubernetes_programs.find_or_build(os.environ, ROOT)
     running = make_cluster(programs, tmp_path_factory.mktemp("cluster"))
+    # There is no kube-proxy: the API server calls webhooks by the addresses behind their Services.
+    running.api_server_flags = ["--enable-aggregator-routing=true"]
     running.port, running.address, running.controllers = 443, "0.0.0.0", ("*",)
     request.config.stash[_RUNNING] = running
     try:
