@@ -1,6 +1,7 @@
 """Fetch torch, tensorflow or ray into an environment of its own in the user's cache directory, once for all runs.
 
-Uses uv where it is available, else pip. Announces a large download, and does not start it if the disk is too small.
+Installs the versions of requirements/<framework>.txt and checks their hashes. Uses uv where it is available, else pip.
+Announces a large download, and does not start it if the disk is too small.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scripts.frameworks import Candidate, Framework, can_run, private_environment
+
+
+REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements"
 
 
 class FetchError(Exception):
@@ -38,14 +42,15 @@ def fetch(framework: Framework, environ: Mapping[str, str], project: Path) -> Ca
 
 
 def _install(framework: Framework, private: Path, environ: Mapping[str, str], uv: str | None) -> None:
-    settings = _settings(environ)
+    settings, pinned = _settings(environ), REQUIREMENTS / f"{framework.name}.txt"
     python = str(private / "bin" / "python3")
     if not os.access(python, os.X_OK):
         _make_environment(private, settings, uv)
     if framework.has_cpu_build and uv:
         say(framework, "not installed in any of your Pythons: trying the small CPU build")
         quick = {**settings, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "20"}
-        small = [*_installer(python, uv), "--torch-backend=cpu", *framework.packages]
+        # The same versions. Its wheels are others than those of the pinned hashes, so only TLS protects them.
+        small = [*_installer(python, uv), "--torch-backend=cpu", *_versions(framework, pinned)]
         done = subprocess.run(small, env=quick, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode == 0 and can_run(framework, python):
             return
@@ -53,9 +58,15 @@ def _install(framework: Framework, private: Path, environ: Mapping[str, str], uv
     _check_room(framework, private)
     size = f"downloads {framework.download}, needs {framework.disk / 1e9:.1f} GB of disk, once"
     say(framework, f"fetching it into {private}: {size}")
-    _call([*_installer(python, uv), *framework.packages], settings)
+    _call([*_installer(python, uv), "--require-hashes", "--requirement", str(pinned)], settings)
     if not can_run(framework, python):
         raise FetchError(f"{framework.name} was installed, but {python} cannot use it")
+
+
+def _versions(framework: Framework, pinned: Path) -> list[str]:
+    """The framework's own packages with their pinned versions: `torch==2.15.0`."""
+    lines = (line.removesuffix(" \\") for line in pinned.read_text().splitlines() if "==" in line)
+    return [line for line in lines if line.partition("==")[0] in framework.packages]
 
 
 def _make_environment(private: Path, settings: Mapping[str, str], uv: str | None) -> None:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.frameworks import FRAMEWORKS
+
 COMPILE = (
     "pip",
     "compile",
@@ -28,8 +30,9 @@ COMPILE = (
 FILES = {
     "test": ("pyproject.toml", "--group=test"),
     "run": ("pyproject.toml", "--group=build", "--constraints=requirements/test.txt"),
-    "uv": ("-",),
 }
+# Each in an environment of its own.
+ALONE = {"uv": ("uv",)} | {name: framework.packages for name, framework in FRAMEWORKS.items()}
 
 
 def main() -> int:
@@ -38,10 +41,11 @@ def main() -> int:
         print("pin: uv is needed, and is neither on PATH nor in .venv", file=sys.stderr)
         print("hint: install it, or let set-up fetch it: make clean pin", file=sys.stderr)
         return 1
-    for name, sources in FILES.items():
+    for name, sources in [*FILES.items(), *((name, ("-",)) for name in ALONE)]:
         output = f"requirements/{name}.txt"
         command = [uv, *COMPILE, *sources, f"--output-file={output}"]
-        subprocess.run(command, input="uv\n", text=True, stdout=subprocess.DEVNULL, check=True)
+        packages = "\n".join(ALONE.get(name, ()))
+        subprocess.run(command, input=packages, text=True, stdout=subprocess.DEVNULL, check=True)
         print(f"pin: wrote {output}")
     return 0
 
