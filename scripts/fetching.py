@@ -16,7 +16,6 @@ from pathlib import Path
 
 from scripts.frameworks import Candidate, Framework, can_run, private_environment
 
-
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements"
 
 
