@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import time
 
-import pytest
-
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers, page
@@ -36,32 +34,38 @@ BROKEN: dict[str, Object] = {
 }
 
 
-@pytest.mark.parametrize("broken", [pytest.param(part, id=name) for name, part in BROKEN.items()])
-def test_a_broken_status_is_repaired(controllers: Controllers, api: Api, namespace: str, broken: Object) -> None:
+def test_a_broken_status_is_repaired(controllers: Controllers, api: Api, namespace: str) -> None:
+    names = {f"train-{number}": broken for number, broken in enumerate(BROKEN.values())}
     with FakeKubelet(controllers.cluster, namespace) as kubelet:
         controllers.start(namespace)
         policies = [{"event": "PodFailed", "action": "RestartJob"}]
-        for name in ("train", "other"):
+        for name in (*names, "other"):
             api.create("Job", namespace, a_job(name, policies=policies))
+        for name in (*names, "other"):
             until_phase(api, namespace, "Running", name)
-        api.patch("Job", namespace, "train", {"status": broken}, "status")
-
-        def is_repaired() -> bool:
-            found = status(api, namespace)
-            ledger: Object = found.get("controlledResources", {})
-            return found.get("running") == 2 and ledger.get("pumice/seen/worker") == "0-1"
-
-        eventually("the status is repaired", is_repaired)
-        # The job then restarts and completes as usual.
-        kubelet.finish("train-worker-0", 1)
-        eventually("it restarts", lambda: status(api, namespace).get("retryCount") == 1)
-        eventually("all run again", lambda: status(api, namespace).get("running") == 2)
-        assert status(api, namespace)["version"] == 1
-        for name in ("train-worker-0", "train-worker-1"):
-            kubelet.finish(name)
-        until_phase(api, namespace, "Completed")
+        for name, broken in names.items():
+            api.patch("Job", namespace, name, {"status": broken}, "status")
+        for name in names:
+            _is_repaired_and_completes(kubelet, api, namespace, name)
         assert status(api, namespace, "other")["running"] == 2
         assert status(api, namespace, "other").get("version", 0) == 0
+
+
+def _is_repaired_and_completes(kubelet: FakeKubelet, api: Api, namespace: str, job: str) -> None:
+    def is_repaired() -> bool:
+        found = status(api, namespace, job)
+        ledger: Object = found.get("controlledResources", {})
+        return found.get("running") == 2 and ledger.get("pumice/seen/worker") == "0-1"
+
+    eventually(f"the status of {job} is repaired", is_repaired)
+    # The job then restarts and completes as usual.
+    kubelet.finish(f"{job}-worker-0", 1)
+    eventually(f"{job} restarts", lambda: status(api, namespace, job).get("retryCount") == 1)
+    eventually(f"all of {job} run again", lambda: status(api, namespace, job).get("running") == 2)
+    assert status(api, namespace, job)["version"] == 1
+    for index in range(2):
+        kubelet.finish(f"{job}-worker-{index}")
+    until_phase(api, namespace, "Completed", job)
 
 
 def test_name_conflicts_are_reported_once_and_the_other_objects_are_created(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-
-import pytest
+from functools import partial
 
 from tests.cluster.api import Api, Object, eventually, path_of
 from tests.cluster.controllers import Controllers
@@ -39,24 +38,40 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize("job", [pytest.param(job, id=name) for name, job in INVALID.items()])
+def _create_all(api: Api, namespace: str, jobs: dict[str, Object]) -> dict[str, str]:
+    """Create the jobs with names of their own, and return the names."""
+    names = {}
+    for number, (what, job) in enumerate(jobs.items()):
+        names[what] = f"{job['metadata']['name']}-{number}"[-63:]
+        api.create("Job", namespace, {**job, "metadata": {**job["metadata"], "name": names[what]}})
+    return names
+
+
 def test_an_invalid_job_gets_findings_in_its_status_and_no_pods(
-    controllers: Controllers, api: Api, namespace: str, job: Object
+    controllers: Controllers, api: Api, namespace: str
 ) -> None:
-    name = job["metadata"]["name"]
     with FakeKubelet(controllers.cluster, namespace):
         controllers.start(namespace)
-        api.create("Job", namespace, job)
-        eventually("the status says InvalidJob", lambda: state(api, namespace, name).get("reason") == "InvalidJob")
-        assert state(api, namespace, name)["phase"] == "Pending"
-        assert (
-            "spec." in state(api, namespace, name)["message"] or "metadata." in state(api, namespace, name)["message"]
-        )
+        for what, name in _create_all(api, namespace, INVALID).items():
+            is_invalid = partial(_is_invalid, api, namespace, name)
+            eventually(f"the status says InvalidJob: {what}", is_invalid)
+            found = state(api, namespace, name)
+            assert found["phase"] == "Pending", what
+            assert "spec." in found["message"] or "metadata." in found["message"], what
+            has_one_event = partial(_has_one_event, api, namespace, name)
+            eventually(f"there is one event: {what}", has_one_event)
         # Other jobs are still served.
         api.create("Job", namespace, a_job("good"))
         until_phase(api, namespace, "Running", "good")
         assert {pod["metadata"]["labels"]["volcano.sh/job-name"] for pod in api.list("Pod", namespace)} == {"good"}
-        eventually("there is one event", lambda: reasons(api, namespace, name) == ["InvalidJob"])
+
+
+def _is_invalid(api: Api, namespace: str, name: str) -> bool:
+    return bool(state(api, namespace, name).get("reason") == "InvalidJob")
+
+
+def _has_one_event(api: Api, namespace: str, name: str) -> bool:
+    return reasons(api, namespace, name) == ["InvalidJob"]
 
 
 def test_the_status_has_all_findings_and_a_corrected_job_runs(
@@ -139,17 +154,22 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("job", [pytest.param(job, id=name) for name, job in HOSTILE.items()])
-def test_a_hostile_job_affects_no_other_job(controllers: Controllers, api: Api, namespace: str, job: Object) -> None:
+def test_a_hostile_job_affects_no_other_job(controllers: Controllers, api: Api, namespace: str) -> None:
     with FakeKubelet(controllers.cluster, namespace):
         controllers.start(namespace)
         api.create("Job", namespace, a_job("victim"))
-        api.create("Job", namespace, job)
+        names = _create_all(api, namespace, HOSTILE)
         until_phase(api, namespace, "Running", "victim")
-        eventually("the hostile job runs", lambda: status(api, namespace, "bad").get("running") == 2)
+        for what, name in names.items():
+            runs = partial(_runs, api, namespace, name)
+            eventually(f"the hostile job runs: {what}", runs)
         assert status(api, namespace, "victim")["running"] == 2
         pods = api.list("Pod", namespace, "volcano.sh/job-name=victim")
         assert [pod["metadata"]["name"] for pod in pods] == ["victim-worker-0", "victim-worker-1"]
+
+
+def _runs(api: Api, namespace: str, name: str) -> bool:
+    return bool(status(api, namespace, name).get("running") == 2)
 
 
 def test_pods_without_an_owner_are_ignored(controllers: Controllers, api: Api, namespace: str) -> None:
