@@ -18,7 +18,7 @@ help: ## This list
 
 run: ## Run the PyTorch job of the examples on this machine
 	$(setup) run
-	@$(python) -m scripts.with_framework torch .venv/bin/pumice run examples/pytorch-job.yaml
+	@$(python) -m scripts.with_framework torch .venv/bin/pumice run examples/pytorch-job.yaml $$($(python) -m scripts.isolation)
 
 examples: ## Run every job of the examples that can run on this machine
 	$(setup) run

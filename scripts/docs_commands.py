@@ -80,7 +80,7 @@ Pumice stores the Job and the events of every run, and the spec and logs of each
 `$XDG_STATE_HOME/pumice/runs/JOB-UID` (`~/.local/state/pumice/runs/JOB-UID`), readable only by you: `job.json`,
 `events.jsonl`, and for the N-th pod of a name `pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log`
 after M restarts. It keeps the newest 20 runs, runs with `--keep` until you remove them, and the directories of claims,
-`$XDG_STATE_HOME/pumice/claims/NAME`.
+`$XDG_STATE_HOME/pumice/claims/NAMESPACE/NAME`.
 
 Exit code 0: the job completed. Otherwise the exit code of the container that the verdict names first (128 plus the
 number of the signal that ended it), or 1 if no container failed. 2: bad input. 124: `--timeout`. 130: interrupted by

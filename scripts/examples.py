@@ -16,6 +16,7 @@ from pathlib import Path
 
 from scripts.fetching import FetchError, fetch
 from scripts.frameworks import RAY, TENSORFLOW, TORCH, Candidate, Framework, environment, find
+from scripts.isolation import isolation_flags
 
 PROJECT = Path(__file__).resolve().parent.parent
 EXAMPLES = PROJECT / "examples"
@@ -90,7 +91,7 @@ def run(name: str, environ: Mapping[str, str]) -> Outcome:
     pumice = str(Path(sys.executable).with_name("pumice"))
     started = time.monotonic()
     done = subprocess.run(
-        [pumice, "run", f"--timeout={LONGEST}", f"examples/{name}"],
+        [pumice, "run", f"--timeout={LONGEST}", f"examples/{name}", *isolation_flags()],
         cwd=PROJECT,
         env=environ,
         stdin=subprocess.DEVNULL,

@@ -20,14 +20,14 @@ from pumice.engines.local.isolation import open_sandbox, outbound_route, publish
 from pumice.engines.local.network.outbound import OutboundRoute, open_outbound
 from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import NoNamespacesError, RefusedError
 from pumice.engines.local.sandbox import protocol
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import Host, explain
 from pumice.engines.local.sandbox.init import job_init
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError
 from tests.local.sandbox import refusals
-from tests.local.sandbox.boxes import need_namespaces, run
+from tests.local.sandbox.boxes import AS_ROOT, need_namespaces, run
 from tests.meta.tree import ROOT
 
 NAMES = ("job-a-0.job", "job-a-0", "10.77.0.10")
@@ -105,8 +105,16 @@ async def _refuse(_name: str, _place: Path) -> Sandbox:
 
 
 def test_a_machine_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default the job runs as plain processes, with a warning."""
+    """By default the job runs as plain processes, with a warning; root's job only when told to."""
     monkeypatch.setattr(Sandbox, "start", _refuse)
+    monkeypatch.setattr(isolation, "is_root", lambda: True)
+
+    async def refused() -> None:
+        with pytest.raises(NoNamespacesError, match="plain processes of root are not isolated"):
+            await open_sandbox("job", tmp_path / "stage", Isolation.AUTO, lambda _: None)
+
+    run(refused())
+    monkeypatch.setattr(isolation, "is_root", lambda: False)
 
     async def story() -> None:
         warnings: list[str] = []
@@ -156,6 +164,7 @@ def test_the_supervisor_reports_why_it_ends(number: int, kind: str) -> None:
 
 def test_other_systems_than_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_ON_LINUX", False)
+    monkeypatch.setattr(isolation, "is_root", lambda: False)
     monkeypatch.setattr(isolation, "check_kernel", lambda: explain({}, Host(linux=False)))
 
     async def story() -> None:
@@ -206,12 +215,26 @@ def test_pumice_run_where_something_is_refused(
     environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
     command = (sys.executable, "-c", main, "run", *flags, str(tmp_path / "job.yaml"))
     done = refusals.run_refused(refusal, *command, environ=environ)
+    falls_back = isolation == "auto" and refusal is not refusals.COVERED_PROC
+    if falls_back and AS_ROOT:
+        # Only when told to: the last line is the command that says so.
+        code, out = 2, ""
+        assert done.stderr.splitlines()[-1] == (
+            f"pumice run {tmp_path}/job.yaml --network job --timeout 50s --isolation process"
+        )
     assert done.returncode == code, done.stderr
     assert out in done.stdout
     assert err in done.stderr
-    assert ("the pods run as plain processes" in done.stderr) == (
-        isolation == "auto" and refusal is not refusals.COVERED_PROC
-    )
+    assert ("the pods run as plain processes" in done.stderr) == (falls_back and not AS_ROOT)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root is refused")
+def test_make_run_says_for_root_that_plain_processes_will_do() -> None:
+    need_namespaces()
+    environ = {"PYTHONPATH": f"{ROOT}:{ROOT}/src"}
+    done = refusals.run_refused(refusals.FILTERED, sys.executable, "-m", "scripts.isolation", environ=environ)
+    assert done.stdout == "--isolation process\n", done.stderr
+    assert "$$($(python) -m scripts.isolation)" in (ROOT / "Makefile").read_text()
 
 
 def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
@@ -225,3 +248,20 @@ def test_plain_processes_are_published_on_another_port(tmp_path: Path) -> None:
         await sandbox.close()
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("text", "root"),
+    [
+        pytest.param("0 0 4294967295", True, id="the machine"),
+        pytest.param("0 0 1", True, id="root in a namespace of its own"),
+        pytest.param("0 1000 1", False, id="an ordinary user, root inside"),
+        pytest.param("0 100000 65536", False, id="a container with users of its own"),
+    ],
+)
+def test_is_root(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, root: bool) -> None:
+    (tmp_path / "uid_map").write_text(f"         {text}\n")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert isolation.is_root(tmp_path / "uid_map") == root
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert not isolation.is_root(tmp_path / "uid_map")

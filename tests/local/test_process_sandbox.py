@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Ended
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
+from tests.local.running import Place, job, processes, scripted, task
 from tests.local.sandbox.boxes import PATH, as_test, run
 
 HOSTS = File("/etc/hosts", b"127.0.0.1 localhost\n10.77.0.10 job-a-0.job job-a-0\n10.77.0.11 job-b-0.job job-b-0\n")
@@ -252,3 +254,35 @@ async def test_an_exhausted_process_limit_is_named(sandbox: ProcessSandbox, monk
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
     with pytest.raises(StartError, match="see ulimit -u"):
         await _start(sandbox, _spec("job-a-0", "true"))
+
+
+LEAVES = """
+import os, sys, time
+# Without a parent, a session, a group and the variables of the container.
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sleep", ["sleep", sys.argv[1]], {})
+    os._exit(0)
+os.wait()
+print("left", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+@pytest.mark.parametrize("end", ["itself", "stopped", "kill -9 of the engine"])
+def test_what_leaves_its_session_ends_with_the_run(end: str, tmp_path: Path) -> None:
+    place, mark = Place(tmp_path), f"{os.getpid()}{len(end)}9"
+    container = scripted(sys.executable, "-c", LEAVES, mark, "0" if end == "itself" else "1000")
+    process = place.start(job(task("only", "", container=container)), flags=["--isolation=process", "--timeout=60s"])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "only-0  left\n"
+    if end != "itself":
+        assert processes(f"sleep {mark}") != []
+        process.send_signal(signal.SIGKILL if end.startswith("kill") else signal.SIGTERM)
+    process.communicate(timeout=60)
+    patience = time.monotonic() + 20
+    while processes(f"sleep {mark}") and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert processes(f"sleep {mark}") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from pumice.engines.local.network.published_ports import publish
 from pumice.engines.local.network.refused_addresses import refused_networks
 from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import NoNamespacesError, RefusedError
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
@@ -32,8 +33,17 @@ _NO_ROUTE = OutboundRoute(_nothing_to_close)
 _ON_LINUX = sys.platform == "linux"
 
 
+def is_root(id_map: Path = Path("/proc/self/uid_map")) -> bool:
+    """Return whether this process is root of the machine, or of a container that has no users of its own."""
+    try:
+        inside, outside, _ = id_map.read_text().split()[:3]
+    except OSError:
+        inside = outside = "0"
+    return os.geteuid() == 0 and inside == outside == "0"
+
+
 async def open_sandbox(name: str, scratch: Path, isolation: Isolation, warn: Warn) -> SandboxPort:
-    """Raises RefusedError with the commands that grant what is missing."""
+    """Raises RefusedError with the commands that grant what is missing, for root NoNamespacesError."""
     try:
         if isolation == Isolation.PROCESS:
             return await ProcessSandbox.start(name, scratch, warn=warn)
@@ -47,6 +57,9 @@ async def open_sandbox(name: str, scratch: Path, isolation: Isolation, warn: War
             lines += [f"  {line}" for problem in missing for line in _lines(problem)]
             if isolation == Isolation.NAMESPACES:
                 raise RefusedError("\n".join(lines)) from error
+            if is_root():
+                lines.append("  plain processes of root are not isolated from this machine; to run them all the same:")
+                raise NoNamespacesError("\n".join(lines)) from error
         lines.append("  the pods run as plain processes (--isolation process), not isolated from this machine")
         warn("\n".join(lines))
         return await ProcessSandbox.start(name, scratch, warn=warn)

@@ -11,6 +11,7 @@ from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.options import Locate, at
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.scheduling.fit import Fit, shortfall
+from pumice.engines.local.state.claims import claim_directory, make_claim_directories
 from pumice.engines.local.state.settings import Settings
 from pumice.model import keys
 from pumice.model.findings import SPEC
@@ -84,16 +85,13 @@ def claim_paths(job: Job, documents: Sequence[Manifest], state: Path) -> dict[st
     """Return the directory of each claim, of the user's files and of the job, by its name."""
     named = [str(each["metadata"]["name"]) for each in documents if each.get("kind") == "PersistentVolumeClaim"]
     made = [str(claim["metadata"]["name"]) for claim in claims(job)]
-    return {name: state / "claims" / name for name in dict.fromkeys([*named, *made])}
+    namespace = job.namespace or "default"
+    return {name: claim_directory(state, namespace, name) for name in dict.fromkeys([*named, *made])}
 
 
 def create_claim_directories(directories: Iterable[Path]) -> None:
-    """Create them writable for any user of a container; the directory around them is private."""
-    for directory in directories:
-        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not directory.exists():
-            directory.mkdir()
-            directory.chmod(0o777)
+    """Make those that do not exist, once nothing keeps the job from running."""
+    make_claim_directories(directories)
 
 
 def check_host_access(

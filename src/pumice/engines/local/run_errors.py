@@ -34,6 +34,10 @@ class RefusedError(RunError):
     """The machine cannot run the job as it is, or may not."""
 
 
+class NoNamespacesError(RefusedError):
+    """Root does not fall back to plain processes unless told to."""
+
+
 class NoSuchPodError(RunError, LookupError):
     """The job has no pod of this name, or the pod no container of this name."""
 

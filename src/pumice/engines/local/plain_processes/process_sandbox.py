@@ -7,18 +7,16 @@ and run as the user who runs the job.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pumice.engines.local.network.network_env import POD_INTERFACE, interface_env, loopback_interface
 from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
@@ -109,10 +107,7 @@ class ProcessSandbox:
         self._warn_about_differences(spec, files)
         argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
         cwd = files.host_path(spec.cwd)
-        process = await self._spawn(argv, env, cwd, stdout, stderr)
-        if spec.cpus and sys.platform == "linux":
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(process.pid, spec.cpus)
+        process = await self._spawn(argv, env, cwd, (stdout, stderr), spec.cpus)
         end = asyncio.create_task(self._watch(process, env))
         self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
@@ -170,12 +165,13 @@ class ProcessSandbox:
         words = [running.files.rewrite_paths(self._translation.text(word)) for word in argv]
         translated = self._env(env, running.files)
         variables = {**running.env, **{name: translated[name] for name in env}}
-        process = await self._spawn(words, variables, running.cwd, subprocess.PIPE, subprocess.STDOUT)
+        process = await self._spawn(words, variables, running.cwd, (subprocess.PIPE, subprocess.STDOUT))
         try:
             async with asyncio.timeout(timeout):
                 output, _ = await process.communicate()
         finally:
-            kill_group(process.pid)
+            if process.returncode is None:
+                kill_group(process.pid)
             self._reaper.remove(process.pid)
         return _ended(await process.wait()).code, output
 
@@ -211,14 +207,22 @@ class ProcessSandbox:
         await asyncio.gather(*(running.end for running in containers))
 
     async def _watch(self, process: asyncio.subprocess.Process, env: Mapping[str, str]) -> Ended:
-        """Kill what the first process of a container leaves behind, as the end of a pid namespace does."""
+        """Kill what the first process of a container leaves behind, as the end of a pid namespace does.
+
+        Where there is a shim, it has done so, and the number of the process may belong to another by now.
+        """
         code = await process.wait()
         await asyncio.to_thread(kill_all, process.pid, _mark(env))
         self._reaper.remove(process.pid)
         return _ended(code)
 
     async def _spawn(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, stdout: Any, stderr: Any
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        streams: tuple[int, int],
+        cpus: Sequence[int] = (),
     ) -> asyncio.subprocess.Process:
         # The container may have removed its working directory.
         directory = cwd if await asyncio.to_thread(Path(cwd).is_dir) else env[VARIABLE]
@@ -231,11 +235,11 @@ class ProcessSandbox:
                 env=dict(env),
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
+                stdout=streams[0],
+                stderr=streams[1],
                 start_new_session=True,
                 # Makes system calls only, and takes no lock that another thread may hold.
-                preexec_fn=functools.partial(self._reaper.add_self, _mark(env)),
+                preexec_fn=functools.partial(self._reaper.add_self, _mark(env), cpus),
             )
         except BlockingIOError as error:
             raise StartError(LIMITS, NO_PROCESS) from error

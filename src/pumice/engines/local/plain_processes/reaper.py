@@ -1,7 +1,7 @@
 """Kills plain processes: with their container, and when the engine dies.
 
-The processes of a container form a process group. Some leave it, such as those that sshd starts. On Linux these are
-found by an environment variable, the mark, that all processes of a container inherit.
+On Linux the shim of each container does that. Elsewhere the processes of a container form a process group; those that
+leave it are found, where there is a /proc, by an environment variable, the mark, that they inherit.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from pumice.engines.local.plain_processes import shim
 from pumice.engines.local.sandbox.init.exec_command import default_signals
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError
@@ -63,11 +65,20 @@ class Reaper:
     def pid(self) -> int:
         return self._process.pid
 
-    def add_self(self, mark: str) -> None:
+    def add_self(self, mark: str, cpus: Sequence[int] = ()) -> None:
         """Called by a new process before it becomes the command, because the engine may die right after."""
-        # Python has reset SIGPIPE already, and the reaper may be dead.
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        self._send(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
+
+        def register() -> None:
+            # Python has reset SIGPIPE already, and the reaper may be dead.
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+            self._send(f"+{os.getpid()} {os.fsencode(mark).hex()}\n")
+
+        if shim.AVAILABLE:
+            if cpus:
+                os.sched_setaffinity(0, cpus)
+            shim.fork_below(register)
+        else:
+            register()
         default_signals()
 
     def remove(self, group: int) -> None:
@@ -85,14 +96,19 @@ class Reaper:
             os.write(self._pipe.fileno(), line.encode())
 
 
-def kill_group(group: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to a process group; macOS answers EPERM where only zombies are left."""
+def kill_group(group: int) -> None:
+    """Kill all processes of a container; macOS answers EPERM where only zombies are left."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+        if shim.AVAILABLE:
+            os.kill(group, shim.END)
+        else:
+            os.killpg(group, signal.SIGKILL)
 
 
 def kill_all(group: int, mark: str) -> None:
     """Kill the group and all processes with the mark. Further rounds find those forked during the search."""
+    if shim.AVAILABLE:
+        return
     kill_group(group)
     variable = os.fsencode(mark)
     for _ in range(_ROUNDS):

@@ -1,0 +1,118 @@
+"""The process above a container without namespaces, on Linux: it ends everything that the container started.
+
+It is a fork of the engine and the parent of the container's first process. Processes that lose their parent, whatever
+session, group or environment they have, become its children, because it is a subreaper. It ends them when the first
+process ends, when it gets the signal END, and when the engine dies, however that happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from pumice.engines.local.sandbox import syscalls
+
+AVAILABLE = sys.platform == "linux"
+# Programs do not use it, and no user sends it to a pod.
+END = signal.SIGRTMIN + 3 if AVAILABLE else signal.SIGKILL
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_HIGHEST_DESCRIPTOR = 1 << 16
+# A process of another user (set-uid) cannot be killed; do not wait for it longer than this.
+_PATIENCE = 5.0
+_PAUSE = 0.005
+
+
+def fork_below(register: Callable[[], None]) -> None:
+    """Called in a new process before it becomes a command: returns only in its child, which becomes it instead.
+
+    Between fork and exec, so it makes system calls only, and takes no lock that another thread may hold.
+    """
+    engine = os.getppid()
+    register()
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    syscalls.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        return
+    try:
+        # Whoever waits for the end of the output, or for exec, must not wait for this process.
+        os.closerange(0, _HIGHEST_DESCRIPTOR)
+        syscalls.prctl(_PR_SET_PDEATHSIG, END)
+        if os.getppid() != engine:
+            os.kill(os.getpid(), END)
+        _serve(first)
+    finally:
+        os._exit(128)
+
+
+def _serve(first: int) -> NoReturn:
+    """Pass signals on to the first process until it ends, then end all others and exit as it did."""
+    while True:
+        number = signal.sigwaitinfo(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}).si_signo
+        if number == END:
+            os.kill(first, signal.SIGKILL)
+        elif number != signal.SIGCHLD:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(first, number)
+        status = _reap(first)
+        if status is not None:
+            _end_all()
+            _exit_as(status)
+
+
+def _reap(first: int) -> int | None:
+    """Return the status of the first process if it has ended. Others that have ended are orphans."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == first:
+                found = ended[1]
+    return found
+
+
+def _end_all() -> None:
+    """A process that is killed leaves its children to this one, so that the next round finds them."""
+    end = time.monotonic() + _PATIENCE
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end:
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(_PAUSE)
+
+
+def _children() -> list[int]:
+    own = os.getpid()
+    try:
+        return [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
+    except OSError:
+        # Not every kernel has this file.
+        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == own]
+
+
+def _parent(stat: Path) -> int:
+    try:
+        # The name in parentheses may contain anything.
+        return int(stat.read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _exit_as(status: int) -> NoReturn:
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 128 - code)
