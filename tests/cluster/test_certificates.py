@@ -89,7 +89,7 @@ class RoundRobin(BackgroundThread):
             async with server:
                 await server.serve_forever()
         finally:
-            for task in self._open:
+            for task in list(self._open):
                 task.cancel()
             await asyncio.gather(*self._open, return_exceptions=True)
             # Let the connections close.
@@ -98,7 +98,13 @@ class RoundRobin(BackgroundThread):
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._forward(reader, writer))
         self._open.add(task)
-        task.add_done_callback(self._open.discard)
+
+        def close(done: asyncio.Task[None]) -> None:
+            self._open.discard(done)
+            # Also if the task was cancelled before it began.
+            writer.transport.abort()
+
+        task.add_done_callback(close)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         target = next(self._targets)
@@ -106,9 +112,10 @@ class RoundRobin(BackgroundThread):
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
         try:
             await run_until_first_ends(copy(reader, far_writer), copy(far_reader, writer))
-        finally:
-            far_writer.close()
             writer.close()
+            await writer.wait_closed()
+        finally:
+            far_writer.transport.abort()
 
 
 async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
