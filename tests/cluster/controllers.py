@@ -82,7 +82,7 @@ class Controllers:
         assert not broken, "\n".join(broken)
 
 
-def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str, quickly: bool = False) -> Daemon:
+def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str, quickly: bool = True) -> Daemon:
     """Start a command from this source tree, without the environment of the tests; `quickly` by the fork server."""
     program = [] if quickly else [sys.executable, "-c", MAIN]
     kind = ForkedDaemon if quickly else Daemon
@@ -95,12 +95,12 @@ def start_pumice(cluster: Cluster, log: Path, command: str, *flags: str, quickly
 @dataclass(slots=True)
 class ForkedDaemon(Daemon):
     def start(self) -> None:
-        self.process = fork_controller(self.argv, self.log)
+        self.process = fork_pumice(self.argv, self.log)
         self.reaper.watch(self.process.pid)
 
 
-def fork_controller(argv: Sequence[str], log: Path) -> Forked:
-    server = fork_server("pumice.cli.cluster.controller", "uvloop")
+def fork_pumice(argv: Sequence[str], log: Path) -> Forked:
+    server = fork_server("pumice.cli.cluster.controller", "pumice.cli.cluster.webhook", "uvloop")
     with log.open("ab") as out:
         return server.start(argv, cwd=log.parent, env=ENVIRON, out=out.fileno())
 

@@ -20,7 +20,7 @@ import pytest
 from pumice.engines.kubernetes.install import names
 from tests.cluster.api import Object, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import fork_controller
+from tests.cluster.controllers import fork_pumice
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import Call, FaultProxy, Faults
 from tests.cluster.scenarios import SCENARIOS, JobHandle, Scenario, final_state, wait_until_over
@@ -56,13 +56,13 @@ class CrashRunner:
             argv = ["controller", f"--kubeconfig={config}", f"--namespace={namespace}", "--gang=none"]
             argv += ["--no-leader-elect", "--log-format=text", "--log-level=debug"]
             log = self.folder / f"{namespace}.log"
-            running = [fork_controller(argv, log)]
+            running = [fork_pumice(argv, log)]
 
             def after(call: Call) -> bool:
                 if call.number != kill_after:
                     return True
                 running.pop().kill()
-                running.append(fork_controller(argv, log))
+                running.append(fork_pumice(argv, log))
                 return False
 
             proxy.after = after

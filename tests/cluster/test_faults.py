@@ -25,7 +25,7 @@ from pumice.runtime.discovery import discover
 from pumice.runtime.kubernetes_types import kubernetes_types
 from tests.cluster.api import Api, eventually
 from tests.cluster.cluster import Cluster
-from tests.cluster.controllers import Controllers, fork_controller, page
+from tests.cluster.controllers import Controllers, fork_pumice, page
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.jobs import a_job, until_phase
@@ -129,7 +129,7 @@ def test_leaders_that_are_killed_repeatedly(pumice_cluster: Cluster, namespace: 
 
     def start(number: int) -> tuple[Forked, Path]:
         log = tmp_path / f"{number}.log"
-        return fork_controller(argv, log), log
+        return fork_pumice(argv, log), log
 
     running = [start(0), start(1)]
 

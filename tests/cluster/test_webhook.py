@@ -150,7 +150,7 @@ def test_kubectl_shows_all_findings_as_a_list(with_webhook: Cluster, namespace: 
 def test_the_registration_exists_while_the_webhook_runs(webhooks: Webhooks, namespace: str) -> None:
     cluster = webhooks.cluster
     assert dry_run(cluster, namespace, a_job(plugins={"nosuch": []})).status == 201
-    daemon = webhooks.start_outside()
+    daemon = webhooks.start_outside(quickly=False)
     wait_until_called(cluster, namespace, invalid_job())
     hooks = [hook for each in configurations(cluster, OUTSIDE) for hook in each["webhooks"]]
     assert {hook["failurePolicy"] for hook in hooks} == {"Ignore"}

@@ -27,9 +27,9 @@ class Webhooks:
     folder: Path
     started: list[Daemon] = field(default_factory=list)
 
-    def start_outside(self, *flags: str) -> Daemon:
+    def start_outside(self, *flags: str, quickly: bool = True) -> Daemon:
         """Start one outside of the cluster, as a user would, and wait until it is ready."""
-        daemon = self.start(f"--kubeconfig={self.cluster.kubeconfig()}", "--register", *flags)
+        daemon = self.start(f"--kubeconfig={self.cluster.kubeconfig()}", "--register", *flags, quickly=quickly)
         daemon.wait_ready(lambda: port_of(daemon) > 0)
         return daemon
 
@@ -43,10 +43,11 @@ class Webhooks:
             wait_until_serving(daemon)
         return daemon
 
-    def start(self, *flags: str) -> Daemon:
+    def start(self, *flags: str, quickly: bool = True) -> Daemon:
         if not any(flag.startswith("--listen") for flag in flags):
             flags = (*flags, "--listen=127.0.0.1:0")
-        daemon = start_pumice(self.cluster, self.folder / f"webhook-{len(self.started)}.log", "webhook", *flags)
+        log = self.folder / f"webhook-{len(self.started)}.log"
+        daemon = start_pumice(self.cluster, log, "webhook", *flags, quickly=quickly)
         self.started.append(daemon)
         return daemon
 
