@@ -21,6 +21,7 @@ from tests.meta.tree import ROOT
 
 PAUSE = "pumice.test/pause:1"
 BUSYBOX = "docker.io/library/busybox:1.36.1"
+PYTHON = "docker.io/library/python:3.12-slim"
 PYTORCH = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
 PUMICE = "pumice.test/pumice:1"
 MPI = "docker.io/volcanosh/example-mpi:0.0.1"
@@ -48,6 +49,8 @@ GROUP = "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n"
 SSHD = f"UsePAM no\nSetEnv PATH={PATH}\n"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 SLEEP = "/usr/bin/sleep"
+# Names that programs have in the images, but maybe not on this machine.
+LINKS = {f"{PROGRAMS}/python": "/usr/bin/python3", f"{PROGRAMS}/wget": "/usr/bin/busybox"}
 STAND_INS = {"mpi_hello_world": f"{PROGRAMS}/mpi_hello_world", "sendrecv.py": "/opt/pumice/sendrecv.py"}
 
 
@@ -57,6 +60,7 @@ def write_archive(file: Path, folder: Path, python: str) -> None:
         PAUSE: [SLEEP, "infinity"],
         BUSYBOX: ["/bin/sh"],
         MPI: ["/bin/sh"],
+        PYTHON: ["/usr/bin/python3"],
         PUMICE: [str(Path(sys.executable).with_name("pumice"))],
         PYTORCH: [python or "/usr/bin/python3", STAND_INS["sendrecv.py"]],
     }
@@ -96,8 +100,8 @@ def _layer(folder: Path) -> bytes:
         links = {
             path.name: str(path.readlink()) for path in Path("/").glob("*") if path.name in _TOP and path.is_symlink()
         }
-        for name, target in {**links, "var/run": "/run"}.items():
-            entry = tarfile.TarInfo(name)
+        for name, target in {**links, **LINKS, "var/run": "/run"}.items():
+            entry = tarfile.TarInfo(name.lstrip("/"))
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             layer.addfile(entry)
         for name in COPIED:
