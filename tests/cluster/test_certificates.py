@@ -80,6 +80,7 @@ class RoundRobin(BackgroundThread):
         super().__init__()
         self._port, self._targets = port, itertools.cycle(targets)
         self._open: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self.connections: Counter[int] = Counter()
 
     async def main(self) -> None:
@@ -89,6 +90,7 @@ class RoundRobin(BackgroundThread):
             async with server:
                 await server.serve_forever()
         finally:
+            self._is_closed = True
             for task in list(self._open):
                 task.cancel()
             await asyncio.gather(*self._open, return_exceptions=True)
@@ -96,6 +98,9 @@ class RoundRobin(BackgroundThread):
             await asyncio.sleep(0.1)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closed:  # the server had taken the connection before it was closed
+            writer.transport.abort()
+            return
         task = asyncio.create_task(self._forward(reader, writer))
         self._open.add(task)
 
