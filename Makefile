@@ -32,11 +32,11 @@ test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test
 	@$(python) -m scripts.check
 
-soak: ## Tests that take longer than 30 seconds: about an hour
+soak: ## All examples of the tests that draw lots or take longer than 30 seconds: about an hour
 	$(setup) test
 	@$(python) -m scripts.kubernetes_programs
-	@PUMICE_SOAK=1 $(python) -m pytest --progress -q -rfEs -n 2 --durations=20 tests/cluster/test_crashes.py \
-		tests/local/test_kill.py tests/local/test_examples.py tests/local/test_process_examples.py tests/scenarios/test_properties.py tests/unit/plugins/test_properties.py
+	@PUMICE_SOAK=1 $(python) -m pytest --progress -q -rfEs -n 2 --durations=20 \
+		$$(grep -rlE '\bSOAK\b|mark\.soak\b|^@given' tests --include='test_*.py')
 
 kubelet: ## Tests on a real kubelet and containerd, as root: tests/cluster/README.md
 	$(setup) test
