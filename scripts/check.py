@@ -51,6 +51,7 @@ USER_TESTS = (
 # Run by root, these run only as an ordinary user: they show the same as root, or need limits that root does not have.
 ONLY_AS_USER = (
     "tests/local/test_hard_times.py",
+    "tests/local/test_kill.py::test_kill_9_at_random_moments_without_namespaces",
     "tests/local/test_process_sandbox.py",
     "tests/local/test_run_inputs.py",
     "tests/local/test_session.py",
@@ -103,10 +104,15 @@ def tests() -> list[Check]:
         # Only where it is asked for: measuring makes Python code two to three times as slow.
         command("tests of the pure packages", 40, *BUSY, "--cov", "--cov-report=", *PURE_TESTS),
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
-        command("pytest", 450, *WAITING, *(f"--ignore={path}" for path in (*PURE_TESTS, *ignored))),
+        command("pytest", 450, *WAITING, *map(without, (*PURE_TESTS, *ignored))),
         Check("kubernetes programs", 1, kubernetes),
         *again,
     ]
+
+
+def without(test: str) -> str:
+    """Return the argument that leaves out a file, a folder, or one test."""
+    return f"--deselect={test}" if "::" in test else f"--ignore={test}"
 
 
 def outside_programs() -> bool:
