@@ -59,7 +59,7 @@ KUBELET = Module(
     ("kubelet",),
     "5 to 12 minutes on two cores, 0.6 GB of modules and 1.5 GB of Go's build cache",
     3_000_000_000,
-    1_500,
+    1_430,
 )
 
 
