@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.cluster.api import Object, eventually
@@ -26,8 +28,8 @@ def test_keys_stay_and_new_pods_are_reached_and_reach_the_others(jobs: Jobs) -> 
     for pod in ("plain-w-0", "plain-w-1"):
         eventually("kubelet renewed the hosts", lambda pod=pod: "plain-w-2" in _hosts(jobs, pod))  # type: ignore[misc]  # mypy has no type for such a default
 
-    assert jobs.api.get("Secret", jobs.namespace, "plain-ssh") == secret
     assert _keys(jobs, "plain-w-0") == _keys(jobs, "plain-w-1") == keys
+    assert jobs.api.get("Secret", jobs.namespace, "plain-ssh") == secret
     for source, target in (("0", "1"), ("0", "2"), ("2", "0"), ("1", "2")):
         _reach(jobs, f"plain-w-{source}", f"plain-w-{target}")
 
@@ -63,8 +65,6 @@ def _replicas(number: int) -> str:
 
 def _lower(jobs: Jobs, number: int) -> str:
     """Lower the replicas and both minimums, which may be defaults."""
-    import json
-
     [only] = jobs.api.get("Job", jobs.namespace, "plain")["spec"]["tasks"]
     lowered = {**only, "replicas": number, "minAvailable": number}
     return json.dumps({"spec": {"minAvailable": number, "tasks": [lowered]}})
