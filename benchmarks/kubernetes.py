@@ -3,7 +3,8 @@
 The limit is the rate of a bare client that sends prepared bodies, as many at once as the controller does, and watches
 the pods. Printed for one job of many pods and for many jobs of ten: pods created and deleted per second, each as a
 ratio to that limit, the controller's processor time per thousand pods from its start until it is idle, and its peak
-memory: the best of three rounds in turns. Last, the cost of idle jobs.
+memory: the best of three rounds in turns. Below each, the calls that a job costs, by kind, to create its pods and to
+delete them, as the API server counts them. Last, the cost of idle jobs.
 
 Clients, API server and etcd share the machine, as they do in the tests.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +49,23 @@ POLL = 0.2
 QUIET = 3.0  # seconds without work after which it counts as idle
 TICKS = 0.03  # the processor time of leader election
 PATIENCE = 900.0
+# What the controller calls. The rest is called by this script, by watches or by the servers among themselves.
+CALLS = (
+    "POST pods",
+    "DELETE pods",
+    "GET pods",
+    "PATCH jobs/status",
+    "POST events",
+    "POST services",
+    "POST configmaps",
+    "POST secrets",
+    "PATCH secrets",
+    "DELETE services",
+    "DELETE configmaps",
+    "DELETE secrets",
+)
+_METRIC = re.compile(r"apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>[0-9.e+]+)")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -62,6 +82,7 @@ class Sizes:
     large: int
     jobs: int
     idle: int
+    rounds: int = ROUNDS
     each: int = 10
 
 
@@ -208,6 +229,8 @@ async def limit(client: Client, namespace: str, pods: Sequence[bytes]) -> tuple[
 class Outcome:
     made: float
     removed: float
+    calls_made: collections.Counter[str]
+    calls_removed: collections.Counter[str]
     cpu_made: float  # seconds per thousand pods
     cpu_removed: float
     peak: float
@@ -218,10 +241,11 @@ async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Seque
     total = sum(pods for _, pods in jobs)
     path = resources.JOBS.path(namespace)
     await at_once(client, iter([("POST", path, json.dumps(job(*one)).encode()) for one in jobs]))
+    before = await calls(client)
     with controller(kubeconfig, namespace) as running:
         made = await until(client, namespace, total)
         await running.idle()
-        cpu_made = running.cpu
+        cpu_made, between = running.cpu, await calls(client)
         removed, _ = await asyncio.gather(
             until(client, namespace, 0), _suspended(client, namespace, [name for name, _ in jobs])
         )
@@ -229,10 +253,25 @@ async def measured(client: Client, kubeconfig: Path, namespace: str, jobs: Seque
         return Outcome(
             made=rate(total, made),
             removed=rate(total, removed),
+            calls_made=between - before,
+            calls_removed=await calls(client) - between,
             cpu_made=cpu_made / total * 1000,
             cpu_removed=(running.cpu - cpu_made) / total * 1000,
             peak=running.peak,
         )
+
+
+async def calls(client: Client) -> collections.Counter[str]:
+    """Return how many calls the API server has answered, by kind."""
+    counts: collections.Counter[str] = collections.Counter()
+    text = (await client.request("GET", "/metrics", accept="text/plain")).decode()
+    for found in _METRIC.finditer(text):
+        labels = dict(_LABEL.findall(found["labels"]))
+        what = "/".join(filter(None, (labels["resource"], labels["subresource"])))
+        kind = f"{labels['verb']} {what}"
+        if kind in CALLS:
+            counts[kind] += int(float(found["count"]))
+    return counts
 
 
 async def _suspended(client: Client, namespace: str, names: Sequence[str]) -> None:
@@ -270,6 +309,11 @@ def line(what: str, limits: Sequence[float], ours: Sequence[Outcome]) -> str:
     )
 
 
+def calls_line(what: str, counts: collections.Counter[str], jobs: int) -> str:
+    shown = ", ".join(f"{counts[kind] / jobs:.2f} {kind}" for kind in CALLS if counts[kind])
+    return f"  calls per job, {what}: {shown}; {counts.total() / jobs:.2f} in all"
+
+
 async def compare(cluster: Cluster, sizes: Sizes) -> None:
     kubeconfig = cluster.folder / "admin.config"
     async with Client(find_access(str(kubeconfig)), parallel_writes=PARALLEL) as client:
@@ -281,7 +325,7 @@ async def compare(cluster: Cluster, sizes: Sizes) -> None:
         for number, (what, jobs) in enumerate(work.items()):
             limits, ours = [], []
             # In turns, so that a slow phase of the machine affects both.
-            for turn in range(ROUNDS):
+            for turn in range(sizes.rounds):
                 bare = await fresh(client, f"bare-{number}-{turn}")
                 limits.append(await limit(client, bare, bodies(jobs, bare)))
                 print(f"  limit, round {turn + 1:<9}{limits[-1][0]:8.0f}{'':7}{limits[-1][1]:11.0f}", flush=True)
@@ -289,6 +333,8 @@ async def compare(cluster: Cluster, sizes: Sizes) -> None:
                 ours.append(await measured(client, kubeconfig, led, jobs))
                 print(f"  controller{'':12}{ours[-1].made:8.0f}{'':7}{ours[-1].removed:11.0f}", flush=True)
             print(line(what, [max(rates) for rates in zip(*limits, strict=True)], ours), flush=True)
+            print(calls_line("pods created", ours[-1].calls_made, len(jobs)))
+            print(calls_line("pods deleted", ours[-1].calls_removed, len(jobs)), flush=True)
         if sizes.idle:
             idle = await fresh(client, "idle")
             percent, peak = await idle_cost(client, kubeconfig, idle, sizes.idle)
@@ -300,6 +346,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=5000, help="pods of the large job")
     parser.add_argument("--jobs", type=int, default=500, help="jobs of ten pods")
     parser.add_argument("--idle", type=int, default=1000, help="idle jobs")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds, of which the best counts")
     args = parser.parse_args()
     programs = kubernetes_programs.find(os.environ, ROOT)
     if programs is None:
@@ -312,9 +359,9 @@ def main() -> int:
         install = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
         crds = subprocess.run([*install, "install", "--crds-only"], capture_output=True, check=True, text=True).stdout
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
-        time.sleep(2)
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(compare(cluster, Sizes(args.pods, args.jobs, args.idle)))
+            runner.run(compare(cluster, Sizes(args.pods, args.jobs, args.idle, args.rounds)))
     finally:
         cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)

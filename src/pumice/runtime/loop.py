@@ -27,6 +27,7 @@ from pumice.reconcile.decide import decide
 from pumice.reconcile.decision import Decision, EngineCommand
 from pumice.runtime.ports import ConflictError, Engine, EngineError
 from pumice.runtime.queue import KeyQueue
+from pumice.runtime.status_writes import StatusWrites
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class Loop:
     # After a pass the key rests for this multiple of the time that `decide` took, so that changes coalesce: a job of
     # thousands of pods would otherwise be reconciled once for each of them.
     rest: float = 0.0
+    # A status of which only counts have changed is written at most once in this time.
+    status_interval: dt.timedelta = dt.timedelta()
     # Whether to use threads. They need real time: a simulation has none.
     threads: bool = False
     passes: int = 0
@@ -63,6 +66,10 @@ class Loop:
     _decided_in: dict[JobKey, dt.timedelta] = field(default_factory=dict)
     # Jobs whose last pass ended in a conflict.
     _conflicts: set[JobKey] = field(default_factory=set)
+    _writes: StatusWrites = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._writes = StatusWrites(self.status_interval)
 
     async def serve_next(self) -> bool:
         """Reconcile one key if one is due. Return whether there was one."""
@@ -106,8 +113,11 @@ class Loop:
             self._failures.pop(key, None)
             self.admitted.pop(key, None)
             self._large.discard(key)
+            self._writes.forget(key)
             return True
         stored, began = snapshot, self.clock()
+        status = self._writes.current(key, stored.job.status)
+        snapshot = replace(stored, job=msgspec.structs.replace(stored.job, status=status))
         if self.threads and self._is_large(snapshot, key):
             decision = await asyncio.to_thread(self._decide, snapshot, key, began)
         else:
@@ -115,13 +125,23 @@ class Loop:
         self._decided_in[key] = self.clock() - began
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("job %s: %s", key, _shown(decision), extra={"job": key})
-        if decision.status != stored.job.status:
-            await self.engine.write_status(stored, decision.status)
+        await self._write_status(key, stored, decision)
         good = await self._carry_out(key, decision)
         await self.engine.emit(stored, decision.events)
         if decision.requeue_after is not None:
             self.queue.add_at(key, self.clock() + decision.requeue_after)
         return good
+
+    async def _write_status(self, key: JobKey, stored: Snapshot, decision: Decision) -> None:
+        if decision.status == stored.job.status:
+            self._writes.release(key)
+            return
+        until = self._writes.hold(key, stored.job.status, decision, self.clock())
+        if until is not None:
+            self.queue.add_at(key, until)
+            return
+        await self.engine.write_status(stored, decision.status)
+        self._writes.written(key, self.clock())
 
     def _is_large(self, snapshot: Snapshot, key: JobKey) -> bool:
         if key not in self.admitted:

@@ -19,7 +19,7 @@ from pumice.engines.memory.engine import CallFailure, MemoryEngine
 from pumice.model.findings import Finding
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import OwnedObject
-from pumice.model.snapshot import JobKey, Snapshot
+from pumice.model.snapshot import ContainerEnd, JobKey, PodPhase, Snapshot
 from pumice.model.status import JobStatus
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
@@ -101,6 +101,37 @@ def test_a_status_that_did_not_change_is_not_written() -> None:
     bench.loop.queue.add(bench.key)
     bench.settle()
     assert bench.world.jobs[bench.key].metadata.resource_version == version
+
+
+def test_counts_are_written_once_per_interval() -> None:
+    task = {"name": "worker", "replicas": 4, "template": a_template(restartPolicy="Never")}
+    bench = Bench(a_document(tasks=[task]))
+    bench.loop = Loop(bench.engine, bench.context, bench.world.clock, status_interval=dt.timedelta(seconds=1))
+    written: list[tuple[str, int, int]] = []
+
+    def record(call: str) -> None:
+        if call == "write_status":
+            written.append((bench.status.state.phase, bench.status.pending, bench.status.running))
+
+    bench.engine.after_call = record
+    bench.settle()
+    bench.wait_for_next()
+    for stored in list(bench.world.pods.values()):
+        bench.world.change_pod(bench.key, stored.seen.name, phase=PodPhase.RUNNING)
+        bench.settle()
+        bench.world.clock.move_to(bench.world.clock.now + dt.timedelta(milliseconds=100))
+    assert written == [("Pending", 0, 0), ("Pending", 4, 0), ("Running", 0, 4)]
+    bench.world.end_pod(bench.key, "train-worker-0", ContainerEnd("main", 0))
+    bench.settle()
+    # Its success is not written yet, but it is not forgotten: the pod is not created again.
+    bench.world.vanish(bench.key, "train-worker-0", bench.world.pods[(bench.key, "train-worker-0")].seen.uid)
+    bench.settle()
+    assert len(written) == 3
+    assert len(bench.world.pods) == 3
+    bench.world.clock.move_to(bench.world.clock.now + dt.timedelta(seconds=1))
+    bench.settle()
+    assert written[3:] == [("Running", 0, 3)]
+    assert bench.status.succeeded == 1
 
 
 def test_a_conflict_is_looked_at_again_at_once() -> None:

@@ -62,7 +62,8 @@ class OwnedObjectManager:
                     continue
                 content = read
             found[key] = content
-        if "ssh" in job.spec.plugins:
+        # A new job has no Secret yet; if there is one of its name, creating it fails.
+        if "ssh" in job.spec.plugins and job.status.state.phase:
             name = naming.ssh_secret(job.name)
             secret = await self._observe_secret(job, name, watch=not finished)
             if secret is not None:
@@ -165,21 +166,25 @@ class OwnedObjectManager:
     async def _ensure_secret(self, job: Job, owned: Once) -> None:
         """Create the Secret if it does not exist. A rewrite would make kubelet empty the mounts of running pods."""
         name, key = owned.manifest["metadata"]["name"], JobKey(job.namespace, job.name)
-        existing = await self._observe_secret(job, name, watch=True)
-        if self.secrets.is_foreign(job.namespace, name):
-            # It may be removed at any time, and Secrets are not watched: check again in the next pass.
-            self.secrets.forget(key)
-            raise name_taken(resources.SECRETS.kind, name)
-        if existing is not None:
-            return
+        self._check_secret_is_own(key, name)
         try:
             # Generating an RSA key takes a tenth of a second, which would delay other jobs.
             body = msgspec.json.encode(await asyncio.to_thread(owned.created_with, make_key_pair))
             raw = await self.client.create(resources.SECRETS, job.namespace, body=body, attempts=ATTEMPTS)
         except ApiError as error:
             self.secrets.forget(key)
+            if error.already_exists and await self._observe_secret(job, name, watch=True) is not None:
+                # A create whose response was lost.
+                return
+            self._check_secret_is_own(key, name)
             raise failed("create", resources.SECRETS, name, _without_content(error)) from error
         self.secrets.put(key, job.uid, name, decode_object(raw).uid)
+
+    def _check_secret_is_own(self, job: JobKey, name: str) -> None:
+        if self.secrets.is_foreign(job.namespace, name):
+            # It may be removed at any time, and Secrets are not watched: check again in the next pass.
+            self.secrets.forget(job)
+            raise name_taken(resources.SECRETS.kind, name)
 
     async def _delete(self, resource: Resource, job: Job, name: str, uid: str | None) -> None:
         try:

@@ -41,6 +41,8 @@ from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 
 _REST: Final = 10.0
+# Counts in the status of a job may be so late. Kubernetes' own controller of Jobs waits as long.
+_STATUS_INTERVAL: Final = dt.timedelta(seconds=1)
 
 _log = logging.getLogger(__name__)
 
@@ -169,7 +171,15 @@ class Controller:
 
     async def _serve(self, engine: KubernetesEngine, context: Context, namespace: str) -> None:
         """Reconcile the jobs of a namespace until cancelled, each of them once at the start."""
-        loop = Loop(engine, context, self.now, parallel=self.settings.parallel_writes, rest=_REST, threads=True)
+        loop = Loop(
+            engine,
+            context,
+            self.now,
+            parallel=self.settings.parallel_writes,
+            rest=_REST,
+            status_interval=_STATUS_INTERVAL,
+            threads=True,
+        )
         for job in self.cache.jobs:
             if namespace in (ALL_NAMESPACES, job.namespace):
                 loop.queue.add(job.key)

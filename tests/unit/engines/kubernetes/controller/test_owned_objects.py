@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import cast
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -13,6 +15,7 @@ from pumice.engines.kubernetes.controller.owned_secrets import SecretManager
 from pumice.model.job import Job
 from pumice.model.objects import Once
 from pumice.model.snapshot import JobKey
+from pumice.model.status import JobState, JobStatus
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.registry import Registry
 from pumice.runtime.kubernetes_types import kubernetes_types
@@ -20,7 +23,8 @@ from pumice.runtime.ports import EngineError
 from tests.builders import UID, a_job
 from tests.unit.engines.kubernetes.played_api import Handler, Script, client_of, play, played, refusing
 
-JOB: Job = a_job(plugins={"ssh": []})
+NEW: Job = a_job(plugins={"ssh": []})
+JOB = msgspec.structs.replace(NEW, status=JobStatus(state=JobState(phase="Pending")))
 KEY = JobKey(JOB.namespace, JOB.name)
 
 
@@ -52,7 +56,7 @@ async def test_a_forbidden_secret_is_an_engine_error() -> None:
             await manager.ensure(JOB, the_secret())
 
 
-def test_a_foreign_secret_is_not_removed_and_no_secret_is_rewritten() -> None:
+def test_a_foreign_secret_is_not_removed() -> None:
     """The job owned it when it was last seen; since then another one has taken its name."""
 
     async def story() -> list[bytes]:
@@ -60,7 +64,6 @@ def test_a_foreign_secret_is_not_removed_and_no_secret_is_rewritten() -> None:
         async with client_of(script) as client:
             manager = a_manager(client)
             assert ("Secret", "train-ssh") in await manager.observe(JOB)
-            await manager.ensure(JOB, the_secret())
             with pytest.raises(EngineError):
                 await manager.remove(JOB, "Secret", "train-ssh")
         return script.bodies
@@ -81,6 +84,44 @@ def test_a_secret_whose_uid_is_unknown_is_not_removed() -> None:
     assert play(story()) == []
 
 
+def test_the_secret_of_a_new_job_is_created_without_a_look() -> None:
+    async def story() -> list[str]:
+        script = Script(responding(UID))
+        async with client_of(script) as client:
+            manager = a_manager(client)
+            assert await manager.observe(NEW) == {}
+            await manager.ensure(NEW, the_secret())
+            assert ("Secret", "train-ssh") in await manager.observe(JOB)
+        return [request.method for request in script.asked]
+
+    assert play(story()) == ["POST"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "message"),
+    [
+        pytest.param(UID, "", id="own: the response to its creation was lost"),
+        pytest.param("other", "Secret train-ssh exists and does not belong to this job", id="of another owner"),
+    ],
+)
+def test_a_secret_that_exists_is_not_written(owner: str, message: str) -> None:
+    async def story() -> list[str]:
+        script = Script(refusing(409, "AlreadyExists"), responding(owner))
+        async with client_of(script) as client:
+            manager = a_manager(client)
+            with pytest.raises(EngineError, match=message) if message else contextlib.nullcontext():
+                await manager.ensure(NEW, the_secret())
+            # In the next pass it is known, or looked at before another key is generated.
+            if message:
+                await manager.observe(JOB)
+                with pytest.raises(EngineError, match=message):
+                    await manager.ensure(JOB, the_secret())
+        assert all(body == b"{}" for body in script.bodies[1:])
+        return [request.method for request in script.asked]
+
+    assert play(story()) == ["POST", "PATCH", *(["PATCH"] if message else [])]
+
+
 @pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (400, "BadRequest")])
 def test_the_content_of_a_secret_is_not_shown(code: int, reason: str) -> None:
     async def quoting(request: web.BaseRequest) -> web.StreamResponse:
@@ -88,7 +129,7 @@ def test_the_content_of_a_secret_is_not_shown(code: int, reason: str) -> None:
         return web.json_response({"kind": "Status", "reason": reason, "message": f"what is {sent}?"}, status=code)
 
     async def story() -> str:
-        async with client_of(Script(refusing(404, "NotFound"), quoting)) as client:
+        async with client_of(quoting) as client:
             with pytest.raises(EngineError) as caught:
                 await a_manager(client).ensure(JOB, the_secret())
             return str(caught.value)
