@@ -35,6 +35,7 @@ Policies (Gatekeeper, Kyverno, Pod Security admission) apply to the pods that th
 ServiceAccount of the controller: any user who may create Jobs would profit from the exemption.
 
 `/metrics` needs no authentication. It shows counts and the names of queues, nothing of single jobs.
+It has a port of its own, for which you can write a NetworkPolicy; `pumice install --network-policy` prints one.
 
 ## Fewer namespaces
 

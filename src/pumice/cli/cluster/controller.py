@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=env("listen", ""),
         help=f"address of /metrics, /healthz and /readyz; default {DEFAULT_LISTEN}",
     )
+    add_metrics_argument(parser)
     parser.add_argument(
         "--workers", metavar="N", default=env("workers", "32"), help="jobs reconciled at once; default 32"
     )
@@ -85,6 +86,15 @@ def add_access_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--context", metavar="NAME", default=env("context", "") or None, help="context of the kubeconfig"
+    )
+
+
+def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        default=env("metrics-listen", ""),
+        help="address of its own for /metrics, by HTTP; default: that of --listen",
     )
 
 
@@ -144,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
             lease_namespace=args.lease_namespace,
             listen=address(args.listen or DEFAULT_LISTEN),
             any_port=not args.listen,
+            metrics_listen=address(args.metrics_listen, "--metrics-listen") if args.metrics_listen else None,
             workers=at_least_one("--workers", args.workers),
             parallel_writes=at_least_one("--parallel-writes", args.parallel_writes),
             scheduler=args.scheduler_name,
@@ -159,12 +170,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"pumice controller: {error.problem.text}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
-        print(f"pumice controller: --listen: {args.listen or DEFAULT_LISTEN}: {error.strerror}", file=sys.stderr)
+        print(f"pumice controller: {_address_flags(args)}: {error.strerror}", file=sys.stderr)
         return BAD_INPUT
     except ApiError as error:
         print(f"pumice controller: {access.server}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _address_flags(args: argparse.Namespace) -> str:
+    apart = f" or --metrics-listen: {args.metrics_listen}" if args.metrics_listen else ""
+    return f"--listen: {args.listen or DEFAULT_LISTEN}{apart}"
 
 
 async def _control(access: Access, settings: Settings, stop: asyncio.Event) -> None:
@@ -189,10 +205,10 @@ def in_foreground(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) ->
         runner.run(until_signal())
 
 
-def address(text: str) -> tuple[str, int]:
+def address(text: str, flag: str = "--listen") -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise ValueError(f"--listen: {text}: must be HOST:PORT, such as {DEFAULT_LISTEN}")
+        raise ValueError(f"{flag}: {text}: must be HOST:PORT, such as {DEFAULT_LISTEN}")
     return host.strip("[]"), int(port)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime as dt
+import ipaddress
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -30,6 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-webhook", action="store_true", help="leave out the webhook; the controller checks jobs")
     parser.add_argument("--crds-only", action="store_true", help="print only the CustomResourceDefinitions")
     parser.add_argument("--image", metavar="NAME", help="image of controller and webhook; the cluster must have it")
+    parser.add_argument(
+        "--network-policy",
+        action="store_true",
+        help="add NetworkPolicies: reviews only from the API server; needs --apiserver-cidr",
+    )
+    parser.add_argument(
+        "--apiserver-cidr",
+        metavar="CIDR",
+        action="append",
+        default=[],
+        help="with --network-policy: addresses of the API server, such as 192.0.2.10/32; may be repeated",
+    )
     parser.add_argument(
         "--upgrade",
         action="store_true",
@@ -62,7 +76,13 @@ def run(args: argparse.Namespace) -> int:
             f"no --image: the pods use {image}, which your nodes must have already; build and push the image "
             "(docs/guides/install.md) and add --image NAME, or keep that of an installation with --upgrade"
         )
-    options = InstallOptions(image, args.namespace or names.NAMESPACE, gang, webhook=not args.no_webhook)
+    options = InstallOptions(
+        image,
+        args.namespace or names.NAMESPACE,
+        gang,
+        webhook=not args.no_webhook,
+        api_servers=_ranges(args),
+    )
     write_yaml(manifests(options), sys.stdout)
     return 0
 
@@ -79,7 +99,29 @@ def _bad_input(args: argparse.Namespace) -> str:
         return "--kubeconfig and --context need --check or --upgrade; without them no cluster is contacted"
     if args.upgrade and (args.check or args.crds_only or args.no_webhook):
         return "--upgrade keeps what is installed; it cannot be combined with --check, --crds-only or --no-webhook"
+    return _bad_network_policy(args)
+
+
+def _bad_network_policy(args: argparse.Namespace) -> str:
+    if args.network_policy and not args.apiserver_cidr:
+        return (
+            "--network-policy needs --apiserver-cidr CIDR, the addresses from which the API server calls the webhook: "
+            "no selector matches an API server on the network of its node"
+        )
+    if args.apiserver_cidr and not args.network_policy:
+        return "--apiserver-cidr needs --network-policy"
+    if args.network_policy and (args.check or args.crds_only):
+        return "--network-policy cannot be combined with --check or --crds-only"
+    for cidr in args.apiserver_cidr:
+        try:
+            ipaddress.ip_network(cidr)
+        except ValueError:
+            return f"--apiserver-cidr {cidr}: must be a range of addresses, such as 192.0.2.10/32 or 192.0.2.0/24"
     return ""
+
+
+def _ranges(args: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(str(ipaddress.ip_network(cidr)) for cidr in args.apiserver_cidr)
 
 
 def _own_image() -> str:
@@ -128,6 +170,7 @@ async def _upgrade(client: Client, args: argparse.Namespace) -> int:
             "install it: pumice install --image NAME | kubectl apply --server-side -f -",
         )
     options = installation.options(args.image or "", args.gang or "")
+    options = dataclasses.replace(options, api_servers=_ranges(args))
     for component, kept in options.kept.items():
         flags = f", {' '.join(kept.flags)}" if kept.flags else ""
         print(f"{component}: {kept.replicas} replicas, image {kept.image}{flags}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import ssl
 import sys
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from pumice.cli.cluster.controller import (
     add_access_arguments,
     add_log_arguments,
+    add_metrics_argument,
     address,
     env,
     in_foreground,
@@ -25,6 +27,7 @@ from pumice.model.problem import PumiceError
 
 BAD_INPUT: Final = 2
 DEFAULT_LISTEN: Final = f"127.0.0.1:{names.WEBHOOK_PORT}"
+_NOT_PEM: Final = "must be a file of certificates in PEM"
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - refused below
 
 
@@ -36,6 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         default=env("listen", DEFAULT_LISTEN),
         help=f"address to listen on; default {DEFAULT_LISTEN}",
+    )
+    add_metrics_argument(parser)
+    parser.add_argument(
+        "--client-ca",
+        metavar="FILE",
+        default=env("client-ca", ""),
+        help="answer reviews only to clients with a certificate of this CA; health checks need none",
     )
     parser.add_argument(
         "--register",
@@ -102,4 +112,21 @@ def _settings(args: argparse.Namespace) -> webhook_process.Settings:
         state=Path(args.state) if args.state else None,
         namespace=args.namespace,
         service=args.service,
+        client_ca=_authorities(args.client_ca) if args.client_ca else "",
+        metrics_listen=address(args.metrics_listen, "--metrics-listen") if args.metrics_listen else None,
     )
+
+
+def _authorities(file: str) -> str:
+    """Return the certificates of a PEM file."""
+    try:
+        text = Path(file).read_text()
+    except OSError as error:
+        raise ValueError(f"--client-ca: {file}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--client-ca: {file}: {_NOT_PEM}") from error
+    try:
+        ssl.create_default_context(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError(f"--client-ca: {file}: {_NOT_PEM}") from error
+    return text

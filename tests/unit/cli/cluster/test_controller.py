@@ -22,6 +22,7 @@ def error_of(terminal: Terminal, *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        pytest.param(["--metrics-listen=8081"], "--metrics-listen: 8081: must be", id="metrics without host"),
         pytest.param(["--listen=8081"], "--listen: 8081: must be HOST:PORT", id="listen without host"),
         pytest.param(["--workers=0"], "--workers: 0: must be a number, 1 or more", id="no workers"),
         pytest.param(["--parallel-writes=many"], "--parallel-writes: many: must be", id="not a number"),

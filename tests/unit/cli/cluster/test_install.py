@@ -85,3 +85,37 @@ def test_bad_input(terminal: Terminal, words: list[str], message: str) -> None:
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["--network-policy"], "--network-policy needs --apiserver-cidr CIDR", id="no range"),
+        pytest.param(["--apiserver-cidr=192.0.2.1/32"], "--apiserver-cidr needs --network-policy", id="no policy"),
+        pytest.param(
+            ["--network-policy", "--apiserver-cidr=master"], "--apiserver-cidr master: must be a range", id="a name"
+        ),
+        pytest.param(
+            ["--network-policy", "--apiserver-cidr=192.0.2.1/24"], "192.0.2.1/24: must be a range", id="host bits"
+        ),
+        pytest.param(
+            ["--network-policy", "--apiserver-cidr=192.0.2.1/32", "--crds-only"], "cannot be combined", id="CRDs only"
+        ),
+    ],
+)
+def test_bad_flags_of_the_network_policies(terminal: Terminal, words: list[str], message: str) -> None:
+    code, out, err = terminal.run("install", "--image=a", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_network_policies_are_printed_on_request(terminal: Terminal) -> None:
+    flags = ("--network-policy", "--apiserver-cidr=192.0.2.10", "--apiserver-cidr=2001:db8::/64")
+    code, out, err = terminal.run("install", "--image=a", *flags)
+    assert (code, err) == (0, "")
+    policies = [each for each in yaml.load_all(out, yaml.CSafeLoader) if each["kind"] == "NetworkPolicy"]
+    assert [each["metadata"]["name"] for each in policies] == ["pumice-controller", "pumice-webhook"]
+    assert policies[1]["spec"]["ingress"][0]["from"] == [
+        {"ipBlock": {"cidr": "192.0.2.10/32"}},
+        {"ipBlock": {"cidr": "2001:db8::/64"}},
+    ]

@@ -1,11 +1,10 @@
-"""Health of the controller: the server of `/healthz`, `/readyz` and `/metrics`, and the check of the API server."""
+"""Serves `/healthz`, `/readyz` and `/metrics`, and checks the API server."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import logging
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
+from pumice.engines.kubernetes.controller.connections import HttpServer
 from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class ApiServerCheck:
             self.failure = ""
 
 
-def health_app(not_ready: Callable[[], str], metrics: Callable[[], bytes]) -> web.Application:
+def health_app(not_ready: Callable[[], str]) -> web.Application:
     """`not_ready` returns what the controller waits for, or an empty string."""
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -56,32 +56,27 @@ def health_app(not_ready: Callable[[], str], metrics: Callable[[], bytes]) -> we
         reason = not_ready()
         return web.Response(status=503, text=reason + "\n") if reason else web.Response(text="ok\n")
 
-    async def metrics_text(_request: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
-
     app = web.Application()
-    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics_text)):
-        app.router.add_get(path, handler)
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
     return app
 
 
-async def serve(app: web.Application, host: str, port: int, *, any_port: bool) -> tuple[web.AppRunner, int]:
+def add_metrics(app: web.Application, metrics: Callable[[], bytes]) -> None:
+    async def metrics_text(_request: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    app.router.add_get("/metrics", metrics_text)
+
+
+async def serve(app: web.Application, host: str, port: int, *, any_port: bool = False) -> tuple[HttpServer, int]:
     """Listen and return the port. With `any_port`, a taken port is replaced by a free one."""
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
+    server = HttpServer(app)
     try:
-        listening = await _listen(runner, host, port)
+        listening = await server.start(host, port)
     except OSError as error:
         if not any_port or error.errno != errno.EADDRINUSE:
-            await runner.cleanup()
             raise
-        listening = await _listen(runner, host, 0)
+        listening = await server.start(host, 0)
         _log.warning("port %d is taken; health and metrics are on %d", port, listening)
-    return runner, listening
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
-    # Not by the event loop: when two processes bind at the same moment, uvloop does not report the failure of one.
-    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    await web.SockSite(runner, listener).start()
-    return int(listener.getsockname()[1])
+    return server, listening

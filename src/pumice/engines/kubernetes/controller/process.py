@@ -7,6 +7,7 @@ is complete when they take over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import gc
 import logging
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from aiohttp import web
 
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults, with_first_min_available
@@ -24,7 +27,7 @@ from pumice.engines.kubernetes.api.errors import ApiError
 from pumice.engines.kubernetes.cache.cluster_cache import ALL_NAMESPACES, ClusterCache
 from pumice.engines.kubernetes.controller.engine import KubernetesEngine
 from pumice.engines.kubernetes.controller.event_recorder import EventRecorder
-from pumice.engines.kubernetes.controller.health import ApiServerCheck, health_app, serve
+from pumice.engines.kubernetes.controller.health import ApiServerCheck, add_metrics, health_app, serve
 from pumice.engines.kubernetes.controller.leadership import SHUTDOWN_SECONDS, LeaderElector
 from pumice.engines.kubernetes.controller.lease import Durations
 from pumice.engines.kubernetes.controller.metrics import Metrics
@@ -55,6 +58,7 @@ class Settings:
     lease_namespace: str = ""
     listen: tuple[str, int] = ("127.0.0.1", 8081)
     any_port: bool = False  # use a free port if that one is taken
+    metrics_listen: tuple[str, int] | None = None  # for /metrics alone
     workers: int = 32
     parallel_writes: int = 64
     scheduler: str = COSCHEDULING.scheduler  # of coscheduling
@@ -96,13 +100,18 @@ class Controller:
         """Run until `stop` is set. Raises GangError if the cluster lacks the requested gang provider."""
         host, port = self.settings.listen
         # Before the first request, so that /readyz can say that the API server does not answer.
-        app = health_app(self._not_ready, self.metrics.text)
-        server, self.port = await serve(app, host, port, any_port=self.settings.any_port)
-        _log.info("health and metrics: http://%s:%d", host, self.port)
-        try:
+        app, apart = health_app(self._not_ready), self.settings.metrics_listen
+        metrics_app = web.Application() if apart else app
+        add_metrics(metrics_app, self.metrics.text)
+        async with contextlib.AsyncExitStack() as servers:
+            server, self.port = await serve(app, host, port, any_port=self.settings.any_port)
+            servers.push_async_callback(server.stop)
+            _log.info("health%s: http://%s:%d", "" if apart else " and metrics", host, self.port)
+            if apart:
+                server, metrics_port = await serve(metrics_app, *apart)
+                servers.push_async_callback(server.stop)
+                _log.info("metrics: http://%s:%d", apart[0], metrics_port)
             await run_until_first_ends(stop.wait(), self._run())
-        finally:
-            await server.cleanup()
 
     async def _run(self) -> None:
         """Run every part; the first that fails ends all."""

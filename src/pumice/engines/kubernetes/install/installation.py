@@ -22,8 +22,8 @@ from pumice.model.problem import PumiceError
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 # Flags that the manifests set themselves; all others are an operator's.
 _OWN_FLAGS: Final[Mapping[Component, frozenset[str]]] = {
-    "controller": frozenset({"--gang", "--listen"}),
-    "webhook": frozenset({"--gang", "--listen", "--namespace", "--service"}),
+    "controller": frozenset({"--gang", "--listen", "--metrics-listen"}),
+    "webhook": frozenset({"--gang", "--listen", "--metrics-listen", "--namespace", "--service"}),
 }
 
 

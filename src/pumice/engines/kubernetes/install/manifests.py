@@ -20,6 +20,7 @@ REPLICAS: Final = 2
 # The unprivileged account of the image.
 USER: Final = 65532
 _LEVEL: Final = "pod-security.kubernetes.io"
+_METRICS: Final = {"name": "metrics", "port": names.METRICS_PORT, "targetPort": "metrics"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,8 @@ class _Component:
     label: str
     name: str
     arguments: tuple[str, ...]
-    port_name: str
+    port_name: str  # of its health checks
     port: int
-    service_port: int
     scheme: str
     memory: str
 
@@ -52,6 +52,8 @@ class InstallOptions:
     namespace: str = names.NAMESPACE
     gang: str = "auto"
     webhook: bool = True
+    # Addresses of the API server, from which alone the webhook can be reached; empty: no NetworkPolicy.
+    api_servers: tuple[str, ...] = ()
     # What an upgrade keeps.
     kept: Mapping[Component, ComponentOptions] = field(default_factory=dict)
 
@@ -67,6 +69,8 @@ def manifests(options: InstallOptions) -> Iterator[Manifest]:
     if options.webhook:
         yield from _webhook(options.namespace, options.of("webhook"), options.gang)
         yield from webhook_configurations.by_service(options.namespace)
+    if options.api_servers:
+        yield from _network_policies(options)
 
 
 def _namespace(name: str) -> Manifest:
@@ -82,15 +86,15 @@ def _controller(namespace: str, options: ComponentOptions, gang: str) -> Iterato
             "controller",
             f"--gang={gang}",
             f"--lease-namespace={namespace}",
-            f"--listen=0.0.0.0:{names.CONTROLLER_PORT}",
+            f"--listen=0.0.0.0:{names.HEALTH_PORT}",
+            f"--metrics-listen=0.0.0.0:{names.METRICS_PORT}",
         ),
-        port_name="metrics",
-        port=names.CONTROLLER_PORT,
-        service_port=names.CONTROLLER_PORT,
+        port_name="health",
+        port=names.HEALTH_PORT,
         scheme="HTTP",
         memory="512Mi",
     )
-    yield from _workload(component, namespace, options)
+    yield from _workload(component, namespace, options, [_METRICS])
 
 
 def _webhook(namespace: str, options: ComponentOptions, gang: str) -> Iterator[Manifest]:
@@ -100,13 +104,13 @@ def _webhook(namespace: str, options: ComponentOptions, gang: str) -> Iterator[M
         arguments=(
             "webhook",
             f"--listen=0.0.0.0:{names.WEBHOOK_PORT}",
+            f"--metrics-listen=0.0.0.0:{names.METRICS_PORT}",
             f"--namespace={namespace}",
             f"--service={names.WEBHOOK}",
             f"--gang={gang}",
         ),
         port_name="https",
         port=names.WEBHOOK_PORT,
-        service_port=443,
         scheme="HTTPS",
         memory="256Mi",
     )
@@ -117,17 +121,42 @@ def _webhook(namespace: str, options: ComponentOptions, gang: str) -> Iterator[M
         "metadata": _metadata(component, namespace) | {"name": names.certificates(names.WEBHOOK)},
         "type": "Opaque",
     }
-    yield from _workload(component, namespace, options)
+    https = {"name": "https", "port": 443, "targetPort": "https"}
+    yield from _workload(component, namespace, options, [https, _METRICS])
 
 
-def _workload(component: _Component, namespace: str, options: ComponentOptions) -> Iterator[Manifest]:
+def _network_policies(options: InstallOptions) -> Iterator[Manifest]:
+    """Who may connect to the pods. A kubelet always may, for its probes: no policy applies to the node of a pod."""
+    metrics = {"from": [{"namespaceSelector": {}}], "ports": [{"port": names.METRICS_PORT, "protocol": "TCP"}]}
+    reviews = {
+        "from": [{"ipBlock": {"cidr": cidr}} for cidr in options.api_servers],
+        "ports": [{"port": names.WEBHOOK_PORT, "protocol": "TCP"}],
+    }
+    components = [("controller", names.CONTROLLER, [metrics])]
+    if options.webhook:
+        components.append(("webhook", names.WEBHOOK, [reviews, metrics]))
+    for label, name, ingress in components:
+        yield {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": name, "namespace": options.namespace, "labels": names.labels(label)},
+            "spec": {
+                "podSelector": {"matchLabels": names.labels(label)},
+                "policyTypes": ["Ingress"],
+                "ingress": ingress,
+            },
+        }
+
+
+def _workload(
+    component: _Component, namespace: str, options: ComponentOptions, ports: list[Manifest]
+) -> Iterator[Manifest]:
     metadata, selector = _metadata(component, namespace), names.labels(component.label)
-    port = {"name": component.port_name, "port": component.service_port, "targetPort": component.port_name}
     yield {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata,
-        "spec": {"selector": selector, "ports": [port]},
+        "spec": {"selector": selector, "ports": ports},
     }
     yield {
         "apiVersion": "apps/v1",
@@ -179,7 +208,10 @@ def _container(component: _Component, options: ComponentOptions) -> Manifest:
         "name": component.label,
         "image": options.image,
         "args": [*component.arguments, *options.flags],
-        "ports": [{"name": component.port_name, "containerPort": component.port}],
+        "ports": [
+            {"name": component.port_name, "containerPort": component.port},
+            {"name": "metrics", "containerPort": names.METRICS_PORT},
+        ],
         "resources": dict(options.resources) or resources,
         "livenessProbe": _probe(component, "/healthz", period=10, failures=6),
         "readinessProbe": _probe(component, "/readyz", period=5, failures=2),

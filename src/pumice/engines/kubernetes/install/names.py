@@ -16,8 +16,9 @@ JOBS_CRD: Final = "jobs.batch.volcano.sh"
 COMMANDS_CRD: Final = "commands.bus.volcano.sh"
 
 WEBHOOK_PORT: Final = 9443
-# Metrics and health of the controller; the webhook serves its own on WEBHOOK_PORT.
-CONTROLLER_PORT: Final = 8080
+# Health checks of the controller; those of the webhook are on WEBHOOK_PORT.
+HEALTH_PORT: Final = 8081
+METRICS_PORT: Final = 8080
 
 GANGS: Final = ("auto", "volcano", "native", "coscheduling", "none")
 

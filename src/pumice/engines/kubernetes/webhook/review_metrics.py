@@ -14,6 +14,7 @@ ALLOWED: Final = "allowed"
 DENIED: Final = "denied"
 NO_REVIEW: Final = "no review"
 TOO_MANY: Final = "too many"
+NO_CERTIFICATE: Final = "no certificate"
 # A review takes about a millisecond, and the API server waits at most ten seconds.
 _SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 

@@ -1,8 +1,9 @@
-"""The HTTPS server of the webhook: two paths for reviews, and /healthz, /readyz and /metrics.
+"""The HTTPS server of the webhook: two paths for reviews, /healthz, /readyz and, unless apart, /metrics.
 
 Reviews run in a few threads, so that a large Job delays neither health checks nor all other reviews. Malformed reviews
 get status 400; bodies that are too large are not read. Time, connections and memory are bounded, since every pod of the
-cluster can connect.
+cluster can connect. With a CA for clients, only those that present a certificate of it get reviews; health checks of a
+kubelet, which has none, stay open.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from pumice.engines.kubernetes.auth.tls import load_key_pair
-from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
+from pumice.engines.kubernetes.controller.connections import HttpServer
+from pumice.engines.kubernetes.controller.health import add_metrics, health_app
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
 from pumice.engines.kubernetes.webhook import review_metrics, reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
-from pumice.engines.kubernetes.webhook.connections import HEAD_SECONDS, Connections
 from pumice.engines.kubernetes.webhook.schema_check import Schema
 
 # An API server accepts objects of 3 MiB; the review of an update holds two, and the rest is a margin.
@@ -35,8 +36,7 @@ MOST_PENDING: Final = 200
 BODY_SECONDS: Final = 5.0
 # Above this total, the body that has been arriving for the longest time is given up: an API server sends one at once.
 MOST_BYTES: Final = 48 * 1024 * 1024
-IDLE_SECONDS: Final = 75.0
-SECONDS_TO_FINISH: Final = 10.0
+_OPEN: Final = ("/healthz", "/readyz")  # without a client certificate
 
 
 def _server_context() -> ssl.SSLContext:
@@ -58,10 +58,9 @@ class WebhookServer:
     first_answer: asyncio.Event = field(default_factory=asyncio.Event)
     metrics: review_metrics.ReviewMetrics = field(default_factory=review_metrics.ReviewMetrics)
     _pending: int = 0
-    _connections: Connections = field(default_factory=Connections)
     _bodies: dict[asyncio.Protocol, bytearray] = field(default_factory=dict)  # those that are arriving, oldest first
-    _listener: asyncio.Server | None = None
-    _runner: web.AppRunner | None = None
+    _http: HttpServer = field(init=False)
+    _metrics_http: HttpServer | None = None
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="review")
     )
@@ -72,45 +71,49 @@ class WebhookServer:
         self.metrics.expires.set(expiry(credentials).timestamp())
         self.is_ready = trusted
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port; port 0 chooses a free one."""
-        app = web.Application(client_max_size=LARGEST_REVIEW)
+    def __post_init__(self) -> None:
+        app = health_app(lambda: "" if self.is_ready else "no trusted certificate yet, or stopping")
         app.router.add_post(MUTATE, self._mutate)
         app.router.add_post(VALIDATE, self._validate)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        app.middlewares.append(self._note_use)
-        self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=SECONDS_TO_FINISH, keepalive_timeout=IDLE_SECONDS
-        )
-        await self._runner.setup()
-        factory = cast(Callable[[], asyncio.Protocol], self._runner.server)
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._connections.bounded(factory),
-            host,
-            port,
-            ssl=self.tls,
-            ssl_handshake_timeout=HEAD_SECONDS,
-            ssl_shutdown_timeout=1.0,
-            reuse_address=True,
-            backlog=1024,
-        )
-        return int(self._listener.sockets[0].getsockname()[1])
+        app.middlewares.append(self._check_certificate)
+        self._http = HttpServer(app)
+
+    def require_client_certificate(self, authorities: str) -> None:
+        """Refuse reviews of clients without a certificate of these authorities (PEM). Raises ssl.SSLError."""
+        self.tls.load_verify_locations(cadata=authorities)
+        # Not CERT_REQUIRED: a kubelet has no certificate for its probes.
+        self.tls.verify_mode = ssl.CERT_OPTIONAL
+
+    async def start(self, host: str, port: int, *, metrics: bool = True) -> int:
+        """Listen, and return the port; port 0 chooses a free one. Without `metrics`, these are served apart."""
+        if metrics:
+            add_metrics(self._http.app, self._metrics)
+        return await self._http.start(host, port, self.tls)
+
+    async def start_metrics(self, host: str, port: int) -> int:
+        """Serve /metrics at an address of its own, by HTTP, and return the port."""
+        app = web.Application()
+        add_metrics(app, self._metrics)
+        self._metrics_http = HttpServer(app)
+        return await self._metrics_http.start(host, port)
 
     async def stop(self) -> None:
         """Answer pending reviews, then stop."""
         self.is_ready = False
-        if self._listener is not None:
-            self._listener.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._http.stop()
+        if self._metrics_http is not None:
+            await self._metrics_http.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @web.middleware
-    async def _note_use(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._connections.use(request.protocol)
-        return await handler(request)
+    async def _check_certificate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        is_open = self.tls.verify_mode == ssl.CERT_NONE or request.path in _OPEN
+        if is_open or request.get_extra_info("peercert"):
+            return await handler(request)
+        if request.path in (MUTATE, VALIDATE):
+            self._count(request, review_metrics.NO_CERTIFICATE)
+        text = "no client certificate: the API server must present one of the authorities in --client-ca\n"
+        return web.Response(status=403, text=text, headers={"Connection": "close"})
 
     async def _mutate(self, request: web.Request) -> web.Response:
         # The facts change in this thread only, so read them here and not in the thread of the review.
@@ -158,7 +161,7 @@ class WebhookServer:
                     if sum(map(len, self._bodies.values())) > MOST_BYTES:
                         oldest = next(iter(self._bodies))
                         self._bodies.pop(oldest)
-                        self._connections.abort(oldest)
+                        self._http.connections.abort(oldest)
         except (TimeoutError, ConnectionError, web.RequestPayloadError):
             return None
         finally:
@@ -168,14 +171,6 @@ class WebhookServer:
     def _count(self, request: web.Request, outcome: str) -> None:
         self.metrics.reviews.labels(request.path.rpartition("/")[2], outcome).inc()
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    def _metrics(self) -> bytes:
         self.metrics.waiting.set(self._pending)
-        return web.Response(body=self.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
-
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def _readyz(self, _request: web.Request) -> web.Response:
-        if self.is_ready:
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="no trusted certificate yet, or stopping\n")
+        return self.metrics.text()

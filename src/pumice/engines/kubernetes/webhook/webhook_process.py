@@ -61,6 +61,8 @@ class Settings:
     service: str = ""
     settling: float = SETTLING
     interval: float = INTERVAL
+    client_ca: str = ""  # PEM; only clients with a certificate of it get reviews
+    metrics_listen: tuple[str, int] | None = None  # for /metrics alone
 
 
 async def run(settings: Settings, now: Callable[[], dt.datetime], stop: asyncio.Event) -> None:
@@ -80,8 +82,8 @@ class _Webhook:
     async def run(self, stop: asyncio.Event) -> None:
         # Answer health checks from the start: they do not verify the certificate.
         self._server.use_certificate(renewed(None, self._names(), self._now()), trusted=False)
-        port = await self._listen()
         try:
+            port = await self._listen()
             await run_until_first_ends(stop.wait(), self._serve(port))
             await self._shut_down()
         finally:
@@ -109,12 +111,20 @@ class _Webhook:
             await asyncio.sleep(DRAIN_SECONDS)
 
     async def _listen(self) -> int:
-        host, port = self._settings.host, self._settings.port
+        settings = self._settings
+        flag, (host, port) = "--listen", (settings.host, settings.port)
+        if settings.client_ca:
+            self._server.require_client_certificate(settings.client_ca)
         try:
-            return await self._server.start(host, port)
+            listening = await self._server.start(host, port, metrics=settings.metrics_listen is None)
+            if settings.metrics_listen is not None:
+                flag, (host, port) = "--metrics-listen", settings.metrics_listen
+                metrics_port = await self._server.start_metrics(host, port)
+                _log.info("metrics: http://%s:%d", host, metrics_port)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise WebhookError(f"--listen {host}:{port}: {reason}", "choose another address or port") from error
+            raise WebhookError(f"{flag} {host}:{port}: {reason}", "choose another address or port") from error
+        return listening
 
     def _rotation(self, port: int) -> CertificateRotation:
         settings = self._settings

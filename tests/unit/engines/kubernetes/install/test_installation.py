@@ -70,7 +70,9 @@ def test_the_gang_provider(found: Installation, gang: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "kept"),
     [
-        pytest.param(["--gang=native", "--listen=0.0.0.0:8080"], (), id="those of the manifests"),
+        pytest.param(
+            ["--gang=native", "--listen=0.0.0.0:8081", "--metrics-listen=0.0.0.0:8080"], (), id="those of the manifests"
+        ),
         pytest.param(["--lease-namespace=apart"], (), id="that of an earlier version"),
         pytest.param(["--lease-namespace=other"], ("--lease-namespace=other",), id="an operator's Lease"),
         pytest.param(["--namespace", "a", "--no-leader-elect"], ("--namespace=a", "--no-leader-elect"), id="words"),

@@ -82,8 +82,19 @@ class TestPods:
         name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
         (service,) = [each for each in of_kind(printed(), "Service") if each["metadata"]["name"] == name]
         assert service["spec"]["selector"] == template["metadata"]["labels"]
-        (port,) = template["spec"]["containers"][0]["ports"]
-        assert [each["targetPort"] for each in service["spec"]["ports"]] == [port["name"]]
+        (container,) = template["spec"]["containers"]
+        offered = {each["name"] for each in container["ports"]}
+        assert {each["targetPort"] for each in service["spec"]["ports"]} <= offered
+        assert {
+            container[f"{kind}Probe"]["httpGet"]["port"] for kind in ("liveness", "readiness", "startup")
+        } <= offered
+
+    def test_metrics_have_a_port_of_their_own(self, deployment: Manifest) -> None:
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        (metrics,) = [each["containerPort"] for each in container["ports"] if each["name"] == "metrics"]
+        assert f"--metrics-listen=0.0.0.0:{metrics}" in container["args"]
+        assert f"--listen=0.0.0.0:{metrics}" not in container["args"]
+        assert container["readinessProbe"]["httpGet"]["port"] != "metrics"
 
     def test_arguments_are_accepted_by_the_command(self, deployment: Manifest) -> None:
         import argparse
@@ -110,3 +121,26 @@ def test_installed_webhooks_fail_closed_except_for_their_own_namespace() -> None
 def test_the_namespace_enforces_the_restricted_level() -> None:
     (namespace,) = of_kind(printed(), "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_network_policies_admit_reviews_only_from_the_api_server() -> None:
+    assert of_kind(printed(), "NetworkPolicy") == []
+    objects = printed(namespace="elsewhere", api_servers=("192.0.2.10/32", "2001:db8::/64"))
+    policies = {each["metadata"]["name"]: each for each in of_kind(objects, "NetworkPolicy")}
+    metrics = {"from": [{"namespaceSelector": {}}], "ports": [{"port": 8080, "protocol": "TCP"}]}
+    api_servers = [{"ipBlock": {"cidr": "192.0.2.10/32"}}, {"ipBlock": {"cidr": "2001:db8::/64"}}]
+    reviews = {"from": api_servers, "ports": [{"port": 9443, "protocol": "TCP"}]}
+    assert {name: each["spec"]["ingress"] for name, each in policies.items()} == {
+        "pumice-controller": [metrics],
+        "pumice-webhook": [reviews, metrics],
+    }
+    for deployment in of_kind(objects, "Deployment"):
+        policy = policies[deployment["metadata"]["name"]]
+        assert policy["metadata"]["namespace"] == "elsewhere"
+        assert policy["spec"]["podSelector"] == deployment["spec"]["selector"]
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_without_a_webhook_there_is_one_network_policy() -> None:
+    (policy,) = of_kind(printed(webhook=False, api_servers=("192.0.2.10/32",)), "NetworkPolicy")
+    assert policy["metadata"]["name"] == "pumice-controller"

@@ -8,6 +8,7 @@ import json
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -21,6 +22,7 @@ from pumice.engines.kubernetes.webhook.certificates import Credentials, renewed
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.server import WebhookServer
 from tests.builders import a_context, a_document
+from tests.cluster.pki import Pki, make_pki
 from tests.unit.engines.kubernetes.played_api import client_of, play
 from tests.unit.engines.kubernetes.webhook.test_reviews import body
 
@@ -35,10 +37,13 @@ class Caller:
     def __init__(self, port: int, credentials: Credentials) -> None:
         self.port = port
         self.credentials = credentials
+        self.own: Path | None = None  # certificate and key of this client
 
     async def ask(self, method: str, path: str, data: bytes | None = None) -> tuple[int, str]:
         """Send a request over a new connection, which sees the current certificate."""
         tls = ssl.create_default_context(cadata=self.credentials.authority.decode())
+        if self.own is not None:
+            tls.load_cert_chain(self.own)
         connector = aiohttp.TCPConnector(ssl=tls, force_close=True)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
@@ -48,7 +53,7 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
+async def running(client_ca: str = "", *, metrics: bool = True) -> AsyncIterator[tuple[WebhookServer, Caller]]:
     async def nothing(_request: web.BaseRequest) -> web.Response:
         return web.Response(status=404)
 
@@ -58,7 +63,9 @@ async def running() -> AsyncIterator[tuple[WebhookServer, Caller]]:
         server = WebhookServer(facts, job_schema())
         credentials = fresh()
         server.use_certificate(credentials)
-        port = await server.start("127.0.0.1", 0)
+        if client_ca:
+            server.require_client_certificate(client_ca)
+        port = await server.start("127.0.0.1", 0, metrics=metrics)
         try:
             yield server, Caller(port, credentials)
         finally:
@@ -182,3 +189,52 @@ def test_a_slow_review_does_not_delay_health_checks_and_is_answered_before_shutd
 def test_too_many_reviews_at_once_get_status_503(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MOST_PENDING", 0)
     assert ask_once("POST", "/jobs/validate", body(a_document())) == (503, "too many reviews at once\n")
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki"), dt.datetime.now(dt.UTC))  # noqa: TID251 - TLS uses the real time
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_with_a_client_ca_reviews_need_a_certificate_and_probes_do_not(
+    pki: Pki, tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    authority = Path(pki.path("ca.crt")).read_text()
+    own = tmp_path / "client.pem"
+    own.write_bytes(b"".join(pki.client_certificate("kube-apiserver", "", dt.datetime.now(dt.UTC))))  # noqa: TID251
+    stranger = tmp_path / "stranger.pem"
+    credentials = fresh()
+    stranger.write_bytes(credentials.certificate + credentials.key)
+
+    async def scenario() -> None:
+        async with running(authority) as (server, caller):
+            review = body(a_document())
+            assert [(await caller.ask("GET", path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+            for path in ("/jobs/validate", "/jobs/mutate"):
+                status, text = await caller.ask("POST", path, review)
+                assert (status, "--client-ca" in text) == (403, True)
+            assert (await caller.ask("GET", "/metrics"))[0] == 403
+            assert 'outcome="no certificate",path="validate"} 1.0' in server.metrics.text().decode()
+            caller.own = own
+            assert (await caller.ask("POST", "/jobs/validate", review))[0] == 200
+            caller.own = stranger
+            with pytest.raises((aiohttp.ClientError, ConnectionError, ssl.SSLError)):
+                await caller.ask("POST", "/jobs/validate", review)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(scenario())
+
+
+def test_metrics_at_an_address_of_their_own() -> None:
+    async def scenario() -> None:
+        async with running(metrics=False) as (server, caller):
+            port = await server.start_metrics("127.0.0.1", 0)
+            assert (await caller.ask("GET", "/metrics"))[0] == 404
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+                    assert "pumice_reviews_waiting 0.0" in await response.text()
+                async with session.post(f"http://127.0.0.1:{port}/jobs/validate") as response:
+                    assert response.status == 404
+
+    play(scenario())

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from pumice.engines.kubernetes.controller import connections
 from pumice.engines.kubernetes.install.webhook_configurations import VALIDATE
-from pumice.engines.kubernetes.webhook import connections, server
+from pumice.engines.kubernetes.webhook import server
 from pumice.engines.kubernetes.webhook.server import WebhookServer
 from tests.builders import a_document
 from tests.unit.engines.kubernetes.played_api import played

@@ -1,4 +1,4 @@
-"""Bounds the connections of the webhook: their number, and how long each may take to send a request.
+"""Serves HTTP with a bounded number of connections, and a bounded time for each to send a request.
 
 Every pod of the cluster can connect. A client that holds connections open must cost little and must not keep out the
 API server, so the connection that has waited longest for its first request is the first to be closed.
@@ -7,12 +7,19 @@ API server, so the connection that has waited longest for its first request is t
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, cast
 
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
 MOST_CONNECTIONS: Final = 200
 HEAD_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 75.0
+SECONDS_TO_FINISH: Final = 10.0
 
 
 class BoundedConnection(asyncio.Protocol):
@@ -92,3 +99,44 @@ class Connections:
     def _forget(self, inner: asyncio.Protocol) -> None:
         self._open.pop(inner, None)
         self._used.pop(inner, None)
+
+
+@dataclass(slots=True)
+class HttpServer:
+    app: web.Application
+    connections: Connections = field(default_factory=Connections)
+    _listener: asyncio.Server | None = None
+    _runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, and return the port; port 0 chooses a free one. Raises OSError if the port is taken."""
+        # Not by the event loop: when two processes bind at the same moment, uvloop does not report the failure of one.
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=1024)
+        self.app.middlewares.append(self._note_use)
+        self._runner = web.AppRunner(
+            self.app, access_log=None, shutdown_timeout=SECONDS_TO_FINISH, keepalive_timeout=IDLE_SECONDS
+        )
+        await self._runner.setup()
+        factory = cast(Callable[[], asyncio.Protocol], self._runner.server)
+        self._listener = await asyncio.get_running_loop().create_server(
+            self.connections.bounded(factory),
+            sock=listener,
+            ssl=tls,
+            ssl_handshake_timeout=HEAD_SECONDS if tls else None,
+            ssl_shutdown_timeout=1.0 if tls else None,
+            backlog=1024,
+        )
+        return int(listener.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Answer open requests, then stop."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @web.middleware
+    async def _note_use(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self.connections.use(request.protocol)
+        return await handler(request)
