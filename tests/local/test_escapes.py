@@ -216,6 +216,44 @@ RESTRICTIONS = (
 )
 
 
+# Lifts a limit in a hierarchy of either version that it mounts in namespaces of its own.
+LIFT = r"""
+unshare -Urm sh -c '
+    echo nested
+    mount -t cgroup -o memory none /mnt && echo 1099511627776 > /mnt/memory.limit_in_bytes && echo lifted
+    mount -t cgroup2 none /mnt && echo max > /mnt/memory.max && echo lifted
+' 2>/dev/null
+true
+"""
+OWNERS = "id -u; stat -c %u /usr /etc/passwd $PWD /root | sort -u; touch mine; stat -c %u mine"
+OTHERS = "touch mine-1234; chown 1234:4321 mine-1234; stat -c %u:%g mine-1234"
+LIMITED: Manifest = {"resources": {"limits": {"memory": "64Mi"}}}
+ROOTS = (
+    Attack("ids", "cat /proc/self/uid_map /proc/self/gid_map | tr -s ' ' | cut -d' ' -f2,3 | sort -u", "0 2147483648"),
+    Attack("owners", OWNERS, "0\n0\n0"),
+    Attack("others", OTHERS, "1234:4321"),
+    Attack("limits", LIFT, container=LIMITED),
+    Attack("cgroup", "cut -d: -f3 /proc/self/cgroup | sort -u", "/", container=LIMITED),
+    Attack("settings", "find /proc/sys/kernel /proc/sys/vm /proc/sys/fs -type f -writable"),
+)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only a pod of root could be root of the machine")
+def test_root_of_a_pod_is_not_root_of_the_machine(place: Place) -> None:
+    """It is root of its own files and of what is mounted, where its files are those of the machine's root."""
+    assert outcomes(place, ROOTS) == []
+    owners = {name: (place.directory / name).stat().st_uid for name in ("mine", "mine-1234")}
+    assert owners == {"mine": 0, "mine-1234": 1234}
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="users can always nest namespaces")
+def test_only_a_flag_allows_nested_namespaces(place: Place) -> None:
+    attribute = "import os; os.setxattr('/proc/self/cwd', 'user.x', b'')"
+    script = f'unshare -Ur id -u; python3 -c "{attribute}" 2>/dev/null || echo refused'
+    result = place.run(job(task("only", script)), flags=["--allow-nested-namespaces", "--network=job", "--no-prefix"])
+    assert (result.code, result.out) == (0, "0\nrefused\n"), result.err
+
+
 @pytest.mark.parametrize(
     "attacks", [pytest.param(DESCRIPTORS, id="descriptors"), pytest.param(RESTRICTIONS, id="restrictions")]
 )

@@ -38,7 +38,8 @@ def _image(directory: Path) -> Path:
 @pytest.mark.parametrize("all_users", [True, False], ids=["all-users", "one-user"])
 def test_an_own_image_needs_no_skeleton(tmp_path: Path, all_users: bool) -> None:
     filesystem = _filesystem(tmp_path, all_users=all_users)
-    assert filesystem.skeleton_of(str(_image(tmp_path / "image"))) is None
+    image = str(_image(tmp_path / "image"))
+    assert filesystem.lower_of(image) == [image]
 
 
 def test_an_image_of_another_user_gets_a_writable_skeleton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,10 +47,10 @@ def test_an_image_of_another_user_gets_a_writable_skeleton(tmp_path: Path, monke
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
     filesystem = _filesystem(tmp_path, all_users=False)
-    made = filesystem.skeleton_of(str(image))
-    assert made is not None
+    made, below = filesystem.lower_of(str(image))
+    assert below == str(image)
     assert sorted(str(path.relative_to(made)) for path in Path(made).rglob("*")) == ["data", "etc", "etc/app"]
-    assert filesystem.skeleton_of(str(image)) == made
+    assert filesystem.lower_of(str(image)) == [made, below]
 
 
 @in_box

@@ -59,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run containers without the system call filter; it protects this machine, so use it for jobs you trust",
     )
+    parser.add_argument(
+        "--allow-nested-namespaces",
+        action="store_true",
+        help="run by root: containers may make namespaces, as containers in containers need",
+    )
     parser.add_argument("--timeout", metavar="10m", help="stop the job after this time (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep the files that pods wrote, and print where")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
@@ -111,6 +116,7 @@ def _options(args: argparse.Namespace) -> RunOptions:
             *(each.path for each in given if not each.read_only),
         ),
         unconfined=args.unconfined,
+        nested_namespaces=args.allow_nested_namespaces,
     )
     return RunOptions(
         settings,
@@ -133,6 +139,7 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
     words += ["--workdir-read-only"] if args.workdir_read_only else []
     words += ["--unconfined"] if args.unconfined else []
+    words += ["--allow-nested-namespaces"] if args.allow_nested_namespaces else []
     return shlex.join([*words, *more])
 
 

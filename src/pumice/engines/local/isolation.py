@@ -20,6 +20,7 @@ from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
+from pumice.engines.local.sandbox.specs import SandboxOptions
 from pumice.model.problem import Problem
 
 Warn = Callable[[str], None]
@@ -30,6 +31,7 @@ async def _nothing_to_close() -> None:
 
 
 _NO_ROUTE = OutboundRoute(_nothing_to_close)
+_DEFAULTS = SandboxOptions()
 _ON_LINUX = sys.platform == "linux"
 
 
@@ -42,13 +44,15 @@ def is_root(id_map: Path = Path("/proc/self/uid_map")) -> bool:
     return os.geteuid() == 0 and inside == outside == "0"
 
 
-async def open_sandbox(name: str, scratch: Path, isolation: Isolation, warn: Warn) -> SandboxPort:
+async def open_sandbox(
+    name: str, scratch: Path, isolation: Isolation, warn: Warn, options: SandboxOptions = _DEFAULTS
+) -> SandboxPort:
     """Raises RefusedError with the commands that grant what is missing, for root NoNamespacesError."""
     try:
         if isolation == Isolation.PROCESS:
             return await ProcessSandbox.start(name, scratch, warn=warn)
         try:
-            return await _open_namespaces(name, scratch, warn)
+            return await _open_namespaces(name, scratch, warn, options)
         except ExhaustedError:
             raise
         except SandboxError as error:
@@ -67,12 +71,14 @@ async def open_sandbox(name: str, scratch: Path, isolation: Isolation, warn: War
         raise RefusedError(f"{name}: cannot be started: {error}") from error
 
 
-async def _open_namespaces(name: str, scratch: Path, warn: Warn) -> SandboxPort:
+async def _open_namespaces(name: str, scratch: Path, warn: Warn, options: SandboxOptions) -> SandboxPort:
     if not _ON_LINUX:
         raise SandboxError("this is not Linux")
-    sandbox = await Sandbox.start(name, scratch)
+    sandbox = await Sandbox.start(name, scratch, options)
     if not sandbox.own_proc:
         warn("\n  ".join(_lines(covered_proc())))
+    if sandbox.unmapped:
+        warn(f"root in a pod is root of this machine, though without its capabilities: {sandbox.unmapped}")
     return sandbox
 
 

@@ -144,7 +144,13 @@ class LocalSession:
         settings = self.options.settings
         scratch = settings.state / "stage"
         try:
-            sandbox = await open_sandbox(plan.admitted.job.name, scratch, self.options.isolation, emit.warn)
+            sandbox = await open_sandbox(
+                plan.admitted.job.name,
+                scratch,
+                self.options.isolation,
+                emit.warn,
+                plan.inputs.sandbox_options(plan.manifests),
+            )
         except OSError as error:
             if not str(error.filename).startswith(str(scratch)):
                 raise

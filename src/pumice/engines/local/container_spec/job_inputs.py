@@ -19,6 +19,7 @@ from pumice.engines.local.container_spec.etc_hosts import (
 from pumice.engines.local.container_spec.restrictions import refused_restrictions
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
+from pumice.engines.local.sandbox.specs import SandboxOptions
 from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.volumes.plan import volume_mounts
 from pumice.model import keys
@@ -74,6 +75,19 @@ class JobInputs:
     def resize(self, job: Job) -> None:
         """Use another size of the job for the pods that start from now on."""
         self.job, self._hosts = job, ""
+
+    def sandbox_options(self, manifests: Iterable[Manifest]) -> SandboxOptions:
+        """With the paths of this machine that containers mount, as far as the user and the job name them."""
+        settings = self.settings
+        volumes = (volume for manifest in manifests for volume in manifest["spec"].get("volumes") or [])
+        paths = [
+            *([settings.workdir] if settings.share_workdir else []),
+            *settings.python,
+            *(mount.path for mount in settings.mounts),
+            *self.claims.values(),
+            *(volume["hostPath"]["path"] for volume in volumes if volume.get("hostPath")),
+        ]
+        return SandboxOptions(list(dict.fromkeys(map(str, paths))), settings.nested_namespaces)
 
     def pod_facts(self, manifest: Manifest, uid: str, address: str) -> PodFacts:
         return PodFacts(

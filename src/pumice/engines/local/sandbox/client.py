@@ -25,8 +25,9 @@ from pumice.engines.local.sandbox import protocol, scratch
 from pumice.engines.local.sandbox.init import seccomp
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.specs import ContainerSpec, SandboxOptions
 
+_DEFAULTS = SandboxOptions()
 _GATEWAY = "10.77.0.1"
 _SIGNAL_ATTEMPTS = 100
 _SIGNAL_RETRY = 0.01
@@ -64,7 +65,7 @@ class Sandbox:
         self._loop.add_reader(channel, self._readable)
 
     @classmethod
-    async def start(cls, name: str, parent: Path) -> Self:
+    async def start(cls, name: str, parent: Path, options: SandboxOptions = _DEFAULTS) -> Self:
         """Scratch directories go to `parent`. Raises SandboxError if the kernel refuses; see `kernel_support`."""
         if not seccomp.is_known(machine := os.uname().machine):
             raise SandboxError(f"there is no system call filter for this machine ({machine})")
@@ -79,6 +80,8 @@ class Sandbox:
             "name": directory.name,
             "directory": str(directory),
             "gateway": _GATEWAY,
+            "shared": list(options.shared),
+            "nested": options.nested,
         }
         try:
             process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; it starts within a millisecond
@@ -119,6 +122,11 @@ class Sandbox:
         return bool(self._up.result()["all_users"])
 
     @property
+    def unmapped(self) -> str:
+        """Why root of a container is root of this machine; empty if it is not."""
+        return str(self._up.result()["unmapped"])
+
+    @property
     def own_proc(self) -> bool:
         """Whether pods have a /proc of their own; otherwise they see all processes of this machine."""
         return bool(self._up.result()["own_proc"])
@@ -140,6 +148,9 @@ class Sandbox:
         previous = self._ends.get(spec.id)
         if previous is not None and not previous.done():
             raise ValueError(f"{spec.id}: already running")
+        if spec.root.upper is not None:
+            # job-init may not be able to.
+            os.makedirs(os.path.dirname(spec.root.upper), 0o700, exist_ok=True)
         self._ends[spec.id] = self._loop.create_future()
         try:
             await self._ask("start", (stdout, stderr), spec=protocol.encode_spec(spec))

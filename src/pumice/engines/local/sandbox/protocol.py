@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 _MAX_PACKET = 32 * 1024
 _IN_MEMFD = b"M"
-_MAX_DESCRIPTORS = 8
+_MAX_DESCRIPTORS = 128
 
 
 def send(channel: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:

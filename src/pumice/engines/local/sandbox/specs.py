@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # What containers see of this machine where it serves as image: programs, libraries and their settings, no data.
@@ -43,6 +43,17 @@ class File:
     path: str
     data: bytes
     mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOptions:
+    """`shared` are the paths of the host that containers will mount.
+
+    With `nested`, containers of root can make user namespaces; those of others always can.
+    """
+
+    shared: Sequence[str] = ()
+    nested: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ import os
 import struct
 from collections.abc import Sequence
 
-NEWNS, NEWUTS, NEWIPC = 0x20000, 0x4000000, 0x8000000
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 MNT_DETACH = 2
 
-PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 22, 24, 38
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 36, 38
 
 # New calls have the same number on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
@@ -27,6 +27,7 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s39
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+_MOUNT_ATTR_IDMAP = 0x100000
 # For restrict_mount.
 READ_ONLY, NO_SET_ID, NO_DEVICES = 1, 2, 4
 
@@ -101,12 +102,12 @@ def leave_session_keyring() -> None:
     _call(_KEYCTL[os.uname().machine], "keyctl", _JOIN_SESSION_KEYRING, 0)
 
 
-def clone_tree(path: str, volume: str = "") -> int:
-    """Copy the mount at `path` and those below it. The copy is detached, so it survives a change of root.
+def clone_tree(path: str, volume: str = "", *, below: bool = True) -> int:
+    """Copy the mount at `path`, by default with those below it. The copy is detached, so it survives a change of root.
 
     Below `volume`, if given, a symbolic link is an error (ELOOP): who can write there could swap a link in at any time.
     """
-    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    flags = _OPEN_TREE_CLONE | (_AT_RECURSIVE if below else 0) | os.O_CLOEXEC
     if not volume:
         return _call(_OPEN_TREE, f"open_tree {path}", _AT_FDCWD, os.fsencode(path), flags)
     opened = open_beneath(volume, os.path.relpath(path, volume))
@@ -129,7 +130,16 @@ def open_beneath(directory: str, path: str) -> int:
 
 def restrict_mount(tree: int, attributes: int, *, below: bool = True) -> None:
     """Set attributes of a mount, by default with all mounts below it."""
-    packed = struct.pack("=QQQQ", attributes, 0, 0, 0)
+    _set_attributes(tree, attributes, 0, below=below)
+
+
+def map_ids(tree: int, namespace: int, *, below: bool = True) -> None:
+    """Show the owners of a cloned tree as the ids that a user namespace has for them, and write them as such."""
+    _set_attributes(tree, _MOUNT_ATTR_IDMAP, namespace, below=below)
+
+
+def _set_attributes(tree: int, attributes: int, namespace: int, *, below: bool) -> None:
+    packed = struct.pack("=QQQQ", attributes, 0, 0, namespace)
     buffer = ctypes.create_string_buffer(packed, len(packed))
     _call(
         _MOUNT_SETATTR,

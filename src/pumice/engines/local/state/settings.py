@@ -45,6 +45,7 @@ class Settings:
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
     unconfined: bool = False  # containers have no system call filter
+    nested_namespaces: bool = False  # containers of root can make user namespaces
 
 
 def config_directory(environ: Mapping[str, str]) -> Path | None:

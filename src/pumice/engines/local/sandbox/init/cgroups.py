@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from pumice.engines.local.sandbox import kernel_files
 from pumice.engines.local.sandbox.sandbox_errors import LIMITS, StartError
@@ -60,6 +61,16 @@ def _below(mounted: str, root: str, path: str) -> str:
     return mounted if relative == "." or relative.startswith("..") else f"{mounted}/{relative}"
 
 
+class GroupLimits(NamedTuple):
+    memory: int | None = None  # bytes
+    cpu: float | None = None
+    pids: int | None = None
+
+    @classmethod
+    def of(cls, spec: ContainerSpec) -> Self:
+        return cls(spec.memory, spec.cpu_quota, spec.pids)
+
+
 class Cgroups:
     def __init__(self, name: str, hierarchies: dict[str, Hierarchy]) -> None:
         self._name = name
@@ -70,11 +81,11 @@ class Cgroups:
     def controllers(self) -> list[str]:
         return sorted(self._hierarchies)
 
-    def group(self, spec: ContainerSpec) -> Group:
-        """Create a group with the limits of the spec that this machine supports; empty if there are none."""
+    def group(self, limits: GroupLimits) -> Group:
+        """Create a group with the limits that this machine supports; empty if there are none."""
         self._made += 1
         group = Group()
-        for controller, limit in (("memory", spec.memory), ("cpu", spec.cpu_quota), ("pids", spec.pids)):
+        for controller, limit in limits._asdict().items():
             hierarchy = self._hierarchies.get(controller)
             if limit is not None and hierarchy is not None:
                 try:
@@ -97,11 +108,15 @@ class Group:
 
     def __init__(self) -> None:
         self.directories: list[str] = []
-        self._memory = ""
+        self.memory = ""  # the file that counts how often memory ran out
 
     @property
     def limits_memory(self) -> bool:
-        return bool(self._memory)
+        return bool(self.memory)
+
+    def open_members(self) -> list[int]:
+        """Return descriptors to which a process writes "0" to join the group."""
+        return [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self.directories]
 
     def limit(self, hierarchy: Hierarchy, name: str, controller: str, value: float) -> None:
         directory = f"{hierarchy.parent}/{name}"
@@ -114,23 +129,23 @@ class Group:
                 continue
             kernel_files.write(f"{directory}/{file}", content)
         if controller == "memory":
-            self._memory = f"{directory}/{'memory.oom_control' if hierarchy.version == 1 else 'memory.events'}"
+            self.memory = f"{directory}/{'memory.oom_control' if hierarchy.version == 1 else 'memory.events'}"
 
     def out_of_memory(self) -> bool:
-        if not self._memory:
+        if not self.memory:
             return False
-        counts = dict(line.split()[:2] for line in kernel_files.read_lines(self._memory))
+        counts = dict(line.split()[:2] for line in kernel_files.read_lines(self.memory))
         return int(counts.get("oom_kill", 0)) > 0
 
     def oom_event(self) -> int | None:
         """A descriptor that becomes readable when memory runs out; None in version 2, which kills the whole group."""
-        if not self._memory.endswith("memory.oom_control"):
+        if not self.memory.endswith("memory.oom_control"):
             return None
         descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
-            with open(self._memory) as file:
+            with open(self.memory) as file:
                 kernel_files.write(
-                    f"{os.path.dirname(self._memory)}/cgroup.event_control", f"{descriptor} {file.fileno()}"
+                    f"{os.path.dirname(self.memory)}/cgroup.event_control", f"{descriptor} {file.fileno()}"
                 )
         except OSError:
             # Not supported by this kernel. It still kills, and `out_of_memory` reads the count at the end.

@@ -11,15 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from pumice.engines.local.sandbox import kernel_files, syscalls
+from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.init import exec_command, privileges
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.net import job_network
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
+from pumice.engines.local.sandbox.rootfs.mount_targets import Tree
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, WORKING_DIRECTORY, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
 
+_OF_CONTAINER = syscalls.NEWNS | syscalls.NEWCGROUP | syscalls.NEWNET | syscalls.NEWUTS | syscalls.NEWIPC
 _STANDARD = (0, 1, 2)
 _HIGHEST_DESCRIPTOR = 1 << 30
 
@@ -38,34 +40,61 @@ class ContainerSetup:
     job: JobFilesystem
     namespaces: tuple[int, ...]
     files: list[str]
-    cgroups: list[str]
     limits: Limits
 
 
-def become_container(setup: ContainerSetup, streams: Streams) -> NoReturn:
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """Descriptors that were opened for a new process: its control groups, and the trees that it mounts."""
+
+    groups: Sequence[int] = ()
+    trees: Sequence[Tree] = ()
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [*self.groups, *(tree for tree in self.trees if not isinstance(tree, OSError))]
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+def become_container(setup: ContainerSetup, streams: Streams, inherited: Inherited) -> NoReturn:
     def enter() -> None:
         job_network.enter(setup.namespaces)
         for namespace in setup.namespaces:
             os.close(namespace)
-        syscalls.unshare(syscalls.NEWNS)
-        parts = container_root.enter_root(setup.spec, setup.job, setup.files)
+        syscalls.unshare(syscalls.NEWNS | syscalls.NEWCGROUP)
+        parts = container_root.enter_root(setup.spec, setup.job, setup.files, inherited.trees)
         _close_descriptors(streams)
         if setup.spec.root.read_only:
             _make_working_directory(setup.spec.cwd)
             container_root.make_read_only(parts)
 
-    _become(setup, streams, setup.namespaces, enter, (setup.spec.argv, setup.spec.env))
+    needed = [*setup.namespaces, *inherited.descriptors]
+    _become(setup, streams, needed, lambda: _join(inherited, enter), (setup.spec.argv, setup.spec.env))
 
 
 def become_exec(
-    setup: ContainerSetup, streams: Streams, container: int, argv: Sequence[str], env: Mapping[str, str]
+    setup: ContainerSetup,
+    streams: Streams,
+    inherited: Inherited,
+    container: int,
+    command: tuple[Sequence[str], Mapping[str, str]],
 ) -> NoReturn:
     """Become a further command in a container; `container` is the pidfd of its first process."""
 
     def enter() -> None:
-        syscalls.setns(container, syscalls.NEWNS | syscalls.NEWNET | syscalls.NEWUTS | syscalls.NEWIPC)
+        syscalls.setns(container, _OF_CONTAINER)
 
-    _become(setup, streams, [container], enter, (argv, env))
+    _become(setup, streams, [container, *inherited.descriptors], lambda: _join(inherited, enter), command)
+
+
+def _join(inherited: Inherited, enter: Callable[[], None]) -> None:
+    for group in inherited.groups:
+        os.write(group, b"0")
+        os.close(group)
+    enter()
 
 
 def _become(
@@ -79,8 +108,6 @@ def _become(
     try:
         _close_descriptors([*streams, *needed])
         exec_command.default_signals()
-        for cgroup in setup.cgroups:
-            kernel_files.write(f"{cgroup}/cgroup.procs", "0")
         enter()
         _close_descriptors(streams)
         _prepare(setup, streams)

@@ -10,11 +10,12 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.init import child, memory_watchdog
-from pumice.engines.local.sandbox.init.cgroups import Cgroups, Group
-from pumice.engines.local.sandbox.init.child import ContainerSetup, Streams
+from pumice.engines.local.sandbox.init.cgroups import Group, GroupLimits
+from pumice.engines.local.sandbox.init.child import ContainerSetup, Inherited, Streams
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.net.job_network import JobNetwork, PodNetwork
@@ -29,6 +30,10 @@ _EXHAUSTED = {
     errno.EAGAIN: NO_PROCESS,
     errno.ENOSPC: "no further namespace is allowed: see sysctl user.max_pid_namespaces",
 }
+
+
+class GroupMaker(Protocol):
+    def group(self, limits: GroupLimits) -> Group: ...
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class Container:
 
 
 class ContainerTable:
-    def __init__(self, network: JobNetwork, job: JobFilesystem, groups: Cgroups, limits: Limits) -> None:
+    def __init__(self, network: JobNetwork, job: JobFilesystem, groups: GroupMaker, limits: Limits) -> None:
         self._network = network
         self._job = job
         self._groups = groups
@@ -123,18 +128,23 @@ class ContainerTable:
         if spec.id in self.running:
             raise ValueError(f"{spec.id}: the container exists already")
         pids = None if spec.share_pid_with is None else self.container(spec.share_pid_with).process.pidfd
-        group = self._groups.group(spec)
+        group = self._groups.group(GroupLimits.of(spec))
         self._started += 1
         directory = f"{self._job.files}/{self._started}"
         try:
             files = _write_files(directory, spec)
             if spec.root.image is not None:
-                self._job.skeleton_of(spec.root.image)
+                self._job.lower_of(spec.root.image)
+            self._job.upper_of(spec.root.upper)
             self._memory.mount(spec)
-            setup = ContainerSetup(spec, self._job, pod.namespaces, files, group.directories, self._limits)
-            process = self._fork(
-                spec.id, pids, lambda errors: child.become_container(setup, Streams(stdout, stderr, errors))
-            )
+            setup = ContainerSetup(spec, self._job, pod.namespaces, files, self._limits)
+            trees = [] if self._job.trees is None else self._job.trees(container_root.sources_of(spec))
+            with contextlib.closing(Inherited(group.open_members(), trees)) as inherited:
+
+                def become(errors: int) -> None:
+                    child.become_container(setup, Streams(stdout, stderr, errors), inherited)
+
+                process = self._fork(spec.id, pids, become)
             container = self.running[spec.id] = Container(setup, process, group, directory, group.oom_event())
         except BaseException:
             group.remove()
@@ -153,10 +163,12 @@ class ContainerTable:
         target = self.container(container)
         pidfd = target.process.pidfd
 
-        def become(errors: int) -> None:
-            child.become_exec(target.setup, Streams(output, output, errors), pidfd, argv, env)
+        with contextlib.closing(Inherited(target.group.open_members())) as inherited:
 
-        return self._fork(name, pidfd, become)
+            def become(errors: int) -> None:
+                child.become_exec(target.setup, Streams(output, output, errors), inherited, pidfd, (argv, env))
+
+            return self._fork(name, pidfd, become)
 
     def container(self, name: str) -> Container:
         if name not in self.running:
@@ -177,7 +189,7 @@ class ContainerTable:
         container.group.remove()
         self.watchdog.forget(container.namespace)
         shutil.rmtree(container.directory, ignore_errors=True)
-        upper = container.setup.spec.root.upper
+        upper = self._job.upper_of(container.setup.spec.root.upper)
         if upper is not None:
             shutil.rmtree(container_root.work_of(upper), ignore_errors=True)
         self.running.pop(container.process.name, None)

@@ -1,6 +1,7 @@
-"""The users of a job: all users of this machine if root runs it, else one, who is root inside and the caller outside.
+"""The users of a job: all, mapped to ids that nobody has, if root runs it; else one, who is the caller outside.
 
-Root gets a user namespace as well. Its capabilities then apply to the job's resources only.
+Mapped ids need mounts that map them back; where the kernel or a file system has none, the users of a job of root are
+those of this machine. Capabilities apply to the job's own resources in either case.
 """
 
 from __future__ import annotations
@@ -24,6 +25,59 @@ def enter_user_namespace() -> bool:
     kernel_files.write("/proc/self/uid_map", f"0 {user} 1")
     kernel_files.write("/proc/self/gid_map", f"0 {group} 1")
     return False
+
+
+# Ids from 2^31 on are those of no account: many programs take them for negative numbers.
+_FIRST_UNUSED = 1 << 31
+_UNUSED = (1 << 31) - 2
+
+
+def can_map(id_map: str) -> bool:
+    """Whether the unused ids exist in this namespace, which is that of the machine or one with all of its ids."""
+    extents = (map(int, line.split()) for line in id_map.splitlines())
+    return any(first <= _FIRST_UNUSED and first + count >= _FIRST_UNUSED + _UNUSED for first, _, count in extents)
+
+
+def mapped_namespace() -> int | None:
+    """Return the descriptor of a new user namespace whose users nobody is on this machine; None if root may not."""
+    maps = ("uid_map", "gid_map")
+    if os.geteuid() != 0 or not all(can_map(kernel_files.read(f"/proc/self/{name}")) for name in maps):
+        return None
+    ready_read, ready_write = os.pipe()
+    done_read, done_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(done_write)
+            syscalls.unshare(syscalls.NEWUSER)
+            os.write(ready_write, b".")
+            os.read(done_read, 1)
+        finally:
+            os._exit(0)
+    os.close(ready_write)
+    try:
+        if not os.read(ready_read, 1):
+            return None
+        for name in maps:
+            kernel_files.write(f"/proc/{child}/{name}", f"0 {_FIRST_UNUSED} {_UNUSED}")
+        return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        # Capabilities were dropped.
+        return None
+    finally:
+        for descriptor in (ready_read, done_read, done_write):
+            os.close(descriptor)
+        os.waitpid(child, 0)
+
+
+def join(namespace: int) -> None:
+    """Become root of a user namespace."""
+    syscalls.setns(namespace, syscalls.NEWUSER)
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    os.setgroups([])
+    # A change of user hides /proc/self.
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
 
 
 def has_many(id_map: str) -> bool:

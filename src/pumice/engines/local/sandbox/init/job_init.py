@@ -16,16 +16,26 @@ import socket
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pumice.engines.local.sandbox import kernel_files, protocol, scratch, syscalls
-from pumice.engines.local.sandbox.init import cgroups, exec_command, idmap
+from pumice.engines.local.sandbox.init import cgroups, exec_command, host_helper, idmap
 from pumice.engines.local.sandbox.init.container_table import ContainerTable
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.init.server import Server
 from pumice.engines.local.sandbox.net.job_network import JobNetwork
 from pumice.engines.local.sandbox.rootfs.job_filesystem import prepare
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS
+
+_ANY_DIRECTORY = ("/mnt", "/srv", "/media", "/tmp")  # noqa: S108 - a mount point, in a namespace of its own
+
+
+class Users(NamedTuple):
+    """The users that a job has: all or one; if all, mapped to ids that nobody has, or why not."""
+
+    all: bool
+    unmapped: str = ""
+    mapped: bool = False
 
 
 def main() -> NoReturn:
@@ -41,11 +51,15 @@ def main() -> NoReturn:
     exec_command.default_signals()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     groups = cgroups.Cgroups(config["name"], cgroups.available(config["engine"]))
+    config["limits"] = groups.controllers
     with contextlib.suppress(OSError):
         # Kernels without keyrings, and containers that forbid the call, have no keys to leak.
         syscalls.leave_session_keyring()
-    supervisor = os.pidfd_open(os.getpid())
+    watched = engine, os.pidfd_open(os.getpid())
+    namespace, unmapped = _mapped_namespace(config)
     try:
+        if namespace is not None:
+            _supervise(config, channel, watched, groups, namespace)
         all_users = idmap.enter_user_namespace()
         syscalls.unshare(syscalls.NEWPID)
         child = os.fork()
@@ -53,11 +67,66 @@ def main() -> NoReturn:
         refuse(channel, error, "namespaces are refused: ")
         _clean_up(config, groups)
     if child == 0:
-        _job_init(config, channel, (engine, supervisor), groups, all_users=all_users)
+        _job_init(config, channel, watched, groups, Users(all_users, unmapped))
     os.close(engine)
     protocol.send(channel, {"pid": child})
     channel.close()
     os.waitpid(child, 0)
+    _clean_up(config, groups)
+
+
+def _mapped_namespace(config: dict[str, Any]) -> tuple[int | None, str]:
+    """Return a user namespace of ids that nobody has on this machine; else None, and why there is none."""
+    if os.geteuid() != 0:
+        return None, ""
+    namespace = idmap.mapped_namespace()
+    if namespace is None:
+        return None, "it has no unused ids that root may map"
+    syscalls.unshare(syscalls.NEWNS)
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    reason = host_helper.unmappable(["/usr", config["directory"], *config["shared"]], namespace)
+    return (None, reason) if reason else (namespace, "")
+
+
+def _supervise(
+    config: dict[str, Any],
+    channel: socket.socket,
+    watched: tuple[int, int],
+    groups: cgroups.Cgroups,
+    namespace: int,
+) -> NoReturn:
+    """Start job-init with ids that nobody has on this machine, and be its root there until it ends."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid_read, pid_write = os.pipe()
+    # job-init's parent only makes its namespaces.
+    syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+    parent = os.fork()
+    if parent == 0:
+        code = 1
+        try:
+            ours.close()
+            idmap.join(namespace)
+            os.close(namespace)
+            syscalls.unshare(syscalls.NEWPID)
+            child = os.fork()
+            if child == 0:
+                _job_init(config, channel, watched, host_helper.HostClient(theirs), Users(all=True, mapped=True))
+            os.write(pid_write, str(child).encode())
+            code = 0
+        except OSError as error:
+            refuse(channel, error, "namespaces are refused: ")
+        finally:
+            os._exit(code)
+    os.close(watched[0])
+    theirs.close()
+    os.close(pid_write)
+    os.waitpid(parent, 0)
+    child = int(os.read(pid_read, 32) or 0)
+    if child:
+        protocol.send(channel, {"pid": child})
+        channel.close()
+        host_helper.HostHelper(ours, namespace, groups).serve()
+        os.waitpid(child, 0)
     _clean_up(config, groups)
 
 
@@ -79,20 +148,20 @@ def _job_init(
     config: dict[str, Any],
     channel: socket.socket,
     watched: tuple[int, int],
-    groups: cgroups.Cgroups,
-    *,
-    all_users: bool,
+    groups: cgroups.Cgroups | host_helper.HostClient,
+    users: Users,
 ) -> NoReturn:
     code = 1
     try:
         try:
-            containers = _prepare(config, groups, all_users=all_users)
+            containers = _prepare(config, groups, users)
         except OSError as error:
             refuse(channel, error)
         else:
             # In the /proc of an outer namespace this process has another pid.
             own_proc = os.readlink("/proc/self") == str(os.getpid())
-            facts = {"all_users": all_users, "limits": groups.controllers, "own_proc": own_proc}
+            facts = {"all_users": users.all, "unmapped": users.unmapped, "own_proc": own_proc}
+            facts |= {"limits": sorted(config["limits"])}
             protocol.send(channel, {"up": facts})
             Server(channel, watched, containers).serve()
             code = 0
@@ -103,17 +172,24 @@ def _job_init(
         os._exit(code)
 
 
-def _prepare(config: dict[str, Any], groups: cgroups.Cgroups, *, all_users: bool) -> ContainerTable:
+def _prepare(config: dict[str, Any], groups: cgroups.Cgroups | host_helper.HostClient, users: Users) -> ContainerTable:
     syscalls.unshare(syscalls.NEWNS | syscalls.NEWNET | syscalls.NEWIPC | syscalls.NEWUTS)
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     with contextlib.suppress(PermissionError):
         # Refused inside of a container that covers parts of /proc; the outer /proc must do.
         syscalls.mount("proc", "/proc", "proc")
-    directory = config["directory"]
+    nested = config["nested"] or not users.all
+    if not nested:
+        # In this user namespace and all below it.
+        kernel_files.write("/proc/sys/user/max_user_namespaces", "0")
+    # Nobody's root may not get to root's directories; any other will do, since only job-init sees the mount.
+    directory = config["directory"] if not users.mapped else next(filter(os.path.isdir, _ANY_DIRECTORY))
     syscalls.mount("tmpfs", directory, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
-    job = prepare(directory, all_users=all_users)
+    trees = groups.trees if isinstance(groups, host_helper.HostClient) else None
+    job = prepare(directory, all_users=users.all, trees=trees)
     # Every pod takes a few descriptors here, so raise job-init's soft limit; containers get the old one back.
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files[1], open_files[1]))
-    limits = Limits(open_files, int(kernel_files.read("/proc/sys/kernel/cap_last_cap")))
+    last = int(kernel_files.read("/proc/sys/kernel/cap_last_cap"))
+    limits = Limits(open_files, last, mapped=users.mapped, nested=nested)
     return ContainerTable(JobNetwork(config["gateway"]), job, groups, limits)

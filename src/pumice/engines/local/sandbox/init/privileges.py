@@ -27,6 +27,8 @@ class Limits:
 
     open_files: tuple[int, int]
     last_capability: int
+    mapped: bool = False  # root of a container is nobody on this machine
+    nested: bool = True  # containers may make user namespaces
 
 
 def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
@@ -37,13 +39,20 @@ def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
         except (OSError, ValueError) as error:
             listed = ", ".join(map(str, spec.cpus))
             raise StartError(CPU, f"cannot run on CPU {listed}: {error}") from error
-    seccomp.load(os.uname().machine, confined=spec.confined, single_user=not all_users, refuse_attributes=False)
-    # Where root of the container is a root of the machine, the capabilities of its files are valid there.
-    dropped = {*spec.dropped, *([_SETFCAP] if all_users and spec.confined else [])}
+    # What root of a container writes to a mount is a file of the machine's root, with the capabilities that it gets.
+    # Namespaces within the container need SETFCAP, so there no attribute of a file can be set.
+    seccomp.load(
+        os.uname().machine,
+        confined=spec.confined,
+        single_user=not all_users,
+        refuse_attributes=all_users and limits.nested,
+    )
+    no_file_capabilities = all_users and spec.confined and not limits.nested
+    dropped = {*spec.dropped, *([_SETFCAP] if no_file_capabilities else [])}
     for capability in range(limits.last_capability + 1):
         if capability not in _KEPT or capability in dropped:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
-    if spec.no_new_privileges or all_users:
+    if spec.no_new_privileges or (all_users and not limits.mapped):
         # Always where root of the container is root of the machine, whose set-id programs would have real power.
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     os.umask(0o022)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.rootfs.host_root import HostRoot
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.kernel_filesystems import KernelFileSystems
 from pumice.engines.local.sandbox.rootfs.memory_volumes import volume_path
-from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, HostMount
+from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, HostMount, Source, Tree
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 
 
-def enter_root(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> list[str]:
+def enter_root(spec: ContainerSpec, job: JobFilesystem, files: list[str], trees: Sequence[Tree]) -> list[str]:
     """Build the root and change to it; afterwards only what the spec mounts is reachable of the host.
 
-    Returns the mount points that form the root.
+    `trees` are those of the spec's mounts, if another process opened them. Returns the mount points that form the root.
     """
     syscalls.mount("tmpfs", job.build, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.umask(0)
     root = f"{job.build}/root"
     os.mkdir(root)
-    mounts = _host_mounts(spec, job, files)
+    mounts = _host_mounts(spec, job, files, trees)
     kernel = KernelFileSystems(spec.devices, all_users=job.all_users)
     layer, work = _writable_layer(spec, job)
     parts = ["/"]
@@ -32,7 +33,7 @@ def enter_root(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> lis
         targets = [mount.target for mount in mounts] + [spec.cwd]
         parts += HostRoot(root, layer, work, job).build(spec.hidden, targets)
     else:
-        _mount_image(spec.root.image, job.skeleton_of(spec.root.image), layer, work, root)
+        _mount_image(spec.root.image, job.lower_of(spec.root.image), layer, work, root)
     os.chdir(root)
     syscalls.pivot_root_here()
     os.umask(0o022)
@@ -54,7 +55,11 @@ def make_read_only(parts: list[str]) -> None:
         os.close(descriptor)
 
 
-def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> list[HostMount]:
+def sources_of(spec: ContainerSpec) -> list[Source]:
+    return [(mount.source, mount.volume) for mount in spec.mounts if isinstance(mount, Mount)]
+
+
+def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str], trees: Sequence[Tree]) -> list[HostMount]:
     mounts: list[HostMount] = []
     # HostRoot leaves hidden directories at the top empty; deeper ones are covered in case that a mount shows them.
     empty, nothing = f"{job.build}/empty", f"{job.build}/nothing"
@@ -62,20 +67,21 @@ def _host_mounts(spec: ContainerSpec, job: JobFilesystem, files: list[str]) -> l
     os.close(os.open(nothing, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
     mounts += [Cover(empty, path) for path in spec.hidden if path.count("/") > 1]
     mounts += [Cover(nothing, path) for path in spec.hidden_files]
+    opened = iter(trees)
     for mount in spec.mounts:
         if isinstance(mount, Mount):
-            source, volume = mount.source, mount.volume
+            source, tree = (mount.source, mount.volume), next(opened, None)
         else:
-            source, volume = volume_path(job.files, spec.pod, mount), ""
-        mounts.append(HostMount(source, mount.target, read_only=mount.read_only, volume=volume))
-    for source, file in zip(files, spec.files, strict=True):
-        mounts.append(HostMount(source, file.path))
+            source, tree = (volume_path(job.files, spec.pod, mount), ""), None
+        mounts.append(HostMount(source, mount.target, read_only=mount.read_only, tree=tree))
+    for path, file in zip(files, spec.files, strict=True):
+        mounts.append(HostMount((path, ""), file.path))
     return mounts
 
 
 def _writable_layer(spec: ContainerSpec, job: JobFilesystem) -> tuple[str, str]:
     """The overlay's upper and work directories, which must be on the same file system."""
-    upper = spec.root.upper
+    upper = job.upper_of(spec.root.upper)
     layer, work = (f"{job.build}/layer", f"{job.build}/work") if upper is None else (upper, work_of(upper))
     os.makedirs(layer, 0o755, exist_ok=True)
     os.makedirs(work, 0o755, exist_ok=True)
@@ -86,10 +92,9 @@ def work_of(upper: str) -> str:
     return upper.rstrip("/") + ".work"
 
 
-def _mount_image(image: str, skeleton: str | None, upper: str, work: str, root: str) -> None:
-    if not os.path.isdir(image):
+def _mount_image(image: str, lower: list[str], upper: str, work: str, root: str) -> None:
+    if not os.path.isdir(lower[-1]):
         raise StartError(IMAGE, f"{image}: not a directory with an unpacked image")
-    lower = [image] if skeleton is None else [skeleton, image]
     os.chmod(upper, stat.S_IMODE(os.stat(lower[0]).st_mode))
     try:
         syscalls.mount_overlay(lower, upper, work, root)

@@ -43,7 +43,7 @@ class HostRoot:
             self._make_directory(f"/{name}", mode)
         self._hidden = {os.path.normpath(path) for path in hidden} | {os.path.realpath(path) for path in hidden}
         self._wanted = [os.path.realpath(target) for target in targets if not os.path.exists(target)]
-        with os.scandir("/") as entries:
+        with os.scandir(f"{self._job.host}/") as entries:
             self._show_entries([entry for entry in entries if entry.name in SYSTEM_DIRECTORIES])
         return self._overlays
 
@@ -56,27 +56,29 @@ class HostRoot:
 
     def _show_entries(self, entries: Iterable[os.DirEntry[str]]) -> None:
         for entry in entries:
+            path = entry.path.removeprefix(self._job.host)
             if entry.is_symlink():
-                if not os.path.lexists(self._root + entry.path):
-                    os.symlink(os.readlink(entry.path), self._root + entry.path)
+                if not os.path.lexists(self._root + path):
+                    os.symlink(os.readlink(entry.path), self._root + path)
             elif entry.is_dir():
-                self._show(entry.path)
+                self._show(path)
             elif entry.is_file():
-                self._bind(entry.path)
+                self._bind(path)
 
     def _show(self, path: str) -> None:
-        if path in self._hidden or not os.access(path, os.R_OK | os.X_OK):
+        source = self._job.host + path
+        if path in self._hidden or not os.access(source, os.R_OK | os.X_OK):
             self._make_directory(path, 0o755)
             return
-        self._make_directory(path, stat.S_IMODE(os.stat(path).st_mode))
-        if not os.listdir(path):
+        self._make_directory(path, stat.S_IMODE(os.stat(source).st_mode))
+        if not os.listdir(source):
             # The layer's own directory serves as well as an overlay.
             return
-        lower = self._job.etc if path == "/etc" else path
+        lower = self._job.etc if path == "/etc" else source
         if self._mount_overlay(path, lower):
             return
         if any(each.startswith(path + "/") for each in (*self._wanted, *self._job.mount_points)):
-            with os.scandir(path) as entries:
+            with os.scandir(source) as entries:
                 self._show_entries(entries)
         else:
             self._bind(path)
@@ -85,14 +87,15 @@ class HostRoot:
         target = self._root + path
         if not os.path.lexists(target):
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        tree = syscalls.clone_tree(path)
+        tree = syscalls.clone_tree(self._job.host + path)
         syscalls.restrict_mount(tree, syscalls.READ_ONLY | syscalls.NO_SET_ID | syscalls.NO_DEVICES)
         syscalls.attach_tree(tree, target)
         os.close(tree)
 
     def _mount_overlay(self, path: str, lower: str) -> bool:
         """False where the kernel refuses: another mount is below it, or its file system does not support overlays."""
-        if any(point.startswith(lower + "/") for point in self._job.mount_points):
+        below = f"{lower.removeprefix(self._job.host)}/"
+        if any(point.startswith(below) for point in self._job.mount_points):
             return False
         layers = [lower]
         skeleton = self._job.skeleton

@@ -10,15 +10,24 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from pumice.engines.local.sandbox import kernel_files
+from pumice.engines.local.sandbox import kernel_files, syscalls
+from pumice.engines.local.sandbox.rootfs.mount_targets import Source, Tree
+from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 
 # Directory -> levels below it that become writable. All of /usr would take too long, and few programs write there.
 _WRITABLE_ON_HOST = {"etc": 99, "var": 99, "opt": 99, "usr": 2, "usr/local": 99}
 _WRITABLE_IN_IMAGE = {".": 99}
 _MAX_DIRECTORIES = 4000
+
+
+class OpenTrees(Protocol):
+    def __call__(self, sources: Sequence[Source], *, below: bool = True) -> list[Tree]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +41,87 @@ class JobFilesystem:
     etc: str
     mount_points: tuple[str, ...]
     all_users: bool
-    _images: dict[str, str | None] = field(default_factory=dict)
+    host: str = ""  # where the host's file system is with the ids of the job, if they are mapped
+    trees: OpenTrees | None = None  # opens trees of the host, likewise
+    _images: dict[str, list[str]] = field(default_factory=dict)
+    _attached: dict[str, str] = field(default_factory=dict)
 
-    def skeleton_of(self, image: str) -> str | None:
-        """The writable skeleton of an image that belongs to another user; made once, before a container forks."""
+    def lower_of(self, image: str) -> list[str]:
+        """The layers of an image, the topmost first; made once, before a container forks.
+
+        The image of another user has a writable skeleton on top.
+        """
         if image not in self._images:
-            needed = not self.all_users and _belongs_to_others(image)
-            self._images[image] = skeleton = f"{self.skeletons}/{len(self._images)}" if needed else None
-            if skeleton is not None:
+            layers = [self._attach(image)]
+            if not self.all_users and _belongs_to_others(image):
+                skeleton = f"{self.skeletons}/{len(self._images)}"
                 os.mkdir(skeleton)
                 _make_skeleton(skeleton, image, _WRITABLE_IN_IMAGE)
+                layers.insert(0, skeleton)
+            self._images[image] = layers
         return self._images[image]
 
+    def upper_of(self, upper: str | None) -> str | None:
+        """The path of a writable layer on disk; also to be called before a container forks."""
+        if upper is None:
+            return None
+        parent, name = os.path.split(upper)
+        return f"{self._attach(parent)}/{name}"
 
-def prepare(directory: str, *, all_users: bool) -> JobFilesystem:
+    def _attach(self, path: str) -> str:
+        """Return where a directory of the host is with the ids of the job."""
+        if self.trees is None:
+            return path
+        if path not in self._attached:
+            [tree] = self.trees([(path, "")])
+            point = f"{self.skeletons}/attached-{len(self._attached)}"
+            # Without a tree, the container finds nothing there, and says so.
+            if not isinstance(tree, OSError):
+                if stat.S_ISDIR(os.fstat(tree).st_mode):
+                    os.mkdir(point)
+                    syscalls.attach_tree(tree, point)
+                os.close(tree)
+            self._attached[path] = point
+        return self._attached[path]
+
+
+def prepare(directory: str, *, all_users: bool, trees: OpenTrees | None = None) -> JobFilesystem:
     """Prepare an empty tmpfs."""
-    for name in ("build", "files", "skeleton", "skeletons"):
+    for name in ("build", "files", "skeleton", "skeletons", "host"):
         os.mkdir(f"{directory}/{name}")
     if not all_users:
         _make_skeleton(f"{directory}/skeleton", "", _WRITABLE_ON_HOST)
     mounted = map(kernel_files.mount_point, kernel_files.read_lines("/proc/self/mountinfo"))
     # Only mounts made by others must stay covered.
     mount_points = tuple(path for path in mounted if path != directory)
+    host = "" if trees is None else f"{directory}/host"
+    if trees is not None:
+        _show_host(host, mount_points, trees)
     return JobFilesystem(
         build=f"{directory}/build",
         files=f"{directory}/files",
         skeleton=None if all_users else f"{directory}/skeleton",
         skeletons=f"{directory}/skeletons",
-        etc=_etc(f"{directory}/etc", mount_points),
+        etc=_etc(f"{directory}/etc", host, mount_points),
         mount_points=mount_points,
         all_users=all_users,
+        host=host,
+        trees=trees,
     )
+
+
+def _show_host(host: str, mount_points: tuple[str, ...], trees: OpenTrees) -> None:
+    """Attach the host's root, and each mount in a system directory, with the ids of the job.
+
+    One by one, because the tree as a whole contains file systems that do not support it, such as /proc.
+    """
+    points = ["/", *sorted(point for point in mount_points if point.split("/")[1] in SYSTEM_DIRECTORIES)]
+    for point, tree in zip(points, trees([(point, "") for point in points], below=False), strict=True):
+        if not isinstance(tree, OSError):
+            with contextlib.suppress(OSError):
+                # A mount point that another mount covers.
+                syscalls.attach_tree(tree, host + point)
+            os.close(tree)
 
 
 def _belongs_to_others(image: str) -> bool:
@@ -101,13 +160,13 @@ def _copy_directory(root: str, path: str, destination: str) -> list[str]:
     return below
 
 
-def _etc(copy: str, mount_points: tuple[str, ...]) -> str:
+def _etc(copy: str, host: str, mount_points: tuple[str, ...]) -> str:
     """/etc, or a copy of it where files in /etc are mounts, as in most containers: an overlay cannot cover mounts."""
     if not any(path.startswith("/etc/") for path in mount_points):
-        return "/etc"
+        return f"{host}/etc"
     # The error lists files that could not be copied; the others were.
     with contextlib.suppress(shutil.Error):
-        shutil.copytree("/etc", copy, symlinks=True, ignore_dangling_symlinks=True, ignore=_unreadable)
+        shutil.copytree(f"{host}/etc", copy, symlinks=True, ignore_dangling_symlinks=True, ignore=_unreadable)
     return copy
 
 

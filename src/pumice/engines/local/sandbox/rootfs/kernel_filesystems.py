@@ -37,10 +37,10 @@ class KernelFileSystems:
     def __init__(self, devices: tuple[str, ...], *, all_users: bool) -> None:
         self._all_users = all_users
         standard = [f"/dev/{name}" for name in _NODES if os.path.exists(f"/dev/{name}")]
-        self._devices = [HostMount(path, path, read_only=True, kind=DEVICE) for path in (*standard, *devices)]
+        self._devices = [HostMount((path, ""), path, read_only=True, kind=DEVICE) for path in (*standard, *devices)]
         # The kernel refuses new ones inside of a container that covers parts of /proc.
-        self._outer_proc = HostMount("/proc", "/proc")
-        self._outer_sys = HostMount("/sys", "/sys", read_only=True)
+        self._outer_proc = HostMount(("/proc", ""), "/proc")
+        self._outer_sys = HostMount(("/sys", ""), "/sys", read_only=True)
 
     def mount(self) -> None:
         for directory in ("/dev", "/proc", "/sys"):
@@ -85,7 +85,7 @@ def _protect_machine() -> None:
     sources |= {f"/proc/{name}": "/dev/null" for name in _MASKED_FILES}
     for path, source in sources.items():
         if os.path.exists(path):
-            HostMount(source, path, read_only=True).attach_at(path)
+            HostMount((source, ""), path, read_only=True).attach_at(path)
     for path in _MASKED_DIRECTORIES:
         if os.path.isdir(path):
             syscalls.mount("tmpfs", path, "tmpfs", _DATA_ONLY | syscalls.MS_RDONLY, "size=4k")

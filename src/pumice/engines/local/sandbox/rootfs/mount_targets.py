@@ -9,26 +9,31 @@ import stat
 from pumice.engines.local.sandbox import syscalls
 from pumice.engines.local.sandbox.sandbox_errors import DEVICE, MOUNT, StartError
 
+Source = tuple[str, str]  # a path, and the volume below which no link is followed; empty if all links are
+Tree = int | OSError  # the descriptor of a cloned tree, or why there is none
+
 
 class HostMount:
-    """A mount of the host, cloned before the change of root and attached after it."""
+    """A mount of the host, cloned before the change of root, unless a tree is given, and attached after it."""
 
     def __init__(
-        self, source: str, target: str, *, read_only: bool = False, kind: str = MOUNT, volume: str = ""
+        self, source: Source, target: str, *, read_only: bool = False, kind: str = MOUNT, tree: Tree | None = None
     ) -> None:
-        self.source = source
+        self.source, volume = source
         self.target = target
         try:
-            self._tree = syscalls.clone_tree(source, volume)
+            if isinstance(tree, OSError):
+                raise tree
+            self._tree = syscalls.clone_tree(*source) if tree is None else tree
             attributes = syscalls.NO_SET_ID | (syscalls.NO_DEVICES if kind != DEVICE else 0)
             syscalls.restrict_mount(self._tree, attributes | (syscalls.READ_ONLY if read_only else 0))
             self._is_directory = stat.S_ISDIR(os.fstat(self._tree).st_mode)
         except FileNotFoundError as error:
             what = "the device" if kind == DEVICE else "the source of the mount at " + target
-            raise StartError(kind, f"{source}: {what} does not exist") from error
+            raise StartError(kind, f"{self.source}: {what} does not exist") from error
         except OSError as error:
             if error.errno == errno.ELOOP and volume:
-                link = f"subPath {os.path.relpath(source, volume)}: has a symbolic link, which is not followed"
+                link = f"subPath {os.path.relpath(self.source, volume)}: has a symbolic link, which is not followed"
                 raise StartError(kind, f"{target}: {link}") from error
             raise self._refused(kind, error) from error
 
@@ -53,7 +58,7 @@ class Cover(HostMount):
     """Hides a directory or a file. A missing one is not created: that would reveal its name."""
 
     def __init__(self, empty: str, target: str) -> None:
-        super().__init__(empty, target, read_only=True)
+        super().__init__((empty, ""), target, read_only=True)
 
     def attach(self) -> None:
         if os.path.exists(self.target) and os.path.isdir(self.target) == self._is_directory:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.sandbox.init import cgroups
-from pumice.engines.local.sandbox.init.cgroups import Cgroups, Hierarchy
+from pumice.engines.local.sandbox.init.cgroups import Cgroups, GroupLimits, Hierarchy
 from pumice.engines.local.sandbox.specs import ContainerSpec, RootFs
 
 V1 = """\
@@ -78,7 +78,7 @@ def files(directory: str) -> dict[str, str]:
 )
 def test_limits_are_written(tmp_path: Path, version: int, expected: dict[str, str]) -> None:
     groups = Cgroups("job", dict.fromkeys(cgroups.CONTROLLERS, Hierarchy(str(tmp_path), version)))
-    group = groups.group(spec(memory=1000, cpu_quota=0.5, pids=9))
+    group = groups.group(GroupLimits(memory=1000, cpu=0.5, pids=9))
     assert group.directories == [f"{tmp_path}/pumice-job-1"]
     assert files(group.directories[0]) == expected
     assert group.limits_memory
@@ -86,8 +86,8 @@ def test_limits_are_written(tmp_path: Path, version: int, expected: dict[str, st
 
 def test_no_group_without_limits_or_controllers(tmp_path: Path) -> None:
     groups = Cgroups("job", {"cpu": Hierarchy(str(tmp_path), 2)})
-    assert groups.group(spec()).directories == []
-    group = groups.group(spec(memory=1000, pids=1))
+    assert groups.group(GroupLimits()).directories == []
+    group = groups.group(GroupLimits(memory=1000, pids=1))
     assert (group.directories, group.limits_memory, group.out_of_memory()) == ([], False, False)
     assert groups.controllers == ["cpu"]
 
@@ -102,7 +102,7 @@ def test_no_group_without_limits_or_controllers(tmp_path: Path) -> None:
     ],
 )
 def test_out_of_memory(tmp_path: Path, version: int, file: str, content: str, expected: bool) -> None:
-    group = Cgroups("job", {"memory": Hierarchy(str(tmp_path), version)}).group(spec(memory=1000))
+    group = Cgroups("job", {"memory": Hierarchy(str(tmp_path), version)}).group(GroupLimits(memory=1000))
     Path(group.directories[0], file).write_text(content)
     assert group.out_of_memory() is expected
 

@@ -1,0 +1,155 @@
+"""The part of a root run that stays root of the machine: the supervisor, asked by job-init over a socket of their own.
+
+Where the ids of a job are mapped to an unused range, job-init has no rights on the machine. The supervisor opens what
+is mounted into containers, with ids mapped back (an id-mapped mount), and makes control groups.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from pumice.engines.local.sandbox import protocol, syscalls
+from pumice.engines.local.sandbox.init.cgroups import Cgroups, Group, GroupLimits
+from pumice.engines.local.sandbox.rootfs.mount_targets import Source, Tree
+from pumice.engines.local.sandbox.sandbox_errors import StartError
+
+_BATCH = 100
+
+
+class HostHelper:
+    """Serves job-init. `namespace` is the descriptor of its user namespace."""
+
+    def __init__(self, channel: socket.socket, namespace: int, groups: Cgroups) -> None:
+        self._channel = channel
+        self._namespace = namespace
+        self._groups = groups
+        self._made: dict[str, Group] = {}  # by the first of its directories
+
+    def serve(self) -> None:
+        """Returns when job-init has ended."""
+        with contextlib.suppress(ConnectionError):
+            while (received := protocol.receive(self._channel)) is not None:
+                message, _ = received
+                try:
+                    answer, descriptors = getattr(self, f"_do_{message['do']}")(message)
+                except StartError as error:
+                    answer, descriptors = {"error": [error.kind, error.message]}, []
+                protocol.send(self._channel, answer, descriptors)
+                for descriptor in descriptors:
+                    os.close(descriptor)
+
+    def _do_trees(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+        errors, trees = [], []
+        for path, volume in message["sources"]:
+            try:
+                trees.append(mapped_tree(path, self._namespace, volume, below=message["below"]))
+                errors.append(0)
+            except OSError as error:
+                errors.append(error.errno or 0)
+        return {"errors": errors}, trees
+
+    def _do_group(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+        group = self._groups.group(GroupLimits(**message["limits"]))
+        if group.directories:
+            self._made[group.directories[0]] = group
+        event = group.oom_event()
+        return {"directories": group.directories, "memory": group.memory}, [] if event is None else [event]
+
+    def _do_members(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+        group = self._made.get(message["group"])
+        return {}, [] if group is None else group.open_members()
+
+    def _do_remove(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
+        group = self._made.pop(message["group"], None)
+        if group is not None:
+            group.remove()
+        return {}, []
+
+
+def mapped_tree(path: str, namespace: int, volume: str = "", *, below: bool = True) -> int:
+    """Clone a tree of the host with the ids of the job; as it is, if its file system does not support that.
+
+    The job then sees its files as those of nobody.
+    """
+    tree = syscalls.clone_tree(path, volume, below=below)
+    with contextlib.suppress(OSError):
+        syscalls.map_ids(tree, namespace, below=below)
+    return tree
+
+
+def unmappable(paths: Sequence[str], namespace: int) -> str:
+    """Return why ids cannot be mapped on one of these paths; empty if they can."""
+    for path in paths:
+        try:
+            tree = syscalls.clone_tree(path)
+        except OSError:
+            # It does not exist (yet), or is closed to root as well: containers that need it say so.
+            continue
+        try:
+            syscalls.map_ids(tree, namespace)
+        except OSError as error:
+            return f"the file system of {path} does not support it ({os.strerror(error.errno or 0).lower()})"
+        finally:
+            os.close(tree)
+    return ""
+
+
+class HostClient:
+    """job-init's end. A lost supervisor is a ConnectionError, which ends the job."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def trees(self, sources: Sequence[Source], *, below: bool = True) -> list[Tree]:
+        """Return a tree for each source, or why there is none."""
+        found: list[Tree] = []
+        for first in range(0, len(sources), _BATCH):
+            answer, descriptors = self._ask("trees", sources=sources[first : first + _BATCH], below=below)
+            left = iter(descriptors)
+            found += [OSError(number, os.strerror(number)) if number else next(left) for number in answer["errors"]]
+        return found
+
+    def group(self, limits: GroupLimits) -> RemoteGroup:
+        answer, descriptors = self._ask("group", limits=limits._asdict())
+        return RemoteGroup(self, answer["directories"], answer["memory"], descriptors[0] if descriptors else None)
+
+    def members(self, group: str) -> list[int]:
+        return self._ask("members", group=group)[1]
+
+    def remove(self, group: str) -> None:
+        self._ask("remove", group=group)
+
+    def _ask(self, what: str, **details: Any) -> tuple[protocol.Message, list[int]]:
+        protocol.send(self._channel, {"do": what, **details})
+        received = protocol.receive(self._channel)
+        if received is None:
+            raise ConnectionResetError
+        if "error" in received[0]:
+            raise StartError(*received[0]["error"])
+        return received
+
+
+class RemoteGroup(Group):
+    """A control group that belongs to root of the machine, so that no container can change its limits."""
+
+    def __init__(self, client: HostClient, directories: list[str], memory: str, event: int | None) -> None:
+        super().__init__()
+        self._client = client
+        self._event = event
+        self.directories = directories
+        self.memory = memory
+
+    def oom_event(self) -> int | None:
+        return self._event
+
+    def open_members(self) -> list[int]:
+        return self._client.members(self.directories[0]) if self.directories else []
+
+    def remove(self) -> None:
+        if self.directories:
+            self._client.remove(self.directories[0])
+        self.directories = []
