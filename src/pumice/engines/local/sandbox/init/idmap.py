@@ -6,6 +6,7 @@ those of this machine. Capabilities apply to the job's own resources in either c
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 
@@ -73,9 +74,11 @@ def mapped_namespace() -> int | None:
 def join(namespace: int) -> None:
     """Become root of a user namespace."""
     syscalls.setns(namespace, syscalls.NEWUSER)
+    with contextlib.suppress(PermissionError):
+        # Refused where there is only one group.
+        os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    os.setgroups([])
     # A change of user hides /proc/self.
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
 

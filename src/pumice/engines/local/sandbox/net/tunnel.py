@@ -11,6 +11,7 @@ import json
 import os
 import select
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pumice.engines.local.sandbox import syscalls
-from pumice.engines.local.sandbox.init import exec_command
+from pumice.engines.local.sandbox.init import exec_command, idmap
 from pumice.engines.local.sandbox.net import nat
 from pumice.engines.local.sandbox.net.netlink import Netlink
 
@@ -27,6 +28,8 @@ READY = "ready"
 _SECONDS = 8.0
 _PAUSE = 0.01
 _DEFAULT_ROUTE = "00000000"
+
+_TUN = "/dev/net/tun"
 
 
 def main() -> None:
@@ -37,11 +40,27 @@ def main() -> None:
     config: dict[str, Any] = json.loads(sys.argv[1])
     init = os.pidfd_open(config["pid"])
     network = os.open(f"/proc/{config['pid']}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    syscalls.setns(init, syscalls.NEWUSER)
+    if os.geteuid() == 0:
+        _offer_tun()
+        idmap.join(init)
+    else:
+        syscalls.setns(init, syscalls.NEWUSER)
     syscalls.unshare(syscalls.NEWPID)
     first = _fork(lambda: _run_tunnel(config, init, network))
     # Do not wait for the kernel to tear down the tunnel's interface.
     _wait_for_any(0, init, os.pidfd_open(first))
+
+
+def _offer_tun() -> None:
+    """On some machines only root may use the device, and in the job root is somebody else."""
+    if not os.path.exists(_TUN) or os.stat(_TUN).st_mode & stat.S_IWOTH:
+        return
+    syscalls.unshare(syscalls.NEWNS)
+    syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
+    device = os.stat(_TUN).st_rdev
+    syscalls.mount("tmpfs", os.path.dirname(_TUN), "tmpfs", syscalls.MS_NOSUID, "mode=755")
+    os.mknod(_TUN, stat.S_IFCHR, device)
+    os.chmod(_TUN, 0o666)  # noqa: S103 - only this process and its children see it
 
 
 def _run_tunnel(config: dict[str, Any], init: int, network: int) -> None:
