@@ -10,7 +10,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run examples check test soak kubelet lint format bench docs pin clean
+.PHONY: help run examples check test fuzz soak kubelet lint format bench docs pin clean
 
 
 help: ## This list
@@ -31,6 +31,10 @@ check: ## Style, types, layers and unit tests: for the inner loop
 test: ## All checks: style, types, layers, tests, coverage
 	$(setup) test
 	@$(python) -m scripts.check
+
+fuzz: ## Feed mutated jobs, reviews, HTTP answers and images to Pumice: SECONDS=60 SEED=1 CASES=
+	$(setup) test
+	@$(python) -m scripts.fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(CASES)
 
 soak: ## All examples of the tests that draw lots or take longer than 30 seconds: about an hour
 	$(setup) test

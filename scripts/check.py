@@ -106,6 +106,7 @@ def tests() -> list[Check]:
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
         command("pytest", 450, *WAITING, *map(without, (*PURE_TESTS, *ignored))),
         Check("kubernetes programs", 1, kubernetes),
+        command("fuzz", 21, "python", "-m", "scripts.fuzz", "--seconds=20"),
         *again,
     ]
 
