@@ -83,8 +83,23 @@ def test_a_gang_that_does_not_fit_is_refused_at_once(place: Place) -> None:
     result = place.run(job(task("only", "echo started", 3, container=wants(cpu=all_cpus())), minAvailable=2))
     assert result.code == 2
     assert "job.yaml: needs 2 pods at once (minAvailable), 1 fits on this machine" in result.err
-    assert "hint: --scale only=2, or lower resources.requests.cpu (job.yaml:" in result.err
+    assert "hint: --scale only=1, or lower resources.requests.cpu (job.yaml:" in result.err
     assert "started" not in result.out
+
+
+def test_a_job_for_a_cluster_runs_with_fit_as_the_refusal_says(place: Place) -> None:
+    """Half of a rack, on this machine: the last line of the refusal is the command that runs it."""
+    rack = {"limits": {"rdma/hca": 1, "example.com/npu": 8, "cpu": "640", "memory": "100Ti"}}
+    manifest = job(task("only", "echo up", 2, container={"resources": rack}))
+    result = place.run(manifest, flags=["--no-prefix"])
+    assert result.code == 2
+    assert result.err.splitlines()[-1] == "pumice run job.yaml --timeout 60s --no-prefix --fit"
+    result = place.run(manifest, flags=["--no-prefix", "--fit"])
+    assert (result.code, result.out) == (0, "up\nup\n"), result.err
+    assert "  fit: only: example.com/npu 8 is left out: this machine has none\n" in result.err
+    assert "  fit: only: cpu limit 640 is lowered to " in result.err
+    (place.directory / "pumice.toml").write_text("fit = true\n")
+    assert place.run(manifest).code == 0
 
 
 def test_what_another_run_has_reserved_is_not_there(place: Place) -> None:

@@ -230,7 +230,8 @@ def test_too_large_a_job_is_told_the_shortfall_and_where_it_comes_from(place: Pl
     assert lines[2].split()[:2] == ["cpu", "6000.00"]
     text = (place.directory / "job.yaml").read_text().splitlines()
     number = next(number for number, line in enumerate(text, start=1) if "cpu:" in line)
-    assert f"lower resources.requests.cpu (job.yaml:{number})" in lines[-1]
+    assert f"lower resources.requests.cpu (job.yaml:{number})" in lines[-2]
+    assert lines[-1] == "pumice run job.yaml --timeout 60s --fit"
     _untouched(place)
 
 

@@ -27,7 +27,7 @@ from pumice.engines.local.events import Listener, RunEvent, RunPlanned, WarningI
 from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Locate
 from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
-from pumice.engines.local.run_errors import NoNamespacesError, RunError
+from pumice.engines.local.run_errors import DoesNotFitError, NoNamespacesError, RunError
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.verdict import verdict_lines
 from pumice.model.findings import Path
@@ -66,6 +66,9 @@ def run(args: argparse.Namespace) -> int:
             return _run(LocalSession(job.admitted, options, documents, locate), args)
     except NoNamespacesError as error:
         print(error, run_options.same_command(args, "--isolation", "process"), sep="\n", file=sys.stderr)
+        return BAD_INPUT
+    except DoesNotFitError as error:
+        print(error, *([run_options.same_command(args, "--fit")] if error.fit_helps else []), sep="\n", file=sys.stderr)
         return BAD_INPUT
     except RunError as error:
         print(error, file=sys.stderr)

@@ -31,6 +31,7 @@ _REPEATED: Final = {
     "env": ("K=V", "set a variable in all containers; the job's own value wins"),
     "mount": ("PATH[:ro]", "make a path of this machine visible in all pods; SOURCE:TARGET[:ro] at another path"),
     "allow-host-path": ("PREFIX", "allow the job to use paths of this machine that need consent"),
+    "ignore": ("RESOURCE", "run without a resource that the job asks for, such as nvidia.com/gpu"),
     "scale": ("TASK=N", "override a task's number of pods"),
     "publish": ("TASK-INDEX:PORT", "publish a pod's port on 127.0.0.1"),
     "kill": ("TASK-INDEX@30s", "kill a pod this long after the first Running"),
@@ -43,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         name = _destination(flag)
         parser.add_argument(f"--{flag}", dest=name, action="append", default=[], metavar=metavar, help=text)
     parser.add_argument("--workdir-read-only", action="store_true", help="pods cannot write to the working directory")
+    parser.add_argument(
+        "--fit", action="store_true", help="leave out devices that this machine lacks, and lower requests until it fits"
+    )
     parser.add_argument(
         "--network",
         choices=[str(each) for each in Network],
@@ -125,6 +129,8 @@ def _options(args: argparse.Namespace) -> RunOptions:
         publish=tuple(flags.publish(text) for text in args.publish),
         timeout=None if args.timeout is None else flags.timeout(args.timeout),
         network=Network(args.network or config.network or Network.OUTBOUND),
+        fit=args.fit or toml.fit,
+        ignore=tuple(dict.fromkeys(args.ignore)),
         isolation=Isolation(args.isolation or config.isolation or Isolation.AUTO),
         required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
     )
@@ -137,6 +143,7 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
         words += [word for value in getattr(args, _destination(flag)) for word in (f"--{flag}", value)]
     words += [] if args.network is None else ["--network", args.network]
     words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
+    words += ["--fit"] if args.fit and "--fit" not in more else []
     words += ["--workdir-read-only"] if args.workdir_read_only else []
     words += ["--unconfined"] if args.unconfined else []
     words += ["--allow-nested-namespaces"] if args.allow_nested_namespaces else []

@@ -33,6 +33,7 @@ class TomlSettings:
     programs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
+    fit: bool = False
 
     def accesses(self, beside: Path) -> tuple[HostAccess, ...]:
         """Return every path that leaves the directory of the file."""
@@ -55,7 +56,11 @@ class TomlSettings:
 
 def read_toml(beside: Path) -> TomlSettings:
     """Read the file in a directory; empty settings if there is none. Raises SettingsError with all problems."""
-    tables, problems = _tables(beside / TOML)
+    found = _parsed(beside / TOML) if (beside / TOML).is_file() else {}
+    fit = found.pop("fit", False)
+    tables, problems = _tables(found)
+    if not isinstance(fit, bool):
+        problems.append(Problem(f"fit: must be true or false, found {kind_of(fit)}", "", Position(TOML)))
 
     def each(table: str, read: Callable[[str, object, Path], _Value]) -> dict[str, _Value]:
         found = {}
@@ -73,20 +78,20 @@ def read_toml(beside: Path) -> TomlSettings:
         programs=each("programs", _programs),
         files=each("files", _files),
         mounts=tuple(mount for mounts in each("mounts", _mounts).values() for mount in mounts),
+        fit=fit,
     )
     if problems:
         raise SettingsError.of(problems)
     return settings
 
 
-def _tables(path: Path) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-    """Return the known tables, and what is wrong with the others. Raises SettingsError if the file is not TOML."""
-    found = _parsed(path) if path.is_file() else {}
+def _tables(found: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Return the known tables, and what is wrong with the others."""
     problems = []
     for name, value in found.items():
         if name not in _TABLES:
-            suggestion = f"{did_you_mean(name, _TABLES)} ".lstrip()
-            hint = f"{suggestion}there are [{'], ['.join(_TABLES)}]"
+            suggestion = f"{did_you_mean(name, (*_TABLES, 'fit'))} ".lstrip()
+            hint = f"{suggestion}there are [{'], ['.join(_TABLES)}] and fit"
             problems.append(Problem(f"{name}: unknown", hint, Position(TOML)))
         elif not isinstance(value, dict):
             message = f"{name}: must be a table, found {kind_of(value)}"

@@ -57,12 +57,12 @@ class JsonView:
 
     def _fields(self, event: RunEvent) -> Fields:
         match event:
-            case RunPlanned(job, images, accesses):
+            case RunPlanned(job, images, accesses, notes):
                 tasks = {task.name: task.replicas for task in job.spec.tasks}
                 available = job.spec.min_available
                 plan = {"type": "plan", "job": job.name, "tasks": tasks, "minAvailable": available, "images": images}
                 paths = [{"path": str(each.path), "realPath": str(each.real), "mode": each.mode} for each in accesses]
-                return {**plan, **({"hostPaths": paths} if paths else {})}
+                return {**plan, **({"hostPaths": paths} if paths else {}), **({"notes": list(notes)} if notes else {})}
             case PhaseChanged(_, status, attempt, acted):
                 state = status.state
                 why = {"reason": state.reason, "message": state.message, **_policy(acted)}

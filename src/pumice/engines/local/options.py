@@ -65,6 +65,8 @@ class RunOptions:
     timeout: float | None = None
     network: Network = Network.OUTBOUND
     isolation: Isolation = Isolation.AUTO
+    fit: bool = False  # lower what the job asks for until it fits this machine
+    ignore: tuple[str, ...] = ()  # resources to leave out
     # By option, names of images that the job must use: an option for another image would silently have no effect.
     required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

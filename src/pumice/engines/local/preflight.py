@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
+from pumice.admission.admit import Admitted
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import check_consent, notes
 from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.options import Locate, at
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import DoesNotFitError, RefusedError, SettingsError
+from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, shortfall
+from pumice.engines.local.scheduling.fitting import fitted, gang_fit
+from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.state.claims import claim_directory, make_claim_directories
 from pumice.engines.local.state.settings import Settings
 from pumice.model import keys
@@ -18,50 +25,66 @@ from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, Manifest
 from pumice.model.objects import claims
-from pumice.model.pod import containers_with_paths
+from pumice.model.pod import all_containers, containers_with_paths
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
+from pumice.model.resources import is_extended
 from pumice.model.vocabulary import Action, Event
 
+# Starts a number of processes that the command line names, not the plugin.
+_COUNTED: Final = re.compile(r"\b(mpirun|mpiexec)\b")
 Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its containers, and what is wrong with it
 
 
-def gang(job: Job, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return the pods that must run at once: minAvailable of each task, then the first ones up to the job's.
-
-    A job whose minAvailable is less than the sum of its tasks' accepts any pods, as in Volcano.
-    """
-    counts = job.spec.min_available >= sum(task.min_members for task in job.spec.tasks)
-    left = {task.name: (task.min_available or 0) if counts else 0 for task in job.spec.tasks}
-    chosen, others = [], []
-    for manifest in manifests:
-        task = _task(manifest)
-        if left[task] > 0:
-            left[task] -= 1
-            chosen.append(manifest)
-        else:
-            others.append(manifest)
-    missing = max(0, job.spec.min_available - len(chosen))
-    return [*chosen, *others[:missing]]
-
-
-def check_fit(job: Job, found: Fit, locate: Locate) -> None:
-    """Raises RefusedError with the shortfall and what would help."""
+def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) -> None:
+    """Raises DoesNotFitError with the shortfall and what would help."""
     if found.fits:
         return
-    largest = max(job.spec.tasks, key=lambda task: task.replicas)
-    fewer = largest.replicas - (found.pods - found.fitting)
-    short = found.short or (found.rows[0].name,)
-    advice = [
-        # Fewer pods help only where one fits at all.
-        *([f"--scale {largest.name}={fewer}"] if fewer > 0 else []),
-        "lower " + " and ".join(_largest_request(job, resource, locate) for resource in short),
-        *([f"lower minAvailable{at(locate, SPEC / 'minAvailable')}"] if found.pods > 1 else []),
-    ]
+    job, free = admitted.job, machine.free()
     needs = "1 pod" if found.pods == 1 else f"{found.pods} pods at once (minAvailable)"
     fitting = "1 fits" if found.fitting == 1 else f"{found.fitting} fit"
     message = "\n".join((f"needs {needs}, {fitting} on this machine", *shortfall(found)))
-    raise RefusedError(message, ", or ".join(advice), Position(locate(SPEC).file))
+    where = Position(locate(SPEC).file)
+    if gang_fit(admitted, free).fits:
+        raise RefusedError(message, "other runs have reserved the rest: wait until they have ended", where)
+    short = [row for row in found.rows if row.name in (found.short or (found.rows[0].name,))]
+    # To lower a request does not help where the machine has nothing of it.
+    ignore = " ".join(f"--ignore {row.name}" for row in short if row.free.is_zero and is_extended(row.name))
+    lower = " and ".join(_largest_request(job, row.name, locate) for row in short if not row.free.is_zero)
+    less = " and ".join(filter(None, (ignore, f"lower {lower}" if lower else "")))
+    advice = [*_fewer_pods(admitted, found, free), *([less] if less else [])]
+    if 0 < found.fitting < job.spec.min_available:
+        written = admitted.written.spec.min_available
+        position = at(locate, SPEC / "minAvailable") if written else ""
+        advice.append(f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}")
+    error = DoesNotFitError(message, ", or ".join(advice), where)
+    with suppress(SettingsError):
+        error.fit_helps = gang_fit(fitted(admitted, machine).admitted, free).fits
+    raise error
+
+
+def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) -> Iterator[str]:
+    """Suggest fewer pods of the largest task, where they fit and nothing in the job counts on their number."""
+    job = admitted.job
+    largest = max(job.spec.tasks, key=lambda task: task.replicas)
+    words = (str(word) for task in job.spec.tasks for word in _words(task.pod_spec))
+    if not found.fitting or "mpi" in job.spec.plugins or any(_COUNTED.search(word) for word in words):
+        return
+    most, too_many = 0, largest.replicas
+    with suppress(SettingsError):
+        while too_many - most > 1:
+            number = (most + too_many) // 2
+            if gang_fit(stored(admitted, {largest.name: number}), free).fits:
+                most = number
+            else:
+                too_many = number
+    if most:
+        yield f"--scale {largest.name}={most}"
+
+
+def _words(spec: Manifest) -> Iterator[object]:
+    for container in all_containers(spec):
+        yield from (*(container.get("command") or ()), *(container.get("args") or ()))
 
 
 def _largest_request(job: Job, resource: str, locate: Locate) -> str:
@@ -143,7 +166,3 @@ def what_ends_restarts(job: Job, task_name: str) -> str:
         f"a policy {{event: {Event.TASK_FAILED}, action: {Action.TERMINATE_JOB}}} of task {task_name} would end the job"
         f" after {task.max_retry} restarts (its maxRetry)"
     )
-
-
-def _task(manifest: Manifest) -> str:
-    return str(manifest["metadata"]["annotations"][keys.TASK_SPEC])

@@ -22,11 +22,11 @@ from pumice.engines.local.preflight import (
     check_problems,
     claim_paths,
     create_claim_directories,
-    gang,
     preflight_warnings,
 )
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.scaling import check_names
+from pumice.engines.local.scheduling.fitting import fitted, gang, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
@@ -80,14 +80,17 @@ def prepared(
     admitted: Admitted, options: RunOptions, documents: Sequence[Manifest], locate: Locate, emit: Emitter
 ) -> Iterator[Preparation]:
     """Raises SettingsError or RefusedError."""
-    job, state = admitted.job, options.settings.state
+    machine, state = read_machine(), options.settings.state
+    ignored = ignoring(admitted, options.ignore)
+    fit = fitted(ignored.admitted, machine) if options.fit else ignored
+    admitted, changes = fit.admitted, dict.fromkeys((*ignored.changes, *fit.changes))
+    job = admitted.job
     manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
     check_names(options, job, manifests)
     settings = with_names_in_use(options.settings, image_names(manifests))
     accesses, notes = check_host_access(settings, manifests, os.environ)
     directory = state / "runs" / f"{job.name}-{job.uid[:8]}"
     objects: dict[tuple[str, str], Manifest] = {}
-    machine = read_machine()
     with ExitStack() as held:
         try:
             make_private(state)
@@ -130,15 +133,16 @@ def prepared(
             preparation.record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False
         )
         emit.listeners.append(view)
-        emit(RunPlanned(job, images.text(manifests), accesses, notes))
+        emit(RunPlanned(job, images.text(manifests), accesses, (*notes, *(f"fit: {each}" for each in changes))))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation
 
 
 def _check(preparation: Preparation, locate: Locate) -> None:
-    job, objects = preparation.admitted.job, preparation.objects
-    for each in owned_objects(job, preparation.admitted.plugins):
+    admitted, objects = preparation.admitted, preparation.objects
+    job = admitted.job
+    for each in owned_objects(job, admitted.plugins):
         manifest = each.created_with(_no_key_pair) if isinstance(each, Once) else each
         objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
     found = [
@@ -149,7 +153,7 @@ def _check(preparation: Preparation, locate: Locate) -> None:
     objects.clear()
     check_problems(job, found, locate)
     members = {each["metadata"]["name"]: each["spec"] for each in gang(job, preparation.manifests)}
-    check_fit(job, preparation.scheduler.reserve(members), locate)
+    check_fit(admitted, preparation.scheduler.reserve(members), preparation.machine, locate)
     check_open_files(*preparation.counts)
 
 

@@ -34,6 +34,12 @@ class RefusedError(RunError):
     """The machine cannot run the job as it is, or may not."""
 
 
+class DoesNotFitError(RefusedError):
+    """The gang would not fit the empty machine. `fit_helps`: with `--fit` it would."""
+
+    fit_helps = False
+
+
 class NoNamespacesError(RefusedError):
     """Root does not fall back to plain processes unless told to."""
 

@@ -124,7 +124,7 @@ def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], messag
         ),
         pytest.param(
             "imags = 1\n[images]\na = 1\nb = 2\n[programs]\nc = 3",
-            "there are [images], [entrypoints], [programs], [files], [mounts]\n"
+            "there are [images], [entrypoints], [programs], [files], [mounts] and fit\n"
             "pumice.toml: images: a: must be the path of a directory or an archive, found a number\n"
             "pumice.toml: images: b: must be the path of a directory or an archive, found a number\n"
             "pumice.toml: programs: c: must be a list of files",

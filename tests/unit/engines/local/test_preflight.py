@@ -7,22 +7,26 @@ from typing import Any
 
 import pytest
 
+from pumice.admission.admit import Admitted, admit
 from pumice.engines.local.preflight import (
     check_fit,
     check_problems,
     claim_paths,
     create_claim_directories,
-    gang,
     what_ends_restarts,
 )
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import DoesNotFitError, RefusedError
+from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, fit
+from pumice.engines.local.scheduling.fitting import gang, gang_fit
+from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
 from pumice.model.findings import SPEC
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, TaskSpec, VolumeSpec
 from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
+from pumice.runtime.offline_context import offline_context
 
 Manifest = dict[str, Any]
 
@@ -75,51 +79,81 @@ def test_gang(available: int, least: dict[str, int | None], chosen: list[str]) -
     assert [pod["metadata"]["name"] for pod in gang(_job(available, **least), PODS)] == chosen
 
 
+def _admitted(requests: Manifest, replicas: int = 4, **fields: Any) -> Admitted:
+    """A job that an API server has stored; `requests` may be limits as well."""
+    container = {"name": "c", "image": "x", "command": ["true"], "resources": requests}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    spec = {"tasks": [{"name": "a", "replicas": replicas, "template": template}], **fields}
+    document = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+    return stored(admit(document, offline_context()), {})
+
+
+def _refusal(admitted: Admitted, cpus: int = 2, memory: str = "8Gi") -> DoesNotFitError:
+    machine = Machine(tuple(range(cpus)), cpus, Quantity.parse(memory).value())
+    with pytest.raises(DoesNotFitError) as error:
+        check_fit(admitted, gang_fit(admitted, machine.free()), machine, _locate)
+    return error.value
+
+
 def test_a_job_that_does_not_fit_is_refused_with_the_shortfall_and_its_requests() -> None:
-    with pytest.raises(RefusedError) as error:
-        check_fit(_job(4, a=None, b=None), _fit(4, "2.5"), _locate)
-    lines = str(error.value).splitlines()
+    error = _refusal(_admitted({"requests": {"cpu": "1"}}, minAvailable=4))
+    lines = str(error).splitlines()
     assert lines[0] == "big.yaml: needs 4 pods at once (minAvailable), 2 fit on this machine"
-    assert lines[2].split() == ["cpu", "4.00", "2.50", "1.50"]
+    assert lines[2].split() == ["cpu", "4.00", "2.00", "2.00"]
     request = "spec.tasks[0].template.spec.containers[0].resources.requests.cpu"
     assert lines[3] == (
-        f"  hint: --scale a=1, or lower resources.requests.cpu (<{request}>:10), "
-        "or lower minAvailable (<spec.minAvailable>:2)"
+        f"  hint: --scale a=2, or lower resources.requests.cpu (<{request}>:10), "
+        "or lower minAvailable to 2 (<spec.minAvailable>:2)"
     )
+    assert error.fit_helps
 
 
-def test_fewer_pods_are_not_suggested_where_not_even_one_fits() -> None:
-    job = Job(spec=JobSpec(min_available=1, tasks=[TaskSpec(name="a", replicas=1)]))
-    with pytest.raises(RefusedError) as error:
-        check_fit(job, _fit(1, "0.5"), _locate)
-    lines = str(error.value).splitlines()
-    assert lines[0] == "big.yaml: needs 1 pod, 0 fit on this machine"
-    assert lines[-1] == "  hint: lower resources.requests.cpu"
+GPU = {"limits": {"nvidia.com/gpu": 2}}
 
 
-def test_the_largest_request_is_named_and_a_limit_counts_as_one() -> None:
-    tasks = [
-        TaskSpec(name="a", replicas=3, template={"spec": {"containers": [_container("1")]}}),
-        TaskSpec(name="b", replicas=3, template={"spec": {"initContainers": [_container("2", "limits")]}}),
-    ]
-    job = Job(spec=JobSpec(min_available=6, tasks=tasks))
-    with pytest.raises(RefusedError, match=r"spec\.tasks\[1\]\.template\.spec\.initContainers\[0\]\.resources\.limits"):
-        check_fit(job, _fit(6, "1"), _locate)
+@pytest.mark.parametrize(
+    ("job", "hint"),
+    [
+        pytest.param(
+            _admitted({"requests": {"cpu": "4"}}, 1),
+            "lower resources.requests.cpu (<spec.tasks[0].template.spec.containers[0].resources.requests.cpu>:10)",
+            id="one pod that does not fit: neither fewer pods nor minAvailable",
+        ),
+        pytest.param(_admitted(GPU, 2, minAvailable=2), "--ignore nvidia.com/gpu", id="no pod fits, there are no GPUs"),
+        pytest.param(
+            _admitted({"limits": {"nvidia.com/gpu": 2, "rdma/hca": 1, "memory": "16Gi"}}, 2),
+            "--ignore nvidia.com/gpu --ignore rdma/hca and lower resources.limits.memory "
+            "(<spec.tasks[0].template.spec.containers[0].resources.limits.memory>:10)",
+            id="all that is short, together",
+        ),
+        pytest.param(
+            _admitted({"requests": {"cpu": "1"}}, 3),
+            "--scale a=2, or lower resources.requests.cpu "
+            "(<spec.tasks[0].template.spec.containers[0].resources.requests.cpu>:10), or set minAvailable to 2",
+            id="a minAvailable that is not in the file has no line",
+        ),
+        pytest.param(
+            _admitted({"requests": {"cpu": "1"}}, 3, plugins={"mpi": ["--master=a", "--worker=a"]}, minAvailable=3),
+            "lower resources.requests.cpu "
+            "(<spec.tasks[0].template.spec.containers[0].resources.requests.cpu>:10), "
+            "or lower minAvailable to 2 (<spec.minAvailable>:2)",
+            id="mpirun counts on the number of hosts",
+        ),
+    ],
+)
+def test_only_hints_that_help(job: Admitted, hint: str) -> None:
+    assert _refusal(job).hint == hint
 
 
-def test_the_hint_points_at_a_resource_whose_name_has_dots() -> None:
-    gpu = "nvidia.com/gpu"
-    template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {gpu: 2}}}]}}
-    job = Job(spec=JobSpec(min_available=1, tasks=[TaskSpec(name="a", replicas=1, template=template)]))
-    found = fit([{gpu: Quantity.parse("2")}], {gpu: Quantity.parse("1")})
-    with pytest.raises(RefusedError) as error:
-        check_fit(job, found, _locate)
-    path = SPEC / "tasks" / 0 / "template" / "spec" / "containers" / 0 / "resources" / "limits" / gpu
-    assert f"lower resources.limits.{gpu} (<{path}>:10)" in error.value.hint
+def test_what_other_runs_have_reserved_is_no_reason_to_change_the_job() -> None:
+    admitted = _admitted({"requests": {"cpu": "1"}}, 2)
+    with pytest.raises(RefusedError, match="other runs have reserved the rest") as error:
+        check_fit(admitted, _fit(2, "1"), Machine((0, 1), 2, 2**33), _locate)
+    assert not isinstance(error.value, DoesNotFitError)
 
 
 def test_what_fits_passes() -> None:
-    check_fit(_job(2, a=None, b=None), _fit(2, "2"), _locate)
+    check_fit(_admitted({"requests": {"cpu": "1"}}, 2), _fit(2, "2"), Machine((0, 1), 2, 2**33), _locate)
 
 
 def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position() -> None:

@@ -83,8 +83,12 @@ def shortfall(fit: Fit) -> list[str]:
     for row in fit.rows:
         short = "-" if row.short.is_zero else amount_text(row.name, row.short)
         cells.append((row.name, amount_text(row.name, row.requested), amount_text(row.name, row.free), short))
-    width = max(len(row[0]) for row in cells)
-    return [f"  {name:<{width}}{wanted:>12}{free:>9}{short:>9}" for name, wanted, free, short in cells]
+    names, *numbers = (max(map(len, column)) for column in zip(*cells, strict=True))
+    widths = [max(width, 7) + 2 for width in numbers]
+    return [
+        f"  {name:<{names}}" + "".join(f"{cell:>{width}}" for cell, width in zip(amounts, widths, strict=True))
+        for name, *amounts in cells
+    ]
 
 
 def amount_text(name: str, amount: Quantity) -> str:

@@ -70,9 +70,18 @@ def test_a_gang_that_does_not_fit() -> None:
     assert not found.fits
     assert (found.pods, found.fitting, found.short) == (4, 1, ("cpu",))
     assert shortfall(found) == [
-        "              wanted     free    short",
-        "  cpu           8.00     3.50     4.50",
-        "  memory      16 GiB   21 GiB        -",
+        "           wanted     free    short",
+        "  cpu        8.00     3.50     4.50",
+        "  memory   16 GiB   21 GiB        -",
+    ]
+
+
+def test_columns_stay_apart_however_long_an_amount_is() -> None:
+    found = fit([amounts(cpu="48", memory="1000.1Gi")] * 3, amounts(cpu="2", memory="22.7Gi"))
+    assert shortfall(found) == [
+        "           wanted      free    short",
+        "  cpu      144.00      2.00   142.00",
+        "  memory  2.9 TiB  22.7 GiB  2.9 TiB",
     ]
 
 
