@@ -24,11 +24,12 @@ import pytest
 
 from pumice.cli.run.flags import mount
 from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.init.seccomp import REFUSED, call_numbers, is_known
 from pumice.engines.local.sandbox.sandbox_errors import StartError
-from pumice.engines.local.sandbox.specs import Mount
+from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
 from tests.local.running import Place, job, need_namespaces, task
-from tests.local.sandbox.boxes import Box, in_box, python_mounts
+from tests.local.sandbox.boxes import Box, in_box, python_mounts, run
 
 AS_ROOT = os.geteuid() == 0
 Manifest = dict[str, Any]
@@ -244,6 +245,28 @@ def test_root_of_a_pod_is_not_root_of_the_machine(place: Place) -> None:
     assert outcomes(place, ROOTS) == []
     owners = {name: (place.directory / name).stat().st_uid for name in ("mine", "mine-1234")}
     assert owners == {"mine": 0, "mine-1234": 1234}
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root has ids to map")
+def test_a_file_system_without_mapped_ids_is_said_and_the_job_runs(tmp_path: Path) -> None:
+    """As on NFS: root of a pod is root of the machine, and gains no privileges."""
+
+    async def story() -> None:
+        sandbox = await Sandbox.start("unmapped", tmp_path, SandboxOptions(shared=["/proc"]))
+        made = Box(sandbox)
+        try:
+            assert sandbox.unmapped.startswith("the file system of /proc does not support it")
+            await made.pod("a")
+            script = (
+                "cat /proc/self/uid_map | tr -s ' '; grep NoNewPrivs /proc/self/status; unshare -U true || echo refused"
+            )
+            code, text = await made.shell("a", f"exec 2>/dev/null; {script}")
+            assert (code, text.strip()) == (0, "0 0 4294967295\nNoNewPrivs:\t1\nrefused")
+        finally:
+            await sandbox.close()
+            made.close()
+
+    run(story())
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="users can always nest namespaces")

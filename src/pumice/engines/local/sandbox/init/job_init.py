@@ -180,8 +180,9 @@ def _prepare(config: dict[str, Any], groups: cgroups.Cgroups | host_helper.HostC
         syscalls.mount("proc", "/proc", "proc")
     nested = config["nested"] or not users.all
     if not nested:
-        # In this user namespace and all below it.
-        kernel_files.write("/proc/sys/user/max_user_namespaces", "0")
+        with contextlib.suppress(OSError):
+            # In this user namespace and all below it. In a container whose /proc is read-only the filter must do.
+            kernel_files.write("/proc/sys/user/max_user_namespaces", "0")
     # Nobody's root may not get to root's directories; any other will do, since only job-init sees the mount.
     directory = config["directory"] if not users.mapped else next(filter(os.path.isdir, _ANY_DIRECTORY))
     syscalls.mount("tmpfs", directory, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")

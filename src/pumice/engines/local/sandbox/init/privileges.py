@@ -41,12 +41,7 @@ def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
             raise StartError(CPU, f"cannot run on CPU {listed}: {error}") from error
     # What root of a container writes to a mount is a file of the machine's root, with the capabilities that it gets.
     # Namespaces within the container need SETFCAP, so there no attribute of a file can be set.
-    seccomp.load(
-        os.uname().machine,
-        confined=spec.confined,
-        single_user=not all_users,
-        refuse_attributes=all_users and limits.nested,
-    )
+    seccomp.load(os.uname().machine, confined=spec.confined, single_user=not all_users, nested=limits.nested)
     no_file_capabilities = all_users and spec.confined and not limits.nested
     dropped = {*spec.dropped, *([_SETFCAP] if no_file_capabilities else [])}
     for capability in range(limits.last_capability + 1):

@@ -30,6 +30,7 @@ _GENERIC = {
     "openat": 56,
     "quotactl": 60,
     "acct": 89,
+    "unshare": 97,
     "kexec_load": 104,
     "init_module": 105,
     "delete_module": 106,
@@ -40,6 +41,7 @@ _GENERIC = {
     "add_key": 217,
     "request_key": 218,
     "keyctl": 219,
+    "clone": 220,
     "swapon": 224,
     "swapoff": 225,
     "perf_event_open": 241,
@@ -52,6 +54,7 @@ _GENERIC = {
 _X86_64 = {
     "open": 2,
     "socket": 41,
+    "clone": 56,
     "creat": 85,
     "chmod": 90,
     "fchmod": 91,
@@ -79,6 +82,7 @@ _X86_64 = {
     "openat": 257,
     "mknodat": 259,
     "fchmodat": 268,
+    "unshare": 272,
     "perf_event_open": 298,
     "open_by_handle_at": 304,
     "finit_module": 313,
@@ -87,7 +91,7 @@ _X86_64 = {
     "userfaultfd": 323,
 }
 _NEW = {"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "openat2": 437, "quotactl_fd": 443}
-_NEW |= {"fchmodat2": 452, "setxattrat": 463}
+_NEW |= {"clone3": 435, "fchmodat2": 452, "setxattrat": 463}
 _ARCHITECTURES = {
     "x86_64": (0xC000003E, _X86_64 | _NEW),
     "aarch64": (0xC00000B7, _GENERIC | _NEW),
@@ -123,21 +127,22 @@ def call_numbers(machine: str) -> dict[str, int]:
     return _ARCHITECTURES[machine][1]
 
 
-def load(machine: str, *, confined: bool, single_user: bool, refuse_attributes: bool) -> None:
+def load(machine: str, *, confined: bool, single_user: bool, nested: bool) -> None:
     """Load the filter into this process; needs CAP_SYS_ADMIN in its user namespace.
 
     With a `single_user`, setgroups() succeeds without effect. The kernel refuses it there, and sshd and every program
-    that calls initgroups() gives up; there are no groups to drop, so success is a correct answer.
+    that calls initgroups() gives up; there are no groups to drop, so success is a correct answer. With many users, a
+    container gets either user namespaces (`nested`) or attributes of files, which those could forge.
     """
     if not is_known(machine):
         return
-    steps = list(program(machine, confined=confined, single_user=single_user, refuse_attributes=refuse_attributes))
+    steps = list(program(machine, confined=confined, single_user=single_user, nested=nested))
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     described = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(code)))
     syscalls.prctl(syscalls.PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(described))
 
 
-def program(machine: str, *, confined: bool, single_user: bool, refuse_attributes: bool) -> Iterator[Step]:
+def program(machine: str, *, confined: bool, single_user: bool, nested: bool) -> Iterator[Step]:
     architecture, numbers = _ARCHITECTURES[machine]
     foreign = _give(errno.ENOSYS) if confined else _give(0, _ALLOW)
     yield _LOAD, 0, 0, 4
@@ -151,9 +156,11 @@ def program(machine: str, *, confined: bool, single_user: bool, refuse_attribute
         yield from _for(numbers["setgroups"], _give(0))
     if confined:
         yield from _confine(numbers)
-    if confined and refuse_attributes:
+    if confined and nested and not single_user:
         for name in _XATTRS:
             yield from _for(numbers[name], _give(errno.EOPNOTSUPP))
+    if confined and not nested:
+        yield from _refuse_user_namespaces(numbers)
     yield _give(0, _ALLOW)
 
 
@@ -171,6 +178,14 @@ def _confine(numbers: dict[str, int]) -> Iterator[Step]:
             yield from _for(numbers[name], *creates, _argument(mode), (_ANY_BIT, 0, 1, _SET_ID), refuse, allow)
     no_family = _give(errno.EAFNOSUPPORT)
     yield from _for(numbers["socket"], _argument(0), (_EQUAL, 0, 1, _AF_VSOCK), no_family, allow)
+
+
+def _refuse_user_namespaces(numbers: dict[str, int]) -> Iterator[Step]:
+    """The flags of clone3 are in a structure; C libraries then use clone."""
+    yield from _for(numbers["clone3"], _give(errno.ENOSYS))
+    for name in ("clone", "unshare"):
+        flag = (_ANY_BIT, 0, 1, syscalls.NEWUSER)
+        yield from _for(numbers[name], _argument(0), flag, _give(errno.EPERM), _give(0, _ALLOW))
 
 
 def _for(number: int, *steps: Step) -> Iterator[Step]:

@@ -19,7 +19,7 @@ def answer(machine: str, call: str | int, *arguments: int, audit: int = 0, **opt
     number = call_numbers(machine)[call] if isinstance(call, str) else call
     values = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("<IIQ6Q", number, audit or AUDIT[machine], 0, *values)
-    chosen = {"confined": True, "single_user": False, "refuse_attributes": False, **options}
+    chosen = {"confined": True, "single_user": True, "nested": True, **options}
     steps, at, loaded = list(program(machine, **chosen)), 0, 0
     while True:
         code, yes, no, value = steps[at]
@@ -54,7 +54,6 @@ def answer(machine: str, call: str | int, *arguments: int, audit: int = 0, **opt
         pytest.param("openat", (3, 0, CREATE, 0o644), -1, id="create"),
         pytest.param("openat", (3, 0, CREATE, 0o4755), errno.EPERM, id="create with set-id"),
         pytest.param("openat", (3, 0, READ, 0o4755), -1, id="read; the mode is whatever the register holds"),
-        pytest.param("setgroups", (), -1, id="setgroups"),
         pytest.param("setxattr", (), -1, id="attributes"),
     ],
 )
@@ -73,10 +72,22 @@ def test_old_calls_of_one_architecture(call: str, arguments: tuple[int, ...]) ->
 
 @pytest.mark.parametrize("machine", AUDIT)
 def test_options(machine: str) -> None:
-    assert answer(machine, "setgroups", single_user=True) == 0
-    assert answer(machine, "setgroups", single_user=True, confined=False) == 0
-    assert answer(machine, "setxattr", refuse_attributes=True) == errno.EOPNOTSUPP
-    assert answer(machine, "setxattr", refuse_attributes=True, confined=False) == -1
+    assert answer(machine, "setgroups") == 0
+    assert answer(machine, "setgroups", confined=False) == 0
+    assert answer(machine, "setgroups", single_user=False) == -1
+    assert answer(machine, "setxattr", single_user=False) == errno.EOPNOTSUPP
+    assert answer(machine, "setxattr", single_user=False, nested=False) == -1
+    assert answer(machine, "setxattr", single_user=False, confined=False) == -1
+
+
+@pytest.mark.parametrize("machine", AUDIT)
+def test_user_namespaces(machine: str) -> None:
+    for call in ("clone", "unshare"):
+        assert answer(machine, call, 0x10000000) == -1
+        assert answer(machine, call, 0x10020000, nested=False) == errno.EPERM
+        assert answer(machine, call, 0x20000, nested=False) == -1
+    assert answer(machine, "clone3") == -1
+    assert answer(machine, "clone3", nested=False) == errno.ENOSYS
 
 
 def test_calls_of_another_architecture_do_not_exist() -> None:
