@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
@@ -39,6 +40,7 @@ from pumice.engines.kubernetes.auth.access import find_access
 from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.runtime.kubernetes_types import kubernetes_types
 from scripts import kubernetes_programs
+from tests.cluster.api import eventually, path_of
 from tests.cluster.cluster import Cluster, make_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -359,7 +361,11 @@ def main() -> int:
         install = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
         crds = subprocess.run([*install, "install", "--crds-only"], capture_output=True, check=True, text=True).stdout
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        api = cluster.api()
+        eventually(
+            "the definitions are served",
+            lambda: all(api.ask("GET", path_of(kind)).status == HTTPStatus.OK for kind in ("Job", "Command")),
+        )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(compare(cluster, Sizes(args.pods, args.jobs, args.idle, args.rounds)))
     finally:
