@@ -14,7 +14,7 @@ python = .venv/bin/python
 
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\): ## /  make \1:/p' Makefile | while IFS=: read -r name what; do printf '%-14s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z]*\): ## /  make \1:/p' Makefile | while IFS=: read -r name what; do printf '%-15s %s\n' "$$name" "$$what"; done
 
 run: ## Run the PyTorch job of the examples on this machine
 	$(setup) run

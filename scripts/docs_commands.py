@@ -36,6 +36,7 @@ With `--json` every finding is one JSON object per line, with the keys `severity
 `line`, `column`, `path`, `value`, `message` and `hint`.
 
 A file may also contain ConfigMap, Secret and PersistentVolumeClaim documents; other kinds get a warning.
+If none of the files contains a Job, the exit code is 2.
 """,
     "render": """\
 Prints exactly the objects that a controller with the same `--gang` creates. The order is: Services, ConfigMap, Secret,
@@ -72,6 +73,7 @@ are paths relative to `pumice.toml`. Two more tables have image names as keys: `
 `/usr/local/bin` of the containers, and `[files]` maps paths in the containers to the files to put there.
 
 The output of the pods goes to standard output, each line with its pod; the progress of the job goes to standard error.
+A pod that fails, is killed or restarts a container gets a line there at once, with what follows from it.
 With `--json` every event is one JSON object per line on standard output, with `time`, `type` (`plan`, `phase`, `pod`,
 `log`, `warning` or `verdict`) and those of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`,
 `attempt` that apply. `attempt` counts the attempts of the job; for a restarted container, its restarts.

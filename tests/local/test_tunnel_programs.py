@@ -138,7 +138,7 @@ PATIENCE = 20
 def _tunnels() -> None:
     need_namespaces()
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        pytest.skip("this user may not open /dev/net/tun: chmod 666 /dev/net/tun")
+        pytest.skip("this user may not open /dev/net/tun")
 
 
 def _start(place: Path, program: str, purpose: str) -> subprocess.Popen[str]:
@@ -227,7 +227,11 @@ def _name(pid: str) -> str:
     ("mode", "problem"),
     [
         pytest.param(None, "there is no DEVICE\n  hint: sudo modprobe tun", id="missing"),
-        pytest.param(0o000, "this user may not open DEVICE\n  hint: sudo chmod 666 DEVICE", id="closed"),
+        pytest.param(
+            0o000,
+            f"no permission to open DEVICE\n  hint: sudo setfacl -m u:{os.getuid()}:rw DEVICE",
+            id="closed",
+        ),
         pytest.param(0o666, None, id="open"),
     ],
 )

@@ -15,6 +15,12 @@ class Style:
     def bold(self, text: str) -> str:
         return self._paint("1", text)
 
+    def error(self, text: str) -> str:
+        return self._paint("1;31", text)
+
+    def success(self, text: str) -> str:
+        return self._paint("1;32", text)
+
     def warning(self, text: str) -> str:
         return self._paint("33", text)
 

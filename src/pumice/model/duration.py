@@ -163,3 +163,12 @@ def _too_long(text: str) -> DurationError:
 
 def _shown(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+
+
+def elapsed_text(seconds: float) -> str:
+    """`7.9s`, `2m05s`, `3h02m`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours = minutes // 60
+    if hours:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{minutes}m{rest:02d}s" if minutes else f"{min(seconds, 59.9):.1f}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Final
 
 from pumice.cli.output import style_for, table
 from pumice.model.suggestions import nearest
@@ -12,6 +13,8 @@ from pumice.plugins.arguments import Option
 from pumice.plugins.base import Base
 from pumice.plugins.registry import Registry
 from pumice.runtime.discovery import discover
+
+_SHORTEST_PART: Final = 3  # of a plugin's name: torch for pytorch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +96,7 @@ def _described(plugin: type[Base], registry: Registry) -> dict[str, object]:
 def _unknown(name: str, registry: Registry) -> str:
     if name in registry.broken:
         return f"{name}: installed, but cannot be used: {registry.broken[name]}"
-    close = nearest(name, registry.plugins)
+    within = [each for each in registry.plugins if len(name) >= _SHORTEST_PART and name.casefold() in each.casefold()]
+    close = nearest(name, registry.plugins) or next(iter(within), None)
     suggestion = f"did you mean {close}? " if close is not None else ""
     return f"{name}: no such plugin\n  hint: {suggestion}there are {', '.join(registry.plugins)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime as dt
 import io
 import os
 import signal
@@ -118,7 +119,13 @@ def _view(args: argparse.Namespace, locate: Locate) -> Listener:
     next_step = partial(run_options.next_step, args, locate)
     if args.json:
         return JsonView(_write_out, lambda outcome: verdict_lines(outcome, locate, next_step(outcome)))
-    return TextView(Screen.of(sys.stdout, sys.stderr), locate, next_step, prefix=not args.no_prefix)
+    times = _time_of_day if args.timestamps else None
+    return TextView(Screen.of(sys.stdout, sys.stderr), locate, next_step, prefix=not args.no_prefix, timestamps=times)
+
+
+def _time_of_day() -> str:
+    now = dt.datetime.now(dt.UTC)
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _write_out(text: str) -> None:

@@ -122,7 +122,9 @@ def seconds(text: str, origin: str) -> float:
     try:
         found = Duration.parse(text).seconds
     except DurationError as error:
-        raise bad_value(origin, f"{text}: {error.message}") from error
+        # Not isdecimal, which accepts the digits of all scripts.
+        hint = f"did you mean {text}s?" if re.fullmatch("[0-9]{1,9}", text) else ""
+        raise bad_value(origin, f"{text}: {error.message}", hint) from error
     if found < 0:
         raise bad_value(origin, f"{text}: must be 0 or more")
     return found

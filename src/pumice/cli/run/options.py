@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="10m", help="stop the job after this time (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep the files that pods wrote, and print where")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
+    parser.add_argument("--timestamps", action="store_true", help="print the time before each log line")
     parser.add_argument("--no-prefix", action="store_true", help="print log lines without the names of their pods")
 
 
@@ -153,12 +154,18 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
 def same_command(args: argparse.Namespace, *more: str) -> str:
     """Return the whole command line of this run, with additions."""
     own = [] if args.timeout is None else ["--timeout", args.timeout]
-    own += [flag for flag in ("--keep", "--json", "--no-prefix") if getattr(args, flag[2:].replace("-", "_"))]
+    own += [
+        flag
+        for flag in ("--keep", "--json", "--timestamps", "--no-prefix")
+        if getattr(args, flag[2:].replace("-", "_"))
+    ]
     return typed_again(args, *own, *more)
 
 
 def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str:
     """Return what to type after a run that did not complete."""
+    if outcome.stop is not None and outcome.log:
+        return shlex.join(["less", outcome.log])
     if outcome.stop is not None:
         return typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:
@@ -169,6 +176,6 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     # A command that the shell did not find counts as well.
     if outcome.first is not None and outcome.first.end.exit_code == _NOT_FOUND and outcome.host_image:
         return f"{typed_again(args, '--image', f'{outcome.host_image}=PATH')}     PATH has the image's files"
-    if outcome.kept and outcome.log:
-        return f"less {outcome.log}"
+    if outcome.log:
+        return shlex.join(["less", outcome.log])
     return f"{typed_again(args, '--keep')}     keeps the pods' files"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pumice.cli.output import style_for
+from pumice.cli.output import Style, style_for
 from pumice.cli.run.screen import Screen, plain
 from pumice.cli.run.status_line import PodStates, state_line
 from pumice.engines.local.events import (
@@ -16,6 +16,7 @@ from pumice.engines.local.events import (
     LogOutput,
     PhaseChanged,
     PodChanged,
+    PodKilled,
     PortPublished,
     Progress,
     RunEvent,
@@ -25,13 +26,16 @@ from pumice.engines.local.events import (
 )
 from pumice.engines.local.options import Locate, nowhere
 from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.verdict import one_line, policy_text, verdict_lines
+from pumice.engines.local.verdict import how_it_failed, one_line, policy_text, verdict_lines
+from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
-from pumice.model.vocabulary import Phase
+from pumice.model.snapshot import ObservedPod
+from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.verdict import how_it_ended
 
-_COLOURS: Final = ("36", "32", "35", "34", "33", "96", "92", "95")
+# The colours of tasks, each with the shades of its pods.
+_COLOURS: Final = tuple((f"3{colour}", f"9{colour}", f"2;3{colour}") for colour in (6, 2, 5, 4, 3))
 _MOST_BARS: Final = 8
 _MOST_KEPT: Final = 8
 
@@ -42,6 +46,7 @@ class TextView:
     locate: Locate = nowhere
     next_step: Callable[[Outcome], str] = lambda _outcome: ""  # what to type after a failure
     prefix: bool = True
+    timestamps: Callable[[], str] | None = None  # the time at the start of each log line
     clock: Callable[[], float] = time.monotonic
     _began: float = 0.0
     _tasks: list[str] = field(default_factory=list)
@@ -49,6 +54,7 @@ class TextView:
     _width: int = 0
     _phase: str = ""
     _attempt: int = 0
+    _last_action: str = ""
     _stopping: bool = False  # on request
     _complete: bool = False  # all pods of this attempt have been shown as running
     _states: PodStates = field(default_factory=PodStates)
@@ -58,25 +64,30 @@ class TextView:
     def __post_init__(self) -> None:
         self._began = self.clock()
 
-    def __call__(self, event: RunEvent) -> None:  # noqa: C901 - one case per event
+    def __call__(self, event: RunEvent) -> None:  # noqa: C901, PLR0912 - one case per event
         match event:
-            case RunPlanned(job, images, accesses, notes):
+            case RunPlanned(job, images, accesses, notes, name, directory):
                 self._show_plan(job, images)
-                for line in (*(f"uses {access}" for access in accesses), *notes):
+                run = [f"run {name}   {directory}"] if name else []
+                for line in (*run, *(f"uses {access}" for access in accesses), *notes):
                     self._print(f"  {plain(line)}")
             case LogOutput(lines):
                 self._show_logs(lines)
             case PhaseChanged():
                 self._show_phase(event)
-            case PodChanged(pod):
+            case PodChanged(pod, _, follows):
                 self._states.record(pod)
+                if follows:
+                    self._show_failure(pod, follows)
                 self._show_completeness()
+            case PodKilled(pod_name, flag):
+                self._print(f"{self._elapsed():<5} {pod_name} killed by {flag}")
             case ContainerRestarted():
                 self._show_restart(event)
             case PortPublished(pod_name, port, address):
                 self._print(f"{pod_name}:{port} is published on {address}")
             case WarningIssued(message):
-                self._print(f"{style_for(self.screen.messages).warning('warning:')} {message}")
+                self._print(f"{self._style.warning('warning:')} {message}")
             case Progress(message):
                 self._print(message)
             case Stopping(grace):
@@ -115,19 +126,21 @@ class TextView:
             self.screen.print(ended)
 
     def _labelled(self, line: LogLine) -> str:
+        time = f"{self.timestamps()} " if self.timestamps is not None else ""
         if not self.prefix:
-            return line.text
+            return time + line.text
         source = (line.pod, line.container)
         if source not in self._labels:
             self._labels[source] = self._label(*source)
-        return self._labels[source] + line.text
+        return time + self._labels[source] + line.text
 
     def _label(self, pod: str, container: str) -> str:
         task = pod.rpartition("-")[0]
         unnamed = container in (self._unnamed.get(task, task), "")
         name = (pod if unnamed else f"{pod} {container}").ljust(self._width)
         if style_for(self.screen.logs).coloured and task in self._tasks:
-            name = f"\x1b[{_COLOURS[self._tasks.index(task) % len(_COLOURS)]}m{name}\x1b[0m"
+            shades = _COLOURS[self._tasks.index(task) % len(_COLOURS)]
+            name = f"\x1b[{shades[int(pod.rpartition('-')[2]) % len(shades)]}m{name}\x1b[0m"
         return f"{name}  "
 
     def _show_phase(self, moved: PhaseChanged) -> None:
@@ -135,8 +148,9 @@ class TextView:
         self._states.resize(moved.job)
         self._phase = moved.status.state.phase
         if moved.attempt != self._attempt:
-            self._attempt, self._complete = moved.attempt, False
+            self._attempt, self._complete, self._last_action = moved.attempt, False, ""
         self._complete = self._complete or self._states.running == self._states.total
+        self._last_action = moved.acted.action if moved.acted is not None else self._last_action
         about = policy_text(moved.acted, self.locate) if moved.acted is not None else self._phase_text(moved)
         self._print_phase(about)
 
@@ -154,8 +168,7 @@ class TextView:
                 # The pods may have ended before the phase was written.
                 return f"{running}/{job.total_replicas}" if running else ""
             case Phase.COMPLETED:
-                failed = f", {moved.status.failed} failed" if moved.status.failed else ""
-                return f"{moved.status.succeeded} succeeded{failed} in {self._elapsed()}"
+                return f"in {self._elapsed()}: {self._counts(moved)}"
             case Phase.TERMINATING | Phase.TERMINATED if self._stopping:
                 return ""
             case phase if phase in FINAL or phase == Phase.ABORTED:
@@ -163,6 +176,19 @@ class TextView:
                 return state.message.partition(";")[0]
             case _:
                 return state.message
+
+    def _counts(self, completed: PhaseChanged) -> str:
+        """`1 succeeded, 2 ended by CompleteJob`."""
+        status = completed.status
+        failed = f", {status.failed} failed" if status.failed else ""
+        others = completed.job.total_replicas - status.succeeded - status.failed
+        by = f" by {Action.COMPLETE_JOB}" if self._last_action == Action.COMPLETE_JOB else ""
+        return f"{status.succeeded} succeeded{failed}" + (f", {others} ended{by}" if others > 0 else "")
+
+    def _show_failure(self, pod: ObservedPod, follows: str) -> None:
+        how = plain(one_line(how_it_failed(pod, self._unnamed.get(pod.task, ""))))
+        failed = self._style.error(f"{pod.short_name} failed:")
+        self._print(f"{self._elapsed():<5} {failed} {how}; {follows}")
 
     def _show_completeness(self) -> None:
         if self._phase == Phase.RUNNING and not self._complete and self._states.running == self._states.total:
@@ -183,7 +209,8 @@ class TextView:
         self._bars.clear()
         self.screen.draw(())
         if lines := verdict_lines(outcome, self.locate, self.next_step(outcome)):
-            self._print("\n" + "\n".join(map(plain, lines)))
+            first, *others = map(plain, lines)
+            self._print("\n".join(("", self._style.error(first), *others)))
         for path in outcome.kept[:_MOST_KEPT]:
             self._print(f"kept: {path}")
         if len(outcome.kept) > _MOST_KEPT:
@@ -199,16 +226,22 @@ class TextView:
         return [*(self._bars[source] for source in sorted(self._bars)[:most]), state]
 
     def _print_phase(self, about: str) -> None:
-        self._print(f"{self._elapsed():<5} {self._phase:<10} {about}".rstrip())
+        style = self._style
+        paint = {Phase.FAILED: style.error, Phase.COMPLETED: style.success}.get(Phase(self._phase), style.bold)
+        self._print(f"{self._elapsed():<5} {paint(self._phase)}{' ' * (10 - len(self._phase))} {about}".rstrip())
 
     def _print(self, text: str) -> None:
         self.screen.print(text.split("\n"), message=True)
+
+    @property
+    def _style(self) -> Style:
+        return style_for(self.screen.messages)
 
     def _seconds(self) -> float:
         return self.clock() - self._began
 
     def _elapsed(self) -> str:
-        return f"{self._seconds():.1f}s"
+        return elapsed_text(self._seconds())
 
 
 def _pods(count: int) -> str:

@@ -18,6 +18,7 @@ from pumice.engines.local.events import (
     LogOutput,
     PhaseChanged,
     PodChanged,
+    PodKilled,
     PortPublished,
     RunEvent,
     RunPlanned,
@@ -57,18 +58,23 @@ class JsonView:
 
     def _fields(self, event: RunEvent) -> Fields:
         match event:
-            case RunPlanned(job, images, accesses, notes):
+            case RunPlanned(job, images, accesses, notes, name, directory):
                 tasks = {task.name: task.replicas for task in job.spec.tasks}
                 available = job.spec.min_available
-                plan = {"type": "plan", "job": job.name, "tasks": tasks, "minAvailable": available, "images": images}
+                run = {"type": "plan", "run": name, "directory": directory, "job": job.name}
+                plan = {**run, "tasks": tasks, "minAvailable": available, "images": images}
                 paths = [{"path": str(each.path), "realPath": str(each.real), "mode": each.mode} for each in accesses]
                 return {**plan, **({"hostPaths": paths} if paths else {}), **({"notes": list(notes)} if notes else {})}
             case PhaseChanged(_, status, attempt, acted):
                 state = status.state
-                why = {"reason": state.reason, "message": state.message, **_policy(acted)}
+                # The Command that stops a run is ours; users know nothing of it.
+                message = "" if state.reason == "Command" else state.message
+                why = {"reason": state.reason, "message": message, **_policy(acted)}
                 return {"type": "phase", "phase": state.phase, "attempt": attempt, **why}
-            case PodChanged(pod, images):
-                return {"type": "pod", **_pod(pod), "images": images, **_pod_end(pod)}
+            case PodChanged(pod, images, follows):
+                return {"type": "pod", **_pod(pod), "images": images, **_pod_end(pod), "message": follows}
+            case PodKilled(pod_name, flag):
+                return {"type": "pod", "pod": pod_name, "reason": "Killed", "message": f"killed by {flag}"}
             case ContainerRestarted(pod, end, count, _):
                 restart = {"attempt": count, "reason": end.reason or "Restarted"}
                 return {"type": "pod", **_pod(pod), **_end(end), **restart}

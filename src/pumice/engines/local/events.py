@@ -31,6 +31,8 @@ class RunPlanned:
     images: str
     host_accesses: Sequence[HostAccess] = ()  # what the Job and its pumice.toml use of this machine's files
     notes: Sequence[str] = ()
+    name: str = ""  # of the run
+    directory: str = ""  # with its logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,17 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True)
 class PodChanged:
-    """A pod entered a phase. `images`, by container, are set when the pod is created."""
+    """A pod entered a phase. `images`, by container, are set when the pod is created; `follows` when it fails."""
 
     pod: ObservedPod
     images: Mapping[str, str] = field(default_factory=dict)
+    follows: str = ""  # what its failure leads to
+
+
+@dataclass(frozen=True, slots=True)
+class PodKilled:
+    pod: str
+    flag: str  # that asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,7 @@ RunEvent = (
     | LogOutput
     | PhaseChanged
     | PodChanged
+    | PodKilled
     | ContainerRestarted
     | PortPublished
     | WarningIssued

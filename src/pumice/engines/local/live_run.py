@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.events import Emitter, PhaseChanged, Stopping, Tick
+from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick
 from pumice.engines.local.host_access.unshared import unshared_path
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
@@ -89,9 +89,10 @@ class LiveRun:
 
     def outcome(self, stop: Stop | None) -> Outcome:
         failures = self.pods.failures.in_order()
+        blamed = failures or (() if self.pods.failures.earlier is None else (self.pods.failures.earlier,))
         image = log = unshared = ""
-        if failures:
-            first, end = failures[0].pod, failures[0].end
+        if blamed:
+            first, end = blamed[0].pod, blamed[0].end
             spec = next((each.spec for each in self.engine.pods.values() if each.uid == first.uid), None)
             spec = spec or next(
                 (each["spec"] for each in self.plan.manifests if each["metadata"]["name"] == first.name), {}
@@ -103,10 +104,13 @@ class LiveRun:
         return Outcome(
             job=self.engine.job,
             failures=failures,
+            restarted=self.pods.failures.restarted(),
+            earlier=self.pods.failures.earlier,
             policy=self.progress.policy,
             stop=stop,
             kept=self.plan.kept(),
             log=log,
+            directory=str(self.plan.record.directory),
             unshared=unshared,
             host_image=image if self.plan.images.of(image) is None else "",
         )
@@ -132,9 +136,15 @@ class LiveRun:
     async def kill_later(self, kill: Kill) -> None:
         await self.progress.first_running.wait()
         await asyncio.sleep(kill.after)
-        named = [pod for pod in self.engine.pods.values() if pod.short_name == kill.pod]
-        if not any([await pod.kill(int(signal.SIGKILL)) for pod in named]):
-            self.emit.warn(f"--kill {kill.pod}@{kill.after:g}s: the pod was not running then")
+        flag = f"--kill {kill.pod}@{kill.after:g}s"
+        pod = next(
+            (each for each in self.engine.pods.values() if each.short_name == kill.pod and each.is_running), None
+        )
+        if pod is None:
+            self.emit.warn(f"{flag}: the pod was not running then")
+            return
+        self.emit(PodKilled(kill.pod, flag))
+        await pod.kill(int(signal.SIGKILL))
 
     async def tick(self) -> None:
         """Emit the passing of time, and warn about a job that waits in vain."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pumice.model.job import Job
@@ -48,10 +48,12 @@ class Failures:
     # Pods whose containers fail and restart: where no pod has failed, a policy may have acted on these.
     _restarted: dict[str, Failure] = field(default_factory=dict)
     _version: int = 0
+    earlier: Failure | None = None  # the first of the last attempt that failed
 
     def record(self, pod: ObservedPod) -> None:
         if pod.version > self._version:
             self._version = pod.version
+            self.earlier = next(iter(self.in_order()), self.earlier)
             self._failed.clear()
             self._restarted.clear()
         known = self._failed.get(pod.name)
@@ -68,19 +70,29 @@ class Failures:
 
     def in_order(self) -> tuple[Failure, ...]:
         """Return the failures, the first one first."""
-        never = dt.datetime.max.replace(tzinfo=dt.UTC)
-        found = (self._failed or self._restarted).values()
-        return tuple(sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index)))
+        return _in_order((self._failed or self._restarted).values())
+
+    def restarted(self) -> tuple[Failure, ...]:
+        """Return the last failures of pods whose containers restart."""
+        return _in_order(each for name, each in self._restarted.items() if name not in self._failed)
+
+
+def _in_order(found: Iterable[Failure]) -> tuple[Failure, ...]:
+    never = dt.datetime.max.replace(tzinfo=dt.UTC)
+    return tuple(sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index)))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     job: Job  # as it ended, with its status
     failures: Sequence[Failure] = ()  # the first one first
+    restarted: Sequence[Failure] = ()  # of containers that started again
+    earlier: Failure | None = None  # the first of the attempt before
     policy: JobEvent | None = None  # that acted last
     stop: Stop | None = None  # the run was stopped
     kept: Sequence[str] = ()  # the directories with the files that pods wrote
     log: str = ""  # the log file of the container that failed first
+    directory: str = ""  # of the run
     unshared: str = ""  # a path of this machine that it missed, if its last line names one
     host_image: str = ""  # the name of that container's image, if the host's files served as image
 

@@ -133,7 +133,8 @@ def prepared(
             preparation.record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False
         )
         emit.listeners.append(view)
-        emit(RunPlanned(job, images.text(manifests), accesses, (*notes, *(f"fit: {each}" for each in changes))))
+        said = (*notes, *(f"fit: {each}" for each in changes))
+        emit(RunPlanned(job, images.text(manifests), accesses, said, directory.name, str(directory)))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation

@@ -76,7 +76,10 @@ class LocalSession:
                 if self._stop is None or self._stop.reason != KILLED or self._task is None:
                     raise
                 self._task.uncancel()
-                outcome = Outcome(self._live.engine.job if self._live else plan.admitted.job, stop=self._stop)
+                if self._live is not None:
+                    outcome = self._live.outcome(self._stop)
+                else:
+                    outcome = Outcome(plan.admitted.job, stop=self._stop)
             finally:
                 timer.cancel()
                 self._live = self._task = None

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pumice.engines.local.options import Locate, at, nowhere
-from pumice.engines.local.outcome import Failure, Outcome
+from pumice.engines.local.outcome import Failure, Outcome, Stop
 from pumice.engines.local.preflight import container_path
+from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
-from pumice.model.vocabulary import Event, Phase
+from pumice.model.snapshot import ObservedPod
+from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.decision import JobEvent
+from pumice.reconcile.occurrences import Occurrence
+from pumice.reconcile.policies import match_policies
 from pumice.reconcile.verdict import OOM_KILLED, POD_FAILED, how_it_ended
 
 # For these reasons `last_line` is not the container's output, but our explanation.
@@ -23,6 +27,10 @@ _EXPLAINED = (
     "DeadlineExceeded",
 )
 _SHOWN_FOLLOWERS = 3
+_MOST_LINES = 6
+_RESTARTS = (Action.RESTART_JOB, *TARGETED_ACTIONS)
+# How the user stopped a run.
+_STOPPED = {"Interrupted": " by Ctrl-C", "Terminated": " by SIGTERM", "HungUp": ": its terminal was closed"}
 # The log file has the whole line.
 _LONGEST_LINE = 300
 
@@ -30,8 +38,10 @@ _LONGEST_LINE = 300
 def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "") -> tuple[str, ...]:
     """Return the verdict; nothing for a job that completed. `next_step` is what the user may type now."""
     ending = [row("next", next_step)] if next_step else []
+    if outcome.log and outcome.log not in next_step:
+        ending.insert(0, row("log", outcome.log))
     if outcome.stop is not None:
-        return (outcome.stop.message, *ending) if outcome.stop.message else ()
+        return _stopped(outcome, outcome.stop, ending)
     if outcome.phase == Phase.COMPLETED:
         return ()
     if outcome.policy is not None:
@@ -41,18 +51,81 @@ def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "
     if outcome.first is None:
         return (f"{outcome.job.name} {state.phase}: {why or 'no pod failed'}", *ending)
     first = outcome.first
-    attempt = f"attempt {first.attempt} of {outcome.job.spec.max_retry}"
-    lines = [f"{first.pod.short_name} failed first: {_how(first)} ({attempt})"]
+    lines = [f"{first.pod.short_name} failed first: {_how(first)}{_attempt(outcome.job, first)}"]
     if first.end.reason == OOM_KILLED:
         lines.append(row("cause", _out_of_memory(outcome.job, first, locate)))
     elif first.end.last_line:
         lines.append(row("cause" if first.end.reason in _EXPLAINED else "last line", one_line(first.end.last_line)))
-    if others := outcome.failures[1:]:
-        lines.append(row("then", _followers(first, others)))
+    if len(outcome.failures) > 1:
+        lines.append(row("then", _followers(first, outcome.failures[1:])))
     # Do not repeat what the first line says.
-    if why and state.reason not in (POD_FAILED, first.end.reason) and "failed first" not in why:
+    has_room = len(lines) + len(ending) < _MOST_LINES
+    if has_room and why and state.reason not in (POD_FAILED, first.end.reason) and "failed first" not in why:
         lines.append(row("why", why))
     return (*lines, *ending)
+
+
+def _stopped(outcome: Outcome, stop: Stop, ending: Sequence[str]) -> tuple[str, ...]:
+    """The verdict on a run that was stopped: what had failed before."""
+    lines, restarted = [], outcome.restarted
+    if outcome.failures and outcome.failures[0] not in restarted:
+        first, *others = outcome.failures
+        then = f"; then {_followers(first, others)}" if others else ""
+        lines.append(row("failed", f"{first.pod.short_name}: {_how(first)}{_said(first)}{then}"))
+    if restarted:
+        last = restarted[-1]
+        more = f"; {len(restarted) - 1} more restarted" if len(restarted) > 1 else ""
+        count = f"{last.pod.restarts} restart{'' if last.pod.restarts == 1 else 's'}"
+        lines.append(
+            row("restarted", f"{last.pod.short_name}: {count}, last {how_it_ended(last.end)}{_said(last)}{more}")
+        )
+    if outcome.earlier is not None:
+        one = outcome.earlier
+        lines.append(row("before", f"attempt {one.attempt}: {one.pod.short_name} failed, {_how(one)}{_said(one)}"))
+    if not stop.message and not lines:
+        return ()
+    if outcome.directory and not outcome.log:
+        lines.append(row("logs", f"{outcome.directory}/pods"))
+    heading = stop.message or f"{outcome.job.name} was stopped{_STOPPED.get(stop.reason, '')}"
+    return (heading, *lines, *ending)
+
+
+def _said(failure: Failure) -> str:
+    return f": {one_line(failure.end.last_line)}" if failure.end.last_line else ""
+
+
+def _attempt(job: Job, failure: Failure) -> str:
+    """Nothing if there is only one: no policy of the job restarts anything."""
+    policies = (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies))
+    restarts = any(policy.action in _RESTARTS for policy in policies)
+    return f" (attempt {failure.attempt} of {job.spec.max_retry})" if restarts or failure.attempt > 1 else ""
+
+
+def what_follows(job: Job, pod: ObservedPod, left: int) -> str:
+    """`no policy acts on PodFailed, the job goes on with 1 of 2`, or what the policy does."""
+    end = pod.first_failure
+    code = None if end is None else end.exit_code
+    since = pod.ended_at or pod.created_at
+    matches = match_policies(job, [Occurrence(Event.POD_FAILED, since, pod.task, pod.index, pod, code)])
+    if not matches:
+        goes_on = f"the job goes on with {left} of {job.total_replicas}" if left > 0 else "no other pod is left"
+        return f"no policy acts on {Event.POD_FAILED}, {goes_on}"
+    match = matches[0]
+    wait = f" in {match.policy.timeout}" if match.policy.timeout else ""
+    last = ""
+    if match.action in _RESTARTS and pod.retry + 1 >= job.spec.max_retry:
+        last = f", but no attempt is left of {job.spec.max_retry} (maxRetry)"
+    return f"{match.occurrence.event} -> {match.action}{wait}{last}"
+
+
+def how_it_failed(pod: ObservedPod, unnamed: str) -> str:
+    """Say it in one line; `unnamed` is the container that need not be named."""
+    end = pod.first_failure
+    if end is None:
+        return ": ".join(filter(None, (pod.reason, pod.message))) or "for an unknown reason"
+    container = f" in container {end.container}" if end.container not in ("", unnamed, pod.task) else ""
+    explained = _said(Failure(pod, end)) if end.reason in _EXPLAINED else ""
+    return f"{how_it_ended(end)}{container}{explained}"
 
 
 def one_line(text: str) -> str:
@@ -77,7 +150,7 @@ def _how(failure: Failure) -> str:
     container = f" in container {end.container}" if end.container not in ("", pod.task) else ""
     took = ""
     if end.finished_at is not None:
-        took = f" after {(end.finished_at - pod.created_at).total_seconds():.1f}s"
+        took = f" after {elapsed_text((end.finished_at - pod.created_at).total_seconds())}"
     return f"{how_it_ended(end)}{container}{took}"
 
 
@@ -97,7 +170,7 @@ def _followers(first: Failure, others: Sequence[Failure]) -> str:
     for other in others[:_SHOWN_FOLLOWERS]:
         later = ""
         if first.end.finished_at is not None and other.end.finished_at is not None:
-            later = f", {(other.end.finished_at - first.end.finished_at).total_seconds():.1f}s later"
+            later = f", {elapsed_text((other.end.finished_at - first.end.finished_at).total_seconds())} later"
         shown.append(f"{other.pod.short_name} ({how_it_ended(other.end)}{later})")
     more = len(others) - _SHOWN_FOLLOWERS
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

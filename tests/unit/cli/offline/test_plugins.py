@@ -99,7 +99,11 @@ def test_json(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(
     ("name", "asked"),
-    [pytest.param("pytroch", "did you mean pytorch? ", id="mistyped"), pytest.param("nonsense", "", id="unknown")],
+    [
+        pytest.param("pytroch", "did you mean pytorch? ", id="mistyped"),
+        pytest.param("torch", "did you mean pytorch? ", id="a part"),
+        pytest.param("nonsense", "", id="unknown"),
+    ],
 )
 def test_no_such_plugin(name: str, asked: str, terminal: Terminal) -> None:
     hint = f"  hint: {asked}there are {KNOWN}\n"

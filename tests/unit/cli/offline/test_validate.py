@@ -206,7 +206,7 @@ def test_documents_that_are_not_jobs(head: str, line: str, terminal: Terminal) -
 def test_a_job_of_kubernetes_gets_a_hint(terminal: Terminal) -> None:
     result = terminal.run("validate", terminal.write("apiVersion: batch/v1\nkind: Job\n"))
     assert result == (
-        0,
+        2,
         (
             "job.yaml:2: warning: kind: "
             "Job of batch/v1 is neither a Job of Volcano nor used by one; it is not checked\n"
@@ -229,8 +229,12 @@ def test_an_empty_file_is_an_error(text: str, terminal: Terminal) -> None:
     assert result == (2, f"job.yaml:1:1: the file is empty\n{hint}", "1 error\n")
 
 
-def test_a_file_without_a_job_gets_a_message(terminal: Terminal) -> None:
-    assert terminal.run("validate", terminal.write(CONFIG)) == (0, "", "job.yaml: the file contains no Job\n")
+def test_files_without_any_job_are_bad_input(terminal: Terminal) -> None:
+    config = terminal.write(CONFIG)
+    assert terminal.run("validate", config) == (2, "", "job.yaml: the file contains no Job\n")
+    good = terminal.write(JOB, "good.yaml")
+    said = "job.yaml: the file contains no Job\ngood.yaml: small: good (2 pods)\n"
+    assert terminal.run("validate", config, good) == (0, "", said)
 
 
 def test_duplicate_names(terminal: Terminal) -> None:

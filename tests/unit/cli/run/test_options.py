@@ -70,7 +70,11 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--publish", "w-0"], "--publish: w-0: must be TASK-INDEX:PORT", id="publish without a port"),
         pytest.param(["--publish", "w-0:0"], "with a port from 1 to 65535", id="port 0"),
         pytest.param(["--publish", "w-0:65536"], "with a port from 1 to 65535", id="port too large"),
-        pytest.param(["--timeout", "10"], "--timeout: 10: must be a duration such as 10s", id="timeout without a unit"),
+        pytest.param(
+            ["--timeout", "10"],
+            "10s, 5m or 1h30m\n  hint: did you mean 10s?",
+            id="timeout without a unit",
+        ),
         pytest.param(["--timeout", ""], "--timeout: : must be a duration such as 10s", id="timeout of nothing"),
         pytest.param(["--image", "i="], "--image: i=: must be NAME=PATH", id="image of nothing"),
         pytest.param(["--timeout", "0s"], "--timeout: 0s: must be more than 0", id="no time at all"),

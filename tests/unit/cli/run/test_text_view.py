@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,8 @@ from pumice.cli.run.text_view import TextView
 from pumice.engines.local.events import (
     ContainerRestarted,
     LogOutput,
+    PodChanged,
+    PodKilled,
     PortPublished,
     Progress,
     RunEvent,
@@ -92,10 +95,10 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             id="only one pod restarts",
         ),
         pytest.param(entered("Running", running=1), "0.0s  Running    1/3", id="running"),
-        pytest.param(entered("Completed", succeeded=3), "0.0s  Completed  3 succeeded in 0.0s", id="completed"),
+        pytest.param(entered("Completed", succeeded=3), "0.0s  Completed  in 0.0s: 3 succeeded", id="completed"),
         pytest.param(
             entered("Completed", succeeded=2, failed=1),
-            "0.0s  Completed  2 succeeded, 1 failed in 0.0s",
+            "0.0s  Completed  in 0.0s: 2 succeeded, 1 failed",
             id="completed with a failed pod",
         ),
         pytest.param(
@@ -129,13 +132,29 @@ def test_plan_is_one_line(streams: _Streams) -> None:
             "0.0s  m-0 two restart 1: exit code 9: words",
             id="one of two containers",
         ),
+        pytest.param(
+            PodChanged(pod("w", 1, PodPhase.FAILED, end(5)), follows="no policy acts on PodFailed"),
+            "0.0s  w-1 failed: exit code 5; no policy acts on PodFailed",
+            id="failed pod",
+        ),
+        pytest.param(
+            PodChanged(pod("m", 0, PodPhase.FAILED, end(127, reason="StartError", container="two")), follows="x"),
+            "0.0s  m-0 failed: exit code 127, StartError in container two: words; x",
+            id="a container that did not start",
+        ),
+        pytest.param(
+            PodChanged(pod("w", 1, PodPhase.FAILED), follows="x"),
+            "0.0s  w-1 failed: for an unknown reason; x",
+            id="lost",
+        ),
+        pytest.param(PodKilled("w-0", "--kill w-0@2s"), "0.0s  w-0 killed by --kill w-0@2s", id="killed"),
         pytest.param(PortPublished("w-0", 80, "127.0.0.1:80"), "w-0:80 is published on 127.0.0.1:80", id="published"),
         pytest.param(WarningIssued("beware"), "warning: beware", id="warning"),
         pytest.param(Progress("unpacking"), "unpacking", id="note"),
         pytest.param(Stopping(30), "stopping: the pods have up to 30s to end; Ctrl-C ends them at once", id="stopping"),
         pytest.param(
             outcome("Failed", end(last_line="\x1b[1mwhy")),
-            "\nw-0 failed first: exit code 1 in container main after 1.0s (attempt 1 of 3)\n  last line     why",
+            "\nw-0 failed first: exit code 1 in container main after 1.0s\n  last line     why",
             id="verdict",
         ),
         pytest.param(outcome("Completed", kept=["/x", "/y"]), "kept: /x\nkept: /y", id="kept"),
@@ -152,6 +171,31 @@ def test_messages_go_to_stderr(streams: _Streams, event: RunEvent, text: str) ->
 def test_a_completed_job_has_no_verdict(streams: _Streams) -> None:
     streams.show(outcome("Completed"))
     assert streams.err.getvalue() == ""
+
+
+def test_pods_that_the_job_ended_are_counted(streams: _Streams) -> None:
+    acted = replace(ACTED, action="CompleteJob")
+    streams.show(PLAN, entered("Completing", acted=acted), entered("Completed", succeeded=1))
+    assert streams.err.getvalue().splitlines()[-1] == "0.0s  Completed  in 0.0s: 1 succeeded, 2 ended by CompleteJob"
+
+
+def test_the_header_names_the_run_and_its_directory(streams: _Streams) -> None:
+    streams.show(RunPlanned(JOB, "host", name="j-00000000", directory="/s/runs/j-00000000"))
+    assert streams.err.getvalue().splitlines()[1] == "  run j-00000000   /s/runs/j-00000000"
+
+
+def test_log_lines_with_the_time(streams: _Streams) -> None:
+    streams.view.timestamps = lambda: "12:00"
+    streams.show(PLAN, LogOutput([line("a")]))
+    assert streams.out.getvalue() == "12:00 w-0  a\n"
+
+
+def test_phases_and_the_verdict_stand_out(terminal: _Streams) -> None:
+    terminal.show(PLAN, entered("Running"), pod_changed("w", 0, PodPhase.FAILED, end(5)), entered("Failed"))
+    terminal.show(entered("Completed"), outcome("Failed", end()))
+    shown = terminal.err.getvalue()
+    for painted in ("1mRunning", "1;31mFailed", "1;32mCompleted", "1;31mw-0 failed first: exit code 1"):
+        assert f"\x1b[{painted}" in shown, painted
 
 
 def test_all_pods_running_is_shown_once_per_attempt(streams: _Streams) -> None:
@@ -233,8 +277,8 @@ def test_no_color_turns_colours_off(
     assert "w ●●" in terminal.seen
 
 
-def test_each_task_has_its_colour(terminal: _Streams) -> None:
+def test_each_task_has_its_colour_and_each_pod_its_shade(terminal: _Streams) -> None:
     terminal.show(PLAN, LogOutput([line("a"), line("b", pod="w-1"), line("c", pod="m-0", container="one")]))
     assert "\x1b[32mw-0\x1b[0m  a" in terminal.out.getvalue()
-    assert "\x1b[32mw-1\x1b[0m  b" in terminal.out.getvalue()
+    assert "\x1b[92mw-1\x1b[0m  b" in terminal.out.getvalue()
     assert "\x1b[36mm-0 one\x1b[0m  c" in terminal.out.getvalue()

@@ -6,12 +6,13 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pumice.engines.local.outcome import Failures, Outcome, Stop
-from pumice.engines.local.verdict import verdict_lines
+from pumice.engines.local.verdict import verdict_lines, what_follows
 from pumice.model.findings import SPEC
-from pumice.model.job import Job, JobSpec, Metadata, TaskSpec
+from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
 from pumice.model.problem import Position
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.status import JobState, JobStatus
@@ -128,12 +129,82 @@ def test_without_a_failure_the_state_is_the_verdict() -> None:
 
 def test_a_stopped_or_completed_run_blames_no_pod() -> None:
     stopped = _outcome(_end(1, 3), stop=Stop(124, "Timeout", "too long"))
-    assert verdict_lines(stopped, next_step="do") == ("too long", "  next          do")
+    failed = "  failed        w-0: exit code 3 after 1.0s"
+    assert verdict_lines(stopped, next_step="do") == ("too long", failed, "  next          do")
     assert (stopped.exit_code, stopped.reason, stopped.first) == (124, "Timeout", None)
-    assert verdict_lines(_outcome(_end(1), stop=Stop()), next_step="do") == ()
+    assert verdict_lines(_outcome(stop=Stop()), next_step="do") == ()
     completed = _outcome(_end(1, 3), job=Job(status=JobStatus(state=JobState(phase="Completed"))))
     assert verdict_lines(completed) == ()
     assert (completed.exit_code, completed.first) == (0, None)
+
+
+def test_a_stopped_run_names_what_failed_before() -> None:
+    loop = replace(_failed(1, _end(1, 3, line="no torch")), phase=PodPhase.RUNNING, restarts=5)
+    failures = _failures(_failed(0, _end(1, line="one")), loop, _failed(2, _end(2, 4), version=1))
+    found = Outcome(JOB, failures.in_order(), stop=Stop(130, "Interrupted"), earlier=failures.earlier, log="/w-2.log")
+    assert verdict_lines(found, next_step="less /w-2.log") == (
+        " was stopped by Ctrl-C",
+        "  failed        w-2: exit code 4 after 2.0s",
+        "  before        attempt 2: w-0 failed, exit code 1 after 1.0s: one",
+        "  next          less /w-2.log",
+    )
+    failures = _failures(loop)
+    looping = Outcome(JOB, failures.in_order(), restarted=failures.restarted(), stop=Stop(124, "Timeout", "too long"))
+    assert verdict_lines(looping) == ("too long", "  restarted     w-1: 5 restarts, last exit code 3: no torch")
+
+
+def test_the_log_is_named_once() -> None:
+    found = _outcome(_end(1), log="/a.log")
+    assert verdict_lines(found, next_step="pumice run x")[1:] == (
+        "  log           /a.log",
+        "  next          pumice run x",
+    )
+    assert verdict_lines(found, next_step="less /a.log")[1:] == ("  next          less /a.log",)
+
+
+def _with_policy(**policy: Any) -> Job:
+    tasks = [TaskSpec(name="w", replicas=2, template=JOB.spec.tasks[0].template)]
+    return Job(spec=JobSpec(max_retry=3, tasks=tasks, policies=[LifecyclePolicy(**policy)] if policy else []))
+
+
+@pytest.mark.parametrize(
+    ("job", "left", "text"),
+    [
+        pytest.param(
+            _with_policy(), 1, "no policy acts on PodFailed, the job goes on with 1 of 2", id="the job goes on"
+        ),
+        pytest.param(_with_policy(), 0, "no policy acts on PodFailed, no other pod is left", id="the last pod"),
+        pytest.param(
+            _with_policy(exit_code=5, action="TerminateJob"), 1, "PodFailed -> TerminateJob", id="of the exit code"
+        ),
+        pytest.param(
+            _with_policy(event="PodFailed", action="RestartJob", timeout="30s"),
+            1,
+            "PodFailed -> RestartJob in 30s",
+            id="later",
+        ),
+        pytest.param(
+            msgspec.structs.replace(
+                JOB,
+                spec=JobSpec(
+                    max_retry=2, tasks=JOB.spec.tasks, policies=[LifecyclePolicy(event="*", action="RestartJob")]
+                ),
+            ),
+            1,
+            "PodFailed -> RestartJob, but no attempt is left of 2 (maxRetry)",
+            id="no attempt is left",
+        ),
+    ],
+)
+def test_what_follows_from_a_failure(job: Job, left: int, text: str) -> None:
+    assert what_follows(job, _failed(0, _end(1, 5)), left) == text
+
+
+def test_attempts_are_mentioned_where_a_policy_restarts() -> None:
+    first = replace(_failed(0, _end(1)), retry=0)
+    for job, attempt in ((_with_policy(), ""), (_with_policy(event="*", action="RestartJob"), " (attempt 1 of 3)")):
+        outcome = Outcome(job, _failures(first).in_order())
+        assert verdict_lines(outcome)[0] == f"w-0 failed first: exit code 1 after 1.0s{attempt}"
 
 
 def test_pods_that_were_asked_to_end_did_not_fail() -> None:

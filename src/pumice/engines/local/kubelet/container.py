@@ -93,6 +93,7 @@ class Container:
                 return end
             self.waiting_for = "CrashLoopBackOff"
             self.changed()
+            self.restarted(end, self.restarts + 1)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(back_off.after((self.now() - began).total_seconds())):
                     await self._stopped.wait()
@@ -100,7 +101,6 @@ class Container:
                 return end
             self.restarts += 1
             self.waiting_for = ""
-            self.restarted(end, self.restarts)
 
     async def stop(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
         """End it, without a restart: the preStop hook, then SIGTERM, and SIGKILL when the grace period is over.

@@ -111,6 +111,10 @@ class LocalPod:
             # The end of the run removes the files, or the next run.
             self.warn(f"files of its volumes could not be removed: {error}")
 
+    @property
+    def is_running(self) -> bool:
+        return any(each.running for each in (*self.init_containers, *self.containers))
+
     async def kill(self, number: int) -> bool:
         """Send a signal to the running containers; False if there are none."""
         running = [each for each in (*self.init_containers, *self.containers) if each.running]

@@ -21,9 +21,10 @@ from pumice.engines.local.preflight import what_ends_restarts
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.state.run_directory import RunDirectory
+from pumice.engines.local.verdict import what_follows
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
-from pumice.model.snapshot import ContainerEnd
+from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.runtime.once import Once
 
 _RESTARTS_BEFORE_HINT: Final = 3
@@ -43,6 +44,7 @@ class PodFactory:
     changed: Callable[[], None]  # have the loop reconcile the job
     failures: Failures = field(default_factory=Failures)
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
+    _finished: set[str] = field(default_factory=set)  # short names
     _hints: Once = field(default_factory=Once)
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(STARTS_AT_ONCE))
 
@@ -89,8 +91,15 @@ class PodFactory:
         self.failures.record(observed)
         if self._phases.get(pod.uid) != observed.phase:
             self._phases[pod.uid] = observed.phase
-            self.emit(PodChanged(observed, images or {}))
+            self.emit(PodChanged(observed, images or {}, self._follows(observed)))
         self.changed()
+
+    def _follows(self, pod: ObservedPod) -> str:
+        """Return what the failure of a pod leads to. A pod that is being deleted was asked to end."""
+        (self._finished.add if pod.is_finished else self._finished.discard)(pod.short_name)
+        if pod.phase is not PodPhase.FAILED or pod.is_deleting:
+            return ""
+        return what_follows(self.job, pod, self.job.total_replicas - len(self._finished))
 
     def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
         observed = pod.observed()

@@ -72,7 +72,7 @@ def tun_device_problem(device: Path = _DEVICE) -> Problem | None:
     if not device.exists():
         return Problem(f"there is no {device}", "sudo modprobe tun")
     if not os.access(device, os.R_OK | os.W_OK):
-        return Problem(f"this user may not open {device}", f"sudo chmod 666 {device}")
+        return Problem(f"no permission to open {device}", f"sudo setfacl -m u:{os.getuid()}:rw {device}")
     return None
 
 
