@@ -139,6 +139,16 @@ class Process:
             return f"process {self.pid}"
 
 
+def _ancestors(everyone: Sequence[Process]) -> set[int]:
+    """Of the tests: one of them adopts who has lost its parent."""
+    parents = {each.pid: each.parent for each in everyone}
+    found, above = {1}, os.getppid()
+    while above in parents:
+        found.add(above)
+        above = parents[above]
+    return found
+
+
 def _ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
@@ -147,8 +157,8 @@ def _ticks() -> int:
 class Traces:
     """What was seen of a run while it lived.
 
-    The kernel uses the numbers of namespaces again. Who is in one that was seen, but came later than the kill, is
-    somebody else.
+    The kernel uses the numbers of namespaces again. Who is in one that was seen, but came later than the kill or has a
+    parent elsewhere, is somebody else.
     """
 
     place: Path
@@ -183,11 +193,21 @@ class Traces:
         """Processes, namespaces that somebody is in, mounts and interfaces of the host."""
         everyone = list(Process.all())
         found = [str(each) for each in everyone if each in self.processes or each.speaks_of(str(self.place))]
-        new = [each for each in everyone if self.seen_at <= each.born <= self.killed_at]
-        found += [f"{each} in {sorted(both)}" for each in new if (both := each.namespaces() & self.namespaces)]
+        found += [f"{each} in {sorted(each.namespaces() & self.namespaces)}" for each in self._unseen(everyone)]
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found += [line for line in mounts if str(self.place) in line]
         return found + sorted(self.interfaces & _names("/sys/class/net"))
+
+    def _unseen(self, everyone: Sequence[Process]) -> set[Process]:
+        """Those that came after the look, and are children of the run or have lost their parents."""
+        new = {each for each in everyone if self.seen_at <= each.born <= self.killed_at}
+        inside = {each for each in new if each.namespaces() & self.namespaces}
+        parents = {each.pid for each in self.processes} | _ancestors(everyone)
+        found: set[Process] = set()
+        while more := {each for each in inside - found if each.parent in parents}:
+            found |= more
+            parents |= {each.pid for each in more}
+        return found
 
     def gone_after(self) -> float:
         """Seconds until nothing is left. Raises AssertionError if that takes too long."""
