@@ -128,3 +128,10 @@ class Daemon:
         if not self.log.exists():
             return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def peak_memory(daemon: Daemon) -> float:
+    """The most memory that a running server has had, in MiB."""
+    assert daemon.process is not None
+    lines = Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 
 from tests.cluster.api import Api, Object, eventually
 from tests.cluster.cluster import Cluster
 from tests.cluster.controllers import Controllers, page
 from tests.cluster.fake_kubelet import FakeKubelet
 from tests.cluster.jobs import a_job, reasons, send_command, state, status, until_phase
-from tests.cluster.processes import Daemon
+from tests.cluster.processes import Daemon, peak_memory
+from tests.cluster.webhooks import Webhooks, dry_run, wait_until_called
 
 LEDGER = {
     "pumice/spent": "x",
@@ -176,6 +178,43 @@ def test_jobs_are_deleted_with_their_namespace(
         api.delete("Namespace", "", ending)
         eventually("it is gone", lambda: api.find("Namespace", "", ending) is None)
     assert len(controller.log.read_text().splitlines()) < 30
+
+
+def _large_job(name: str) -> Object:
+    """82 kB, which mount 240,000 volumes: rendered, it took 150 MB."""
+    job = a_job(name, volumes=[{"mountPath": f"/m{i}", "volumeClaimName": f"c{i}"} for i in range(600)])
+    (task,) = job["spec"]["tasks"]
+    job["spec"]["tasks"] = [{**task, "name": f"t{number}", "replicas": 1} for number in range(400)]
+    return job
+
+
+def test_the_webhook_refuses_jobs_that_would_exhaust_the_controller(
+    webhooks: Webhooks, api: Api, namespace: str
+) -> None:
+    webhook = webhooks.start_outside()
+    wait_until_called(webhooks.cluster, namespace, a_job("bad", plugins={"pytorhc": []}))
+    for number in range(4):
+        answer = dry_run(webhooks.cluster, namespace, _large_job(f"large-{number}"))
+        assert answer.status == 422
+        assert "400 containers x 600 volumes are 240000 mounts" in answer.body["message"]
+    assert peak_memory(webhook) < 200
+
+
+def test_stored_jobs_do_not_exhaust_the_controller(controllers: Controllers, api: Api, namespace: str) -> None:
+    with FakeKubelet(controllers.cluster, namespace):
+        for number in range(4):
+            api.create("Job", namespace, _large_job(f"large-{number}"))
+        controller = controllers.start(namespace)
+        for number in range(4):
+            is_invalid = partial(_is_invalid, api, namespace, f"large-{number}")
+            eventually(f"the status of large-{number} says InvalidJob", is_invalid)
+        api.create("Job", namespace, a_job("other"))
+        until_phase(api, namespace, "Running", "other")
+        assert peak_memory(controller) < 200
+
+
+def _is_invalid(api: Api, namespace: str, name: str) -> bool:
+    return bool(state(api, namespace, name).get("reason") == "InvalidJob")
 
 
 def passes(controller: Daemon) -> float:
