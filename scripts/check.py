@@ -32,6 +32,8 @@ USER_TESTS = (
     "tests/local/sandbox",
     "tests/local/test_examples.py::test_the_pytorch_job_sends_a_number_around_all_ranks",
     "tests/local/test_examples.py::test_the_mpi_job_says_hello_from_every_worker",
+    "tests/local/test_bounds.py",
+    "tests/local/test_consent.py",
     "tests/local/test_escapes.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_isolation.py",

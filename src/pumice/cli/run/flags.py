@@ -15,6 +15,7 @@ from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
 from pumice.model.duration import Duration, DurationError
 from pumice.model.problem import Position
+from pumice.model.quantity import Quantity
 from pumice.model.syntax import env_name_error
 
 _LAST_PORT: Final = 65535
@@ -88,6 +89,23 @@ def mount(text: str, base: Path, origin: str) -> ExtraMount:
     if is_never_shared(base / source):
         raise bad_value(origin, f"{text}: {why_not(base / source)}", "name the directory in it that the job needs")
     return ExtraMount((base / source).absolute(), mode == "ro", Path(os.path.normpath(target)) if target else None)
+
+
+def size(text: str, origin: str) -> int:
+    """`10Gi`, as a quantity of Kubernetes."""
+    try:
+        found = Quantity.parse(text).value()
+    except ValueError as error:
+        raise bad_value(origin, f"{text}: must be a size such as 10Gi") from error
+    if found <= 0:
+        raise bad_value(origin, f"{text}: must be more than 0")
+    return found
+
+
+def processes(text: str, origin: str) -> int:
+    if not re.fullmatch("[1-9][0-9]{0,6}", text):
+        raise bad_value(origin, f"{text}: must be a number, 1 or more")
+    return int(text)
 
 
 def host_prefix(text: str, base: Path) -> Path:

@@ -11,13 +11,13 @@ from typing import Final
 
 from pumice.cli.run import flags
 from pumice.cli.run.project_file import read_toml
-from pumice.cli.run.user_config import read_user_config
+from pumice.cli.run.user_config import UserConfig, read_user_config
 from pumice.engines.local.host_access.consent import is_ordinary
 from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.state.settings import ExtraMount, config_directory
+from pumice.engines.local.state.settings import ExtraMount, Settings, config_directory
 from pumice.model.findings import SPEC
 from pumice.model.problem import Position
 from pumice.reconcile.requested_action import SUSPENDED
@@ -35,6 +35,12 @@ _REPEATED: Final = {
     "scale": ("TASK=N", "override a task's number of pods"),
     "publish": ("TASK-INDEX:PORT", "publish a pod's port on 127.0.0.1"),
     "kill": ("TASK-INDEX@30s", "kill a pod this long after the first Running"),
+}
+
+_LIMITS: Final = {
+    "pids-limit": ("N", "processes that a pod may have (default 4096)"),
+    "log-limit": ("2Gi", "how much of the log of a container is kept"),
+    "disk-limit": ("10Gi", "stop the job when its claims, volumes and layers take more of the disk"),
 }
 
 
@@ -68,6 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run by root: containers may make namespaces, as containers in containers need",
     )
+    for name, (metavar, text) in _LIMITS.items():
+        parser.add_argument(f"--{name}", metavar=metavar, help=text)
     parser.add_argument("--timeout", metavar="10m", help="stop the job after this time (exit code 124)")
     parser.add_argument("--keep", action="store_true", help="keep the files that pods wrote, and print where")
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
@@ -124,7 +132,7 @@ def _options(args: argparse.Namespace) -> RunOptions:
         nested_namespaces=args.allow_nested_namespaces,
     )
     return RunOptions(
-        settings,
+        _with_limits(settings, args, config),
         scale=flags.scale(args.scale),
         kills=tuple(flags.kill(text) for text in args.kill),
         publish=tuple(flags.publish(text) for text in args.publish),
@@ -137,6 +145,18 @@ def _options(args: argparse.Namespace) -> RunOptions:
     )
 
 
+def _with_limits(settings: Settings, args: argparse.Namespace, config: UserConfig) -> Settings:
+    """Return the settings with the limits that the user has set."""
+    given = {name: getattr(args, name.replace("-", "_")) or config.limits.get(name) for name in _LIMITS}
+    pids, log, disk = (given[name] for name in _LIMITS)
+    return replace(
+        settings,
+        pids=settings.pids if pids is None else flags.processes(pids, "--pids-limit"),
+        log_size=settings.log_size if log is None else flags.size(log, "--log-limit"),
+        disk=settings.disk if disk is None else flags.size(disk, "--disk-limit"),
+    )
+
+
 def typed_again(args: argparse.Namespace, *more: str) -> str:
     """Return the command line of this run without its timeout, with additions."""
     words = ["pumice", "run", args.file]
@@ -145,6 +165,9 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     words += [] if args.network is None else ["--network", args.network]
     words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
     words += ["--fit"] if args.fit and "--fit" not in more else []
+    for flag in _LIMITS:
+        value = getattr(args, flag.replace("-", "_"))
+        words += [] if value is None else [f"--{flag}", value]
     words += ["--workdir-read-only"] if args.workdir_read_only else []
     words += ["--unconfined"] if args.unconfined else []
     words += ["--allow-nested-namespaces"] if args.allow_nested_namespaces else []

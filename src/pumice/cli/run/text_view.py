@@ -211,6 +211,8 @@ class TextView:
         if lines := verdict_lines(outcome, self.locate, self.next_step(outcome)):
             first, *others = map(plain, lines)
             self._print("\n".join(("", self._style.error(first), *others)))
+        if used := str(outcome.disk):
+            self._print(f"disk: {used}")
         for path in outcome.kept[:_MOST_KEPT]:
             self._print(f"kept: {path}")
         if len(outcome.kept) > _MOST_KEPT:

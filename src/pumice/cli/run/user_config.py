@@ -20,6 +20,7 @@ from pumice.yaml.source import read_text
 FILE: Final = "config.toml"
 # Lists of texts, each as the flag of the same name takes it.
 _LISTS: Final = ("mount", "allow-host-path", "env")
+_LIMITS: Final = ("pids-limit", "log-limit", "disk-limit")
 _CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
 
 
@@ -30,6 +31,7 @@ class UserConfig:
     env: Mapping[str, str] = field(default_factory=dict)
     network: str = ""
     isolation: str = ""
+    limits: Mapping[str, str] = field(default_factory=dict)  # by the name of the flag
 
 
 def read_user_config(environ: Mapping[str, str]) -> UserConfig:
@@ -50,6 +52,7 @@ def read_user_config(environ: Mapping[str, str]) -> UserConfig:
         env=flags.variables(found.get("env", [])),
         network=found.get("network", ""),
         isolation=found.get("isolation", ""),
+        limits={name: str(found[name]) for name in _LIMITS if name in found},
     )
 
 
@@ -65,7 +68,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     problems = []
-    known = (*_LISTS, *_CHOICES)
+    known = (*_LISTS, *_CHOICES, *_LIMITS)
     for name, value in found.items():
         if name in _LISTS:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -73,6 +76,9 @@ def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         elif name in _CHOICES:
             if value not in _CHOICES[name]:
                 problems.append((f"{name}: {value}: must be one of {', '.join(_CHOICES[name])}", ""))
+        elif name in _LIMITS:
+            if not isinstance(value, str | int) or isinstance(value, bool):
+                problems.append((f"{name}: must be a number or a text, found {kind_of(value)}", ""))
         else:
             problems.append((f"{name}: unknown", f"{did_you_mean(name, known)} there are {', '.join(known)}".lstrip()))
     return problems

@@ -125,5 +125,7 @@ def _verdict(outcome: Outcome) -> Fields:
     first = outcome.first
     failure = {} if first is None else {**_end(first.end), "pod": first.pod.short_name}
     kept = tuple(outcome.kept)
+    disk = outcome.disk
+    used = {"claims": disk.claims, "emptyDir": disk.volumes, "layers": disk.layers} if disk.total else {}
     own = {"phase": outcome.phase, "code": outcome.exit_code, "reason": outcome.reason, "kept": kept}
-    return {**failure, **own, "attempt": outcome.attempt or None}
+    return {**failure, **own, "attempt": outcome.attempt or None, "disk": used}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,6 +20,8 @@ from pumice.engines.local.outcome import Outcome, Stop
 from pumice.engines.local.preparation import Preparation
 from pumice.engines.local.run_errors import NoSuchPodError
 from pumice.engines.local.scaling import updated
+from pumice.engines.local.state.disk_use import DiskUse, measure, size_text
+from pumice.engines.local.state.run_directory import KEPT
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
 from pumice.model.status import JobStatus
@@ -31,6 +33,7 @@ from pumice.runtime.runner import Runner
 
 _ENDED: Final = FINAL | {Phase.ABORTED}
 _TICK: Final = 0.5
+_DISK_PAUSE: Final = 5.0
 # This many ticks without a running pod in a row: between the end of one task and the start of the next there are few.
 _STALLED_TICKS: Final = 6
 
@@ -71,6 +74,21 @@ class LiveRun:
     engine: LocalEngine
     loop: Loop
     progress: JobProgress
+    largest: list[DiskUse] = field(default_factory=lambda: [DiskUse()])  # the largest use of the disk so far
+
+    def _disk_use(self) -> DiskUse:
+        plan = self.plan
+        layers = [path for path in (plan.record.directory / KEPT).glob("*") if path.name != "volumes"]
+        return measure(plan.inputs.claims.values(), plan.inputs.scratch / "pods", layers)
+
+    async def watch_disk(self, most: int | None, over: Callable[[str], object]) -> None:
+        """Measure now and then what the job uses of the disk; `over` is called with a message above the limit."""
+        while True:
+            used = await asyncio.to_thread(self._disk_use)
+            self.largest[0] = max(self.largest[0], used, key=lambda each: each.total)
+            if most is not None and used.total > most:
+                over(f"{self.engine.job.name} uses more of the disk than {size_text(most)} (disk-limit): {used}")
+            await asyncio.sleep(_DISK_PAUSE)
 
     async def run(self) -> None:
         """Return when the job has ended and none of its processes is left."""
@@ -90,6 +108,7 @@ class LiveRun:
     def outcome(self, stop: Stop | None) -> Outcome:
         failures = self.pods.failures.in_order()
         blamed = failures or (() if self.pods.failures.earlier is None else (self.pods.failures.earlier,))
+        disk = max(self.largest[0], self._disk_use(), key=lambda each: each.total)
         image = log = unshared = ""
         if blamed:
             first, end = blamed[0].pod, blamed[0].end
@@ -111,6 +130,7 @@ class LiveRun:
             kept=self.plan.kept(),
             log=log,
             directory=str(self.plan.record.directory),
+            disk=disk,
             unshared=unshared,
             host_image=image if self.plan.images.of(image) is None else "",
         )

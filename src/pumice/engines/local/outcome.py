@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pumice.engines.local.state.disk_use import DiskUse
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
@@ -93,6 +94,7 @@ class Outcome:
     kept: Sequence[str] = ()  # the directories with the files that pods wrote
     log: str = ""  # the log file of the container that failed first
     directory: str = ""  # of the run
+    disk: DiskUse = field(default_factory=DiskUse)
     unshared: str = ""  # a path of this machine that it missed, if its last line names one
     host_image: str = ""  # the name of that container's image, if the host's files served as image
 

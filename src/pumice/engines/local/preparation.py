@@ -120,7 +120,7 @@ def prepared(
                 images=images,
                 machine=machine,
                 scheduler=PodScheduler(machine, held.enter_context(reservations), emit.warn),
-                record=RunDirectory(directory, emit.warn),
+                record=RunDirectory(directory, emit.warn, settings.log_size),
             )
             _check(preparation, locate)
             create_claim_directories(preparation.inputs.claims.values())

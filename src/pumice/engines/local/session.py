@@ -194,6 +194,11 @@ class LocalSession:
                 live.stop()
             beside = [
                 asyncio.create_task(live.tick()),
+                asyncio.create_task(
+                    live.watch_disk(
+                        options.settings.disk, lambda message: self.stop(Stop(1, "DiskLimitExceeded", message))
+                    )
+                ),
                 *(asyncio.create_task(live.kill_later(kill)) for kill in options.kills),
             ]
             try:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
 from pumice.engines.local.container_spec.etc_hosts import name_files
@@ -36,6 +37,9 @@ from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.problem import Problem
 from pumice.plugins import wait_for_master
+
+# Added to the limit of a pod where the kernel counts the processes of the whole job.
+_PROCESSES_PER_POD: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ class SpecBuilder:
             groups=supplemental_groups(manifest) if self.sandbox.all_users else (),
             memory=memory_limit(container),
             cpu_quota=cpu_limit(container),
+            pids=settings.pids,
+            all_processes=settings.pids + _PROCESSES_PER_POD * inputs.job.total_replicas,
             cpus=self._cpus(manifest, container),
             devices=gpu_devices() if gpus else (),
             hidden=covers.directories,

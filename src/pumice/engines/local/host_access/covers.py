@@ -1,4 +1,7 @@
-"""What stays hidden in every container, wherever a mount would show it: credentials, and Pumice's own directories."""
+"""What stays hidden in every container, wherever a mount would show it.
+
+Credentials, Pumice's own directories, and sockets of this machine's programs that exist when the container starts.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
+from pumice.engines.local.host_access.sockets import HostSockets
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
 from pumice.engines.local.state.settings import Settings, home_directory
 
@@ -30,6 +34,8 @@ class HiddenPaths:
     directories: Sequence[str]
     files: Sequence[str]
     homes: Sequence[str] = ()
+    own: str = ""  # the state directory: its volumes are the job's, with all sockets in them
+    sockets: HostSockets = field(default_factory=HostSockets)
     _below: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)  # by the source of a mount
 
     def covers(self, mounts: Iterable[Mount], *, host_is_image: bool) -> Covers:
@@ -37,6 +43,8 @@ class HiddenPaths:
         files = [*filter(_is_shown, self.files)] if host_is_image else []
         pins: dict[Mount, None] = {}
         for mount in mounts:
+            if not self.own or not mount.source.startswith(f"{self.own}/"):
+                files += [mount.target + path for path in self.sockets.below(mount.source)]
             for hidden, found in zip(self._hidden_below(mount.source), (directories, files), strict=True):
                 found += [mount.target + path for path in hidden]
                 if not mount.read_only:
@@ -84,6 +92,7 @@ def hidden_paths(settings: Settings, environ: Mapping[str, str]) -> HiddenPaths:
         directories,
         [path for path in real if path not in directories and Path(path).is_file()],
         [str(home) for home in homes],
+        str(settings.state),
     )
 
 

@@ -84,7 +84,8 @@ class ContainerSpec:
     cpus: tuple[int, ...] = ()
     memory: int | None = None  # bytes
     cpu_quota: float | None = None
-    pids: int | None = None
+    pids: int | None = None  # processes of the pod, where there are control groups
+    all_processes: int | None = None  # of the whole job, elsewhere
     devices: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()  # directories that appear empty
     hidden_files: tuple[str, ...] = ()  # files that appear empty

@@ -6,7 +6,8 @@ users: logs and specs may contain secrets.
 
     runs/JOB-UID8/job.json                  the Job as it ran
     runs/JOB-UID8/events.jsonl              what `--json` would have printed, without the log lines
-    runs/JOB-UID8/pods/TASK-INDEX/N/        the N-th pod of this name: pod.json, and CONTAINER.M.log of its M-th restart
+    runs/JOB-UID8/pods/TASK-INDEX/N/       the N-th pod of this name: pod.json, and CONTAINER.M.log of its M-th restart;
+                                           a long log continues in CONTAINER.M.1.log and so on
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class RunDirectory:
 
     directory: Path
     warn: Callable[[str], None]
+    log_size: int | None = None  # bytes of the log of a container that are kept
     _created: dict[str, int] = field(default_factory=dict)  # number of pods by short name
     _events: LogFile | None = None
 
@@ -99,7 +101,7 @@ class RunDirectory:
         return directory
 
     def open_log(self, pod_directory: Path, container: str, restart: int) -> LogFile:
-        return LogFile(pod_directory / f"{container}.{restart}.log", self.warn)
+        return LogFile(pod_directory / f"{container}.{restart}.log", self.warn, self.log_size)
 
     def newest_log(self, short_name: str, container: str) -> Path | None:
         logs = self._newest_pod(short_name).glob(f"{container}.*.log")

@@ -44,6 +44,9 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
+    pids: int = 4096  # processes that a pod may have
+    log_size: int = 2 << 30  # bytes of the log of a container that are kept
+    disk: int | None = None  # bytes that the job's claims, volumes and layers may take on disk
     unconfined: bool = False  # containers have no system call filter
     nested_namespaces: bool = False  # containers of root can make user namespaces
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pumice.engines.local.kubelet.container_logs import LogFile
 from pumice.engines.local.state.run_directory import (
     KEPT,
     MOST_RUNS,
@@ -100,3 +101,24 @@ def test_a_state_directory_of_another_user(exists: bool, tmp_path: Path, monkeyp
     text = state_problem(state, PermissionError(13, "Permission denied", str(state / "runs" / "a"))).text
     assert text.startswith(f"{state}/runs/a: permission denied, so nothing can be stored in {state}\n  hint: ")
     assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in text) == exists
+
+
+def test_a_long_log_keeps_its_first_segment_and_the_newest(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "c.0.log", warn=pytest.fail, most=40, segment=10)
+    for number in range(10):
+        log.write(f"line {number}..\n".encode())
+    log.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["c.0.7.log", "c.0.8.log", "c.0.9.log", "c.0.log"]
+    missing = "[pumice: 54 bytes are missing here: the log is larger than 40 bytes]"
+    assert (tmp_path / "c.0.log").read_text() == f"line 0..\n{missing}\n"
+    assert (tmp_path / "c.0.9.log").read_text() == "line 9..\n"
+
+
+def test_a_log_below_its_limit_is_whole(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "c.0.log", warn=pytest.fail, most=100, segment=50)
+    for number in range(9):
+        log.write(f"line {number}..\n".encode())
+    log.close()
+    parts = [(tmp_path / name).read_text() for name in ("c.0.log", "c.0.1.log")]
+    assert "".join(parts) == "".join(f"line {number}..\n" for number in range(9))

@@ -64,11 +64,12 @@ def _below(mounted: str, root: str, path: str) -> str:
 class GroupLimits(NamedTuple):
     memory: int | None = None  # bytes
     cpu: float | None = None
-    pids: int | None = None
+    pids: int | None = None  # of the pod
+    pod: str = ""
 
     @classmethod
     def of(cls, spec: ContainerSpec) -> Self:
-        return cls(spec.memory, spec.cpu_quota, spec.pids)
+        return cls(spec.memory, spec.cpu_quota, spec.pids, spec.pod)
 
 
 class Cgroups:
@@ -76,20 +77,29 @@ class Cgroups:
         self._name = name
         self._hierarchies = hierarchies
         self._made = 0
+        self._pods: dict[str, int] = {}
 
     @property
     def controllers(self) -> list[str]:
         return sorted(self._hierarchies)
 
     def group(self, limits: GroupLimits) -> Group:
-        """Create a group with the limits that this machine supports; empty if there are none."""
+        """Create a group with the limits that this machine supports; empty if there are none.
+
+        The containers of a pod share the limit of processes.
+        """
         self._made += 1
         group = Group()
-        for controller, limit in limits._asdict().items():
+        own = f"pumice-{self._name}-{self._made}"
+        for controller, limit in (("pids", limits.pids), ("memory", limits.memory), ("cpu", limits.cpu)):
             hierarchy = self._hierarchies.get(controller)
             if limit is not None and hierarchy is not None:
                 try:
-                    group.limit(hierarchy, f"pumice-{self._name}-{self._made}", controller, limit)
+                    if controller == "pids":
+                        number = self._pods.setdefault(limits.pod, len(self._pods))
+                        group.limit_pod(hierarchy, f"pumice-{self._name}-pod{number}", own, int(limit))
+                    else:
+                        group.limit(hierarchy, own, controller, limit)
                 except OSError as error:
                     group.remove()
                     raise StartError(LIMITS, f"cannot limit {controller} to {limit}: {error.strerror}") from error
@@ -100,6 +110,9 @@ class Cgroups:
         for parent in {hierarchy.parent for hierarchy in self._hierarchies.values()}:
             for entry in os.listdir(parent):
                 if entry.startswith(f"pumice-{self._name}-"):
+                    for inner in os.scandir(f"{parent}/{entry}"):
+                        if inner.is_dir(follow_symlinks=False):
+                            _remove(inner.path)
                     _remove(f"{parent}/{entry}")
 
 
@@ -107,8 +120,10 @@ class Group:
     """The groups of one container: a directory for each hierarchy."""
 
     def __init__(self) -> None:
-        self.directories: list[str] = []
+        self.directories: list[str] = []  # that the processes join
         self.memory = ""  # the file that counts how often memory ran out
+        self.limits_processes = False
+        self._pod = ""  # in version 2, the group of the pod that contains this one
 
     @property
     def limits_memory(self) -> bool:
@@ -118,8 +133,22 @@ class Group:
         """Return descriptors to which a process writes "0" to join the group."""
         return [os.open(f"{path}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in self.directories]
 
+    def limit_pod(self, hierarchy: Hierarchy, pod: str, name: str, pids: int) -> None:
+        """Limit the processes of a pod. In version 2 a process is in one group only, so the container's is inside."""
+        directory = f"{hierarchy.parent}/{pod}"
+        os.makedirs(directory, exist_ok=True)
+        kernel_files.write(f"{directory}/pids.max", str(pids))
+        self.limits_processes = True
+        if hierarchy.version == 1:
+            self.directories.append(directory)
+            return
+        self._pod = directory
+        delegate(directory, set())
+        os.mkdir(f"{directory}/{name}")
+        self.directories.append(f"{directory}/{name}")
+
     def limit(self, hierarchy: Hierarchy, name: str, controller: str, value: float) -> None:
-        directory = f"{hierarchy.parent}/{name}"
+        directory = f"{self._pod if self._pod and hierarchy.version != 1 else hierarchy.parent}/{name}"
         if directory not in self.directories:
             os.mkdir(directory)
             self.directories.append(directory)
@@ -154,7 +183,8 @@ class Group:
         return descriptor
 
     def remove(self) -> None:
-        for directory in self.directories:
+        # Another container of the pod may still be in the pod's group; then the kernel keeps it.
+        for directory in (*self.directories, *([self._pod] if self._pod else [])):
             _remove(directory)
         self.directories = []
 

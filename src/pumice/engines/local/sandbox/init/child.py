@@ -41,6 +41,7 @@ class ContainerSetup:
     namespaces: tuple[int, ...]
     files: list[str]
     limits: Limits
+    all_processes: int | None = None  # that the job may have, if no control group limits those of the pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ def _prepare(setup: ContainerSetup, streams: Streams) -> None:
     _close_descriptors([streams.errors])
     cwd = setup.spec.cwd or "/"
     _make_working_directory(cwd)
+    if setup.all_processes is not None:
+        privileges.limit_processes(setup.all_processes)
     privileges.restrict(setup.spec, setup.limits, all_users=setup.job.all_users)
     try:
         os.chdir(cwd)

@@ -21,9 +21,9 @@ from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.net.job_network import JobNetwork, PodNetwork
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
-from pumice.engines.local.sandbox.rootfs.memory_volumes import MemoryVolumes
+from pumice.engines.local.sandbox.rootfs.memory_volumes import MemoryVolumes, volume_path
 from pumice.engines.local.sandbox.sandbox_errors import GONE, LIMITS, NO_PROCESS, StartError
-from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.specs import ContainerSpec, Tmpfs
 
 # The meaning of errors from fork and unshare.
 _EXHAUSTED = {
@@ -137,7 +137,8 @@ class ContainerTable:
                 self._job.lower_of(spec.root.image)
             self._job.upper_of(spec.root.upper)
             self._memory.mount(spec)
-            setup = ContainerSetup(spec, self._job, pod.namespaces, files, self._limits)
+            processes = None if group.limits_processes else spec.all_processes
+            setup = ContainerSetup(spec, self._job, pod.namespaces, files, self._limits, processes)
             trees = [] if self._job.trees is None else self._job.trees(container_root.sources_of(spec))
             with contextlib.closing(Inherited(group.open_members(), trees)) as inherited:
 
@@ -157,7 +158,10 @@ class ContainerTable:
         container.namespace = memory_watchdog.mount_namespace(container.process.pid)
         memory = container.setup.spec.memory
         if memory is not None and not container.group.limits_memory and container.namespace:
-            self.watchdog.watch(container.namespace, memory)
+            spec, root = container.setup.spec, f"/proc/{container.process.pid}/root"
+            volumes = [volume_path(self._job.files, spec.pod, each) for each in spec.mounts if isinstance(each, Tmpfs)]
+            own = f"{root}/" if spec.root.upper is None else f"{root}/dev/shm"  # noqa: S108 - the container's own
+            self.watchdog.watch(container.namespace, memory, (own, *volumes))
 
     def exec(self, container: str, name: str, argv: list[str], env: dict[str, str], output: int) -> Process:
         target = self.container(container)

@@ -27,7 +27,7 @@ class HostHelper:
         self._channel = channel
         self._namespace = namespace
         self._groups = groups
-        self._made: dict[str, Group] = {}  # by the first of its directories
+        self._made: dict[str, Group] = {}  # by number
 
     def serve(self) -> None:
         """Returns when job-init has ended."""
@@ -54,19 +54,24 @@ class HostHelper:
 
     def _do_group(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
         group = self._groups.group(GroupLimits(**message["limits"]))
-        if group.directories:
-            self._made[group.directories[0]] = group
+        key = str(len(self._made)) if group.directories else ""
+        self._made[key] = group
         event = group.oom_event()
-        return {"directories": group.directories, "memory": group.memory}, [] if event is None else [event]
+        answer = {
+            "key": key,
+            "directories": group.directories,
+            "memory": group.memory,
+            "processes": group.limits_processes,
+        }
+        return answer, [] if event is None else [event]
 
     def _do_members(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
         group = self._made.get(message["group"])
         return {}, [] if group is None else group.open_members()
 
     def _do_remove(self, message: dict[str, Any]) -> tuple[protocol.Message, list[int]]:
-        group = self._made.pop(message["group"], None)
-        if group is not None:
-            group.remove()
+        # The entry stays, so that no key is used twice.
+        self._made[message["group"]].remove()
         return {}, []
 
 
@@ -115,7 +120,7 @@ class HostClient:
 
     def group(self, limits: GroupLimits) -> RemoteGroup:
         answer, descriptors = self._ask("group", limits=limits._asdict())
-        return RemoteGroup(self, answer["directories"], answer["memory"], descriptors[0] if descriptors else None)
+        return RemoteGroup(self, answer, descriptors[0] if descriptors else None)
 
     def members(self, group: str) -> list[int]:
         return self._ask("members", group=group)[1]
@@ -136,20 +141,22 @@ class HostClient:
 class RemoteGroup(Group):
     """A control group that belongs to root of the machine, so that no container can change its limits."""
 
-    def __init__(self, client: HostClient, directories: list[str], memory: str, event: int | None) -> None:
+    def __init__(self, client: HostClient, answer: protocol.Message, event: int | None) -> None:
         super().__init__()
         self._client = client
         self._event = event
-        self.directories = directories
-        self.memory = memory
+        self._key: str = answer["key"]
+        self.directories = answer["directories"]
+        self.memory = answer["memory"]
+        self.limits_processes = answer["processes"]
 
     def oom_event(self) -> int | None:
         return self._event
 
     def open_members(self) -> list[int]:
-        return self._client.members(self.directories[0]) if self.directories else []
+        return self._client.members(self._key) if self.directories else []
 
     def remove(self) -> None:
         if self.directories:
-            self._client.remove(self.directories[0])
+            self._client.remove(self._key)
         self.directories = []

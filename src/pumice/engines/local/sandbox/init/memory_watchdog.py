@@ -1,7 +1,8 @@
 """Memory limits without control groups: polls all processes and reports the containers over their limit.
 
 Polling is coarser than the kernel: a burst between two polls is missed. Forked workers share pages with their parent,
-so the sum of their resident sizes is only a cheap first check; above the limit, proportional sizes decide.
+so the sum of their resident sizes is only a cheap first check; above the limit, proportional sizes decide. Files in
+memory (tmpfs) count as well, once: what processes map of them is not counted again.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._limits: dict[int, int] = {}
+        self._file_systems: dict[int, tuple[str, ...]] = {}
         self._next = 0.0
 
-    def watch(self, namespace: int, limit: int) -> None:
+    def watch(self, namespace: int, limit: int, file_systems: tuple[str, ...] = ()) -> None:
+        """`file_systems` are paths in each tmpfs of the container."""
         self._limits[namespace] = limit
+        self._file_systems[namespace] = file_systems
 
     def forget(self, namespace: int) -> None:
         self._limits.pop(namespace, None)
+        self._file_systems.pop(namespace, None)
 
     def pause(self) -> float | None:
         """Seconds until the next poll; None if nothing is watched."""
@@ -43,8 +48,11 @@ class Watchdog:
         over = []
         for namespace, pids in processes(self._limits).items():
             limit = self._limits[namespace]
-            if _memory(pids, *_RESIDENT) > limit and _memory(pids, *_PROPORTIONAL) > limit:
-                over.append(namespace)
+            files, devices = _files(self._file_systems[namespace])
+            if _memory(pids, *_RESIDENT) + files > limit:
+                mapped = _mapped(pids, devices) if files else 0
+                if _memory(pids, *_PROPORTIONAL) - mapped + files > limit:
+                    over.append(namespace)
         now = time.monotonic()
         self._next = now + max(_MIN_INTERVAL, (now - started) / _MAX_SHARE)
         return over
@@ -67,6 +75,34 @@ def mount_namespace(pid: int) -> int:
         return os.stat(f"/proc/{pid}/ns/mnt").st_ino
     except OSError:
         return 0
+
+
+def _files(paths: tuple[str, ...]) -> tuple[int, set[str]]:
+    """The bytes in these file systems, and their devices as /proc/PID/smaps names them."""
+    used, devices = 0, set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = os.statvfs(path)
+            used += (found.f_blocks - found.f_bfree) * found.f_frsize
+            for directory in (path, f"{path}dev/shm") if path.endswith("/") else (path,):
+                device = os.stat(directory).st_dev
+                devices.add(f"{os.major(device):02x}:{os.minor(device):02x}")
+    return used, devices
+
+
+def _mapped(pids: list[int], devices: set[str]) -> int:
+    """The proportional size of what processes map of files on these devices."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps") as lines:
+            counts = False
+            for line in lines:
+                words = line.split()
+                if "-" in words[0]:
+                    counts = words[3] in devices
+                elif counts and words[0] == "Pss:":
+                    total += int(words[1]) << 10
+    return total
 
 
 def _memory(pids: list[int], file: str, fields: tuple[bytes, ...]) -> int:

@@ -31,6 +31,13 @@ class Limits:
     nested: bool = True  # containers may make user namespaces
 
 
+def limit_processes(number: int) -> None:
+    """The kernel counts the processes of a user in a user namespace, which is that of the whole job."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    most = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
 def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, limits.open_files)
     if spec.cpus:

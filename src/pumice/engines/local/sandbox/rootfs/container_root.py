@@ -15,18 +15,25 @@ from pumice.engines.local.sandbox.rootfs.mount_targets import Cover, HostMount, 
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 
+# Of a container without a memory limit, so that no single one takes all memory, which no OOM killer gives back.
+_SHARE_OF_MEMORY = "25%"
+
 
 def enter_root(spec: ContainerSpec, job: JobFilesystem, files: list[str], trees: Sequence[Tree]) -> list[str]:
     """Build the root and change to it; afterwards only what the spec mounts is reachable of the host.
 
     `trees` are those of the spec's mounts, if another process opened them. Returns the mount points that form the root.
     """
-    syscalls.mount("tmpfs", job.build, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    # The root and /dev/shm share its size.
+    size = _SHARE_OF_MEMORY if spec.memory is None else str(spec.memory)
+    options = f"mode=755,size={size}"
+    syscalls.mount("tmpfs", job.build, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     os.umask(0)
+    os.mkdir(f"{job.build}/shm", 0o1777)
     root = f"{job.build}/root"
     os.mkdir(root)
     mounts = _host_mounts(spec, job, files, trees)
-    kernel = KernelFileSystems(spec.devices, all_users=job.all_users)
+    kernel = KernelFileSystems(spec.devices, f"{job.build}/shm", all_users=job.all_users)
     layer, work = _writable_layer(spec, job)
     parts = ["/"]
     if spec.root.image is None:

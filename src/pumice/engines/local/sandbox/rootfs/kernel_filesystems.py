@@ -34,8 +34,10 @@ _DATA_ONLY = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 class KernelFileSystems:
     """Created before the change of root, because the device files come from the host; mounted after it."""
 
-    def __init__(self, devices: tuple[str, ...], *, all_users: bool) -> None:
+    def __init__(self, devices: tuple[str, ...], shared_memory: str, *, all_users: bool) -> None:
+        """`shared_memory` is the directory that becomes /dev/shm."""
         self._all_users = all_users
+        self._shared_memory = syscalls.clone_tree(shared_memory)
         standard = [f"/dev/{name}" for name in _NODES if os.path.exists(f"/dev/{name}")]
         self._devices = [HostMount((path, ""), path, read_only=True, kind=DEVICE) for path in (*standard, *devices)]
         # The kernel refuses new ones inside of a container that covers parts of /proc.
@@ -70,7 +72,8 @@ class KernelFileSystems:
         options = "newinstance,ptmxmode=0666,mode=0620" + (",gid=5" if self._all_users else "")
         syscalls.mount("devpts", "/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
         os.mkdir(_SHARED_MEMORY)
-        syscalls.mount("tmpfs", _SHARED_MEMORY, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=1777")
+        syscalls.attach_tree(self._shared_memory, _SHARED_MEMORY)
+        os.close(self._shared_memory)
 
 
 def _make_real_directory(path: str) -> None:

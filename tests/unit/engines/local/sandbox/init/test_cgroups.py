@@ -69,19 +69,22 @@ def files(directory: str) -> dict[str, str]:
                 "cpu.cfs_period_us": "100000",
                 "cpu.cfs_quota_us": "50000",
                 "memory.limit_in_bytes": "1000",
-                "pids.max": "9",
             },
             id="1",
         ),
-        pytest.param(2, {"cpu.max": "50000 100000", "memory.max": "1000", "pids.max": "9"}, id="2"),
+        pytest.param(2, {"cpu.max": "50000 100000", "memory.max": "1000"}, id="2"),
     ],
 )
 def test_limits_are_written(tmp_path: Path, version: int, expected: dict[str, str]) -> None:
     groups = Cgroups("job", dict.fromkeys(cgroups.CONTROLLERS, Hierarchy(str(tmp_path), version)))
     group = groups.group(GroupLimits(memory=1000, cpu=0.5, pids=9))
-    assert group.directories == [f"{tmp_path}/pumice-job-1"]
-    assert files(group.directories[0]) == expected
-    assert group.limits_memory
+    pod = tmp_path / "pumice-job-pod0"
+    # In version 2 a process is in one group only.
+    own = tmp_path / "pumice-job-1" if version == 1 else pod / "pumice-job-1"
+    assert group.directories == ([str(pod), str(own)] if version == 1 else [str(own)])
+    assert files(str(own)) == expected
+    assert (pod / "pids.max").read_text() == "9"
+    assert (group.limits_memory, group.limits_processes) == (True, True)
 
 
 def test_no_group_without_limits_or_controllers(tmp_path: Path) -> None:

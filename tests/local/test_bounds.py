@@ -1,0 +1,139 @@
+"""What a pod can use up: memory in files, processes, logs, disk; and sockets of the machine that it cannot reach."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.local.running import Place, companion, job, need_namespaces, scripted, task
+
+FILL = """
+import os, sys
+for directory in ("/dev/shm", "/tmp", "/memory"):
+    if os.path.isdir(directory):
+        with open(f"{directory}/file", "wb") as file:
+            for _ in range(24):
+                file.write(bytes(1 << 20))
+        print(directory, flush=True)
+# A limit without control groups is checked now and then.
+import time; time.sleep(20)
+"""
+FORK = """
+import os, signal, sys
+children = []
+try:
+    while len(children) < 400:
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+except BlockingIOError:
+    pass
+print("more" if len(children) == 400 else "limited")
+for child in children:
+    os.kill(child, signal.SIGKILL)
+"""
+SOCKETS = """
+import os, socket, sys
+for path in sys.argv[1:]:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            os.chdir(os.path.dirname(path))
+            client.connect(os.path.basename(path))
+            print("reached")
+        except OSError:
+            print("refused")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_files_in_memory_count_as_memory_and_have_a_bound(place: Place) -> None:
+    """24 MiB fit below a limit of 64 MiB; twice as much in files, with Python itself, or in three places, does not."""
+    limit = {"resources": {"limits": {"memory": "64Mi"}}}
+    volume = {"volumeMounts": [{"name": "memory", "mountPath": "/memory"}]}
+    memory = {"volumes": [{"name": "memory", "emptyDir": {"medium": "Memory"}}]}
+    python = scripted(sys.executable, "-c", FILL)
+    free = "df -k /dev/shm | tail -1 | awk '{print $2}'; stat -f -c %i / /dev/shm"
+    done = place.run(
+        job(
+            task("fill", "", container={**python, **limit, **volume}, pod=memory),
+            task("bound", free, container=limit),
+            minAvailable=1,
+        ),
+        flags=["--network=job", "--json"],
+    )
+    events = [json.loads(line) for line in done.out.splitlines()]
+    ends = {each["pod"]: each.get("reason") for each in events if each["type"] == "pod" and "code" in each}
+    assert ends["fill-0"] == "OOMKilled", done.out
+    size, root, shared = [each["line"] for each in events if each["type"] == "log" and each["pod"] == "bound-0"]
+    assert size == str(64 << 10)
+    assert root == shared
+
+
+def test_processes_are_limited_by_the_pod(place: Place) -> None:
+    """Without control groups by the job: then the limit has 256 more for each pod."""
+    python = scripted(sys.executable, "-c", FORK)
+    flags = ["--network=job", "--no-prefix", "--pids-limit"]
+    limited = place.run(job(task("only", "", container=python)), flags=[*flags, "100"])
+    assert limited.out == "limited\n", limited.err
+    assert place.run(job(task("only", "", container=python)), flags=[*flags, "1000"]).out == "more\n"
+
+
+def test_sockets_of_the_machine_are_not_reached_through_bound_directories(place: Place) -> None:
+    """The working directory, a hostPath and --mount; sockets of the pod itself work."""
+    paths = []
+    listeners = []
+    for name in ("here", "volume", "extra"):
+        directory = place.directory / name
+        directory.mkdir()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(
+            os.path.relpath(directory / "s", Path.cwd()) if len(str(directory)) > 90 else str(directory / "s")
+        )
+        listener.listen()
+        listeners.append(listener)
+        paths.append(str(directory / "s"))
+    script = f"import socket; a = socket.socket(socket.AF_UNIX); a.bind('/tmp/s'); a.listen()\n{SOCKETS}"
+    python = scripted(sys.executable, "-c", script, paths[0], "/v/s", "/x/s", "/tmp/s")
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    pod = {"volumes": [{"name": "v", "hostPath": {"path": str(place.directory / "volume")}}]}
+    result = place.run(
+        job(task("only", "", container={**python, **mounts}, pod=pod)),
+        flags=["--network=job", "--no-prefix", "--mount", f"{place.directory / 'extra'}:/x"],
+    )
+    for listener in listeners:
+        listener.close()
+    assert result.out == "refused\n" * 3 + "reached\n", result.err
+
+
+def test_disk_use_is_shown_and_can_be_bounded(place: Place) -> None:
+    claim = companion(
+        "PersistentVolumeClaim",
+        "data",
+        spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    )
+    volumes = [{"name": "c", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}]
+    mounts = {"volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in ("c", "e")]}
+    write = "head -c 3145728 /dev/zero > /c/file; head -c 2097152 /dev/zero > /e/file"
+    only = task("only", write, container=mounts, pod={"volumes": volumes})
+    result = place.run(job(only), claim, flags=["--network=job"])
+    assert "\ndisk: claims 3.0 MiB, emptyDir 2.0 MiB\n" in result.err, result.err
+    assert (place.state / "claims" / "default" / "data" / "file").stat().st_size == 3 << 20
+    only = task("only", f"{write}; sleep 50", container=mounts, pod={"volumes": volumes})
+    result = place.run(job(only), claim, flags=["--network=job", "--disk-limit", "1Mi"])
+    assert result.code == 1, result.err
+    assert "uses more of the disk than 1.0 MiB (disk-limit): claims 3.0 MiB" in result.err
