@@ -37,6 +37,7 @@ USER_TESTS = (
     "tests/local/test_escapes.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_isolation.py",
+    "tests/local/test_isolation_page.py",
     "tests/local/test_kill.py",
     "tests/local/test_process_sandbox.py",
     "tests/local/test_run.py",
