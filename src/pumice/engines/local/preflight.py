@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from pumice.admission.admit import Admitted
+from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import check_consent, notes
 from pumice.engines.local.host_access.never_shared import why_not
+from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.options import Locate, at
 from pumice.engines.local.run_errors import DoesNotFitError, RefusedError, SettingsError
 from pumice.engines.local.scaling import stored
@@ -166,3 +168,11 @@ def what_ends_restarts(job: Job, task_name: str) -> str:
         f"a policy {{event: {Event.TASK_FAILED}, action: {Action.TERMINATE_JOB}}} of task {task_name} would end the job"
         f" after {task.max_retry} restarts (its maxRetry)"
     )
+
+
+def container_problems(inputs: JobInputs, manifest: Manifest, container: Manifest) -> list[Problem]:
+    try:
+        return inputs.problems(manifest, container)
+    except ImageError as error:
+        hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
+        return [Problem(f"image {container.get('image')}: {error.problem}", hint)]

@@ -11,7 +11,6 @@ from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Emitter, Progress, RunPlanned
-from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
@@ -21,6 +20,7 @@ from pumice.engines.local.preflight import (
     check_host_access,
     check_problems,
     claim_paths,
+    container_problems,
     create_claim_directories,
     preflight_warnings,
 )
@@ -44,7 +44,6 @@ from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.pod import all_containers
-from pumice.model.problem import Problem
 from pumice.model.slot import slots
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
@@ -128,16 +127,19 @@ def prepared(
         except OSError as error:
             raise RefusedError.of([state_problem(state, error)]) from error
         held.callback(preparation.record.close)
-        preparation.record.write_job(admitted.written)
-        view = JsonView(
-            preparation.record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False
-        )
-        emit.listeners.append(view)
+        emit.listeners.append(_recorder(preparation, locate))
         said = (*notes, *(f"fit: {each}" for each in changes))
         emit(RunPlanned(job, images.text(manifests), accesses, said, directory.name, str(directory)))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation
+
+
+def _recorder(preparation: Preparation, locate: Locate) -> JsonView:
+    """Return the listener that writes the events to the run directory."""
+    record = preparation.record
+    record.write_job(preparation.admitted.written)
+    return JsonView(record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False)
 
 
 def _check(preparation: Preparation, locate: Locate) -> None:
@@ -147,7 +149,7 @@ def _check(preparation: Preparation, locate: Locate) -> None:
         manifest = each.created_with(_no_key_pair) if isinstance(each, Once) else each
         objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
     found = [
-        (manifest, container, _problems(preparation.inputs, manifest, container))
+        (manifest, container, container_problems(preparation.inputs, manifest, container))
         for manifest in preparation.manifests
         for container in all_containers(manifest["spec"])
     ]
@@ -156,14 +158,6 @@ def _check(preparation: Preparation, locate: Locate) -> None:
     members = {each["metadata"]["name"]: each["spec"] for each in gang(job, preparation.manifests)}
     check_fit(admitted, preparation.scheduler.reserve(members), preparation.machine, locate)
     check_open_files(*preparation.counts)
-
-
-def _problems(inputs: JobInputs, manifest: Manifest, container: Manifest) -> list[Problem]:
-    try:
-        return inputs.problems(manifest, container)
-    except ImageError as error:
-        hint = error.hint or "an image is a directory with its files, or an archive made by `docker save`"
-        return [Problem(f"image {container.get('image')}: {error.problem}", hint)]
 
 
 def _no_key_pair(_kind: str) -> KeyPair:
