@@ -55,6 +55,9 @@ With `--json` every plugin is one JSON object per line, with the keys `name`, `s
 `example` and `arguments`. An installed third-party plugin that cannot be loaded is reported on standard error.
 """,
     "simulate": """\
+Without a scenario every pod runs for 10 seconds and succeeds, apart from what `--fail` and `--evict` do; if they come
+later, the pods run that much longer.
+
 Exit code 1: an expectation of the scenario was missed. [Rehearse a policy](../guides/rehearse-a-policy.md) describes
 the fields of a scenario. With `--json` every event is one JSON object per line, with the keys `at` (seconds), `phase`,
 `event`, `pod`, `policy`, `action` and `message`; an expectation also has `expect`, `wanted` and `found`, and its event

@@ -6,9 +6,11 @@ import argparse
 import asyncio
 import datetime as dt
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pumice.admission.admit import Admitted
 from pumice.cli.findings import Report, counted, in_order, write_reports
@@ -16,13 +18,19 @@ from pumice.cli.jobfile import load_valid
 from pumice.cli.output import style_for, table
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
-from pumice.engines.memory.scenario import MOST_PODS, PODS, Expectation, Scenario
+from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario
 from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.engines.memory.simulation import Simulation
 from pumice.model.findings import ROOT, Finding
 from pumice.plugins.guard import PluginError
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.documents import read
+
+# Without a scenario file: the flags, their form and their help.
+_INCIDENTS: Final = (
+    ("fail", "TASK-INDEX@TIME[:CODE]", "a pod fails at this time, with this exit code; default 1"),
+    ("evict", "TASK-INDEX@TIME", "a pod is evicted at this time"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,16 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="a scenario file; default: every pod succeeds",
     )
+    for flag, form, text in _INCIDENTS:
+        parser.add_argument(f"--{flag}", metavar=form, action="append", default=[], help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object per event")
 
 
 def run(args: argparse.Namespace) -> int:
     """Return 0; 1 if an expectation of the scenario is missed; 2 for bad input."""
+    if args.scenario and (args.fail or args.evict):
+        print("--fail and --evict: not with a scenario file, whose steps say the same", file=sys.stderr)
+        return 2
     admitted = _read_job(args.file)
     if admitted is None:
         return 2
     try:
-        scenario = _read_scenario(args.scenario, admitted) if args.scenario else Scenario()
+        scenario = _read_scenario(args.scenario, admitted) if args.scenario else _incidents(args, admitted)
         if scenario is None:
             return 2
         simulation = Simulation(admitted, scenario, offline_context())
@@ -55,6 +68,34 @@ def run(args: argparse.Namespace) -> int:
     for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_expectation_lines(outcomes)):
         print(text)
     return 0 if all(outcome.met_at is not None for outcome in outcomes) else 1
+
+
+def _incidents(args: argparse.Namespace, admitted: Admitted) -> Scenario | None:
+    """The default story with what `--fail` and `--evict` add; None, with the reasons on stderr, if one is wrong."""
+    problems, steps = [], []
+    for flag, form, _ in _INCIDENTS:
+        for text in getattr(args, flag):
+            found = re.fullmatch(r"([^@]+)@([^:]+)(?::([0-9]{1,3}))?", text, re.ASCII)
+            if found is None or (flag == "evict" and found[3]):
+                problems.append(f"--{flag}: {text}: must be {form}, such as worker-1@30s")
+                continue
+            moment = int(found[2]) if re.fullmatch("[0-9]{1,9}", found[2]) else found[2]
+            what = {"evict": True} if flag == "evict" else {"exit": int(found[3] or 1)}
+            reader = ScenarioReader(admitted.job, admitted.plugins)
+            steps += reader.read({"steps": [{"at": moment, "pod": found[1], **what}]}).steps
+            for finding in reader.findings:
+                hint = f"\n  hint: {finding.hint}" if finding.hint else ""
+                problems.append(f"--{flag}: {text}: {finding.message}{hint}")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        return None
+    last = max((step.at for step in steps), default=dt.timedelta())
+    if last >= RUN.shortest:
+        # The pods must still run then.
+        run = f"{(last + RUN.shortest).total_seconds():g}s"
+        steps += ScenarioReader(admitted.job).read({"steps": [{"at": "0s", "pods": "*", "run": run}]}).steps
+    return Scenario(steps=tuple(sorted(steps, key=lambda step: step.at)))
 
 
 def _read_job(file: str) -> Admitted | None:

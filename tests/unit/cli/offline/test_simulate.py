@@ -234,3 +234,34 @@ def test_a_plugin_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr("pumice.cli.offline.simulate.Simulation", broken)
     assert simulate(JOB) == 2
     assert capsys.readouterr().err == f"{JOB}: plugin broken failed: no\n"
+
+
+def test_failures_without_a_scenario_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(JOB, "--fail", "worker-1@3s:137", "--evict", "worker-0@8s") == 0
+    out = capsys.readouterr().out
+    assert "t+3.0s    Running     worker-1 failed (137) -> policy spec.policies[0] PodFailed: RestartJob" in out
+    assert "t+8.0s    Running     worker-0 is deleted by someone else" in out
+    assert simulate(JOB, "--fail", "worker-1@30s") == 0
+    out = capsys.readouterr().out
+    assert "t+30.0s   Running     worker-1 failed (1) -> policy spec.policies[0] PodFailed: RestartJob" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(["--fail", "worker-1"], "--fail: worker-1: must be TASK-INDEX@TIME[:CODE], such as", id="form"),
+        pytest.param(
+            ["--evict", "worker-1@3s:4"], "--evict: worker-1@3s:4: must be TASK-INDEX@TIME, such as", id="code"
+        ),
+        pytest.param(["--fail", "worker-1@3"], "--fail: worker-1@3: must be a duration", id="no unit"),
+        pytest.param(["--fail", "worker-1@3"], "  hint: did you mean 3s?", id="hint"),
+        pytest.param(["--fail", "worker-9@3s"], "--fail: worker-9@3s: ", id="no such pod"),
+        pytest.param(["--fail", "worker-1@3s:256"], "--fail: worker-1@3s:256: ", id="no exit code"),
+        pytest.param(["--fail", "worker-1@3s", "-s", "x"], "not with a scenario file", id="both"),
+    ],
+)
+def test_failures_that_cannot_be(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(JOB, *words) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert out == ""
