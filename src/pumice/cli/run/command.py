@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     documents = [value for file in files for value in _documents(file, job.admitted.written.namespace or "default")]
     locate = _locator(job, args.file)
     try:
-        options = run_options.read_options(args)
+        options = run_options.read_options(args, tuple(job.admitted.job.spec.plugins))
         try:
             return _run(LocalSession(job.admitted, options, documents, locate), args)
         except ConsentError as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from pumice.cli.run import flags
@@ -14,7 +15,7 @@ from pumice.cli.run.project_file import read_toml
 from pumice.cli.run.user_config import UserConfig, read_user_config
 from pumice.engines.local.host_access.consent import is_ordinary
 from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings
+from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings, working_directory
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount, Settings, config_directory
@@ -23,6 +24,7 @@ from pumice.model.problem import Position
 from pumice.reconcile.requested_action import SUSPENDED
 
 _NOT_FOUND: Final = 127
+_MISSING: Final = re.compile(r"No module named '?([A-Za-z0-9_]+)|\b(python[0-9.]*): (?:command )?not found")
 # The flags that may be repeated, each with its metavar and help.
 _REPEATED: Final = {
     "with": ("FILE", "ConfigMaps, Secrets and claims that the job uses"),
@@ -50,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         name = _destination(flag)
         parser.add_argument(f"--{flag}", dest=name, action="append", default=[], metavar=metavar, help=text)
     parser.add_argument("--workdir-read-only", action="store_true", help="pods cannot write to the working directory")
+    parser.add_argument(
+        "--python", metavar="PATH", help="the Python of pods without an image: an interpreter or a venv"
+    )
     parser.add_argument(
         "--fit", action="store_true", help="leave out devices that this machine lacks, and lower requests until it fits"
     )
@@ -88,20 +93,21 @@ def _destination(flag: str) -> str:
     return "documents" if flag == "with" else flag.replace("-", "_")
 
 
-def read_options(args: argparse.Namespace) -> RunOptions:
+def read_options(args: argparse.Namespace, plugins: Sequence[str] = ()) -> RunOptions:
     """Raises SettingsError."""
     try:
-        return _options(args)
+        return _options(args, plugins)
     except OSError as error:
         # A path that cannot be looked at: this user may not read a directory above it.
         raise SettingsError((error.strerror or str(error)).lower(), where=Position(str(error.filename))) from error
 
 
-def _options(args: argparse.Namespace) -> RunOptions:
-    defaults = default_settings(os.environ)
+def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
+    project = (working_directory() / args.file).resolve().parent if args.file != "-" else None
+    defaults = default_settings(os.environ, plugins, project, args.python or "")
     config = read_user_config(os.environ)
     here = defaults.workdir
-    beside = Path(args.file).resolve().parent if args.file != "-" else here
+    beside = project or here
     toml = read_toml(beside)
     given = [*config.mounts, *(flags.mount(text, here, "--mount") for text in args.mount)]
     mounts = [*toml.mounts, *given]
@@ -122,7 +128,7 @@ def _options(args: argparse.Namespace) -> RunOptions:
         workdir_read_only=args.workdir_read_only,
         project=beside,
         config=config_directory(os.environ),
-        host_accesses=toml.accesses(beside),
+        host_accesses=(*defaults.host_accesses, *toml.accesses(beside)),
         allowed=(
             *config.allowed,
             *(flags.host_prefix(text, here) for text in args.allow_host_path),
@@ -164,6 +170,7 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
         words += [word for value in getattr(args, _destination(flag)) for word in (f"--{flag}", value)]
     words += [] if args.network is None else ["--network", args.network]
     words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
+    words += ["--python", args.python] if args.python and "--python" not in more else []
     words += ["--fit"] if args.fit and "--fit" not in more else []
     for flag in _LIMITS:
         value = getattr(args, flag.replace("-", "_"))
@@ -193,6 +200,10 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
         return typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:
         return f"{typed_again(args)}     after suspend is set to false{at(locate, SPEC / 'suspend')}"
+    if outcome.first is not None and outcome.host_image and (module := _MISSING.search(outcome.first.end.last_line)):
+        return (
+            f"{typed_again(args, '--python', 'PATH')}     PATH has {module[1] or module[2]}; this was {outcome.python}"
+        )
     if outcome.first is not None and outcome.unshared:
         path = outcome.unshared
         return f"{typed_again(args, '--mount', f'{path}:ro')}     {path} exists here, and pods do not see it"

@@ -132,6 +132,7 @@ class LiveRun:
             directory=str(self.plan.record.directory),
             disk=disk,
             unshared=unshared,
+            python=self.plan.inputs.settings.python_text,
             host_image=image if self.plan.images.of(image) is None else "",
         )
 

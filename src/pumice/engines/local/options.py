@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from pumice.engines.local.container_spec.active_python import active_python
+from pumice.engines.local.host_access.access import HostAccess, is_within
 from pumice.engines.local.host_access.never_shared import is_never_shared
 from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.state.settings import Settings, state_directory
+from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
+from pumice.engines.local.state.settings import Settings, home_directory, state_directory
 from pumice.model.findings import Path as JobPath
 from pumice.model.problem import NOWHERE, Position
 
@@ -71,20 +74,32 @@ class RunOptions:
     required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def default_settings(environ: Mapping[str, str]) -> Settings:
-    """Settings for a run in the working directory, with the Python that `python3` starts there.
+def working_directory() -> Path:
+    """Raises SettingsError."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise SettingsError("the working directory is gone", "change to one that exists") from error
+
+
+def default_settings(
+    environ: Mapping[str, str], plugins: Sequence[str] = (), project: Path | None = None, python: str = ""
+) -> Settings:
+    """Settings for a run in the working directory, with the Python that suits the job.
 
     Raises SettingsError.
     """
-    try:
-        workdir = Path.cwd()
-    except OSError as error:
-        raise SettingsError("the working directory is gone", "change to one that exists") from error
-    python = active_python(environ)
+    workdir = working_directory()
+    chosen = active_python(environ, plugins, project, python)
+    accesses = [HostAccess(each, True, ".venv beside the job file") for each in chosen.directories]
+    own = [Path(os.path.realpath(project))] if project is not None else []
+    inside = [*own, *(Path("/", name) for name in SYSTEM_DIRECTORIES)]
     return Settings(
         workdir=workdir,
         share_workdir=not is_never_shared(workdir),
         state=state_directory(environ),
-        python=python.directories,
-        path=python.bin,
+        python=chosen.directories,
+        python_text=chosen.text(plugins, home_directory(environ)),
+        path=chosen.bin,
+        host_accesses=tuple(each for each in accesses if chosen.of_project and not is_within(each.real, inside)),
     )

@@ -96,6 +96,7 @@ class Outcome:
     directory: str = ""  # of the run
     disk: DiskUse = field(default_factory=DiskUse)
     unshared: str = ""  # a path of this machine that it missed, if its last line names one
+    python: str = ""  # the Python that pods without an image had
     host_image: str = ""  # the name of that container's image, if the host's files served as image
 
     @property

@@ -128,7 +128,7 @@ def prepared(
             raise RefusedError.of([state_problem(state, error)]) from error
         held.callback(preparation.record.close)
         emit.listeners.append(_recorder(preparation, locate))
-        said = (*notes, *(f"fit: {each}" for each in changes))
+        said = (*notes, *_python_note(preparation), *(f"fit: {each}" for each in changes))
         emit(RunPlanned(job, images.text(manifests), accesses, said, directory.name, str(directory)))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
@@ -140,6 +140,13 @@ def _recorder(preparation: Preparation, locate: Locate) -> JsonView:
     record = preparation.record
     record.write_job(preparation.admitted.written)
     return JsonView(record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False)
+
+
+def _python_note(preparation: Preparation) -> Iterator[str]:
+    """Say which Python pods get, where this machine serves as image."""
+    text = preparation.inputs.settings.python_text
+    if text and any(preparation.images.of(name) is None for name in image_names(preparation.manifests)):
+        yield f"python {text}"
 
 
 def _check(preparation: Preparation, locate: Locate) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import pwd
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import pytest
 
 from pumice.cli.run import options
 from pumice.cli.run.options import read_options, typed_again
-from pumice.engines.local.container_spec.active_python import active_python
 from pumice.engines.local.options import Kill, Publish, RunOptions
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount, state_directory
@@ -227,28 +225,3 @@ def test_state_directory(environ: dict[str, str], directory: str, monkeypatch: p
 )
 def test_typed_again(words: list[str], typed: str) -> None:
     assert typed_again(_parsed(*words), "--keep") == typed
-
-
-def _python(place: Path, prefix: Path) -> Path:
-    place.parent.mkdir(parents=True)
-    place.write_text(f"#!/bin/sh\nprintf '%s\\n' {prefix} {prefix} {place}\n")
-    place.chmod(0o755)
-    return place
-
-
-def test_the_python_of_an_active_environment_wins(tmp_path: Path) -> None:
-    on_path = _python(tmp_path / "data/bin/python3", tmp_path / "data")
-    active = _python(tmp_path / "image/bin/python3", tmp_path / "image")
-    environ = {"PATH": f"{on_path.parent}{os.pathsep}{os.environ['PATH']}"}
-    assert active_python(environ).bin == str(on_path.parent)
-    assert active_python({**environ, "VIRTUAL_ENV": str(tmp_path / "image")}).bin == str(active.parent)
-    assert active_python({**environ, "VIRTUAL_ENV": str(tmp_path / "image")}).directories == (tmp_path / "image",)
-    assert active_python({**environ, "VIRTUAL_ENV": str(tmp_path / "gone")}).bin == str(on_path.parent)
-
-
-def test_no_python_or_a_broken_one(tmp_path: Path) -> None:
-    assert active_python({"PATH": str(tmp_path)}) == active_python({"PATH": str(tmp_path / "gone")})
-    broken = tmp_path / "data" / "python3"
-    broken.write_bytes(b"\0\1\2")
-    broken.chmod(0o755)
-    assert active_python({"PATH": str(broken.parent)}).directories == ()

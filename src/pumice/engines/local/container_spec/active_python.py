@@ -1,16 +1,30 @@
-"""Finds the Python that `python3` starts in the user's shell: pods without an image get the same one."""
+"""Chooses the Python that pods get where this machine serves as image.
+
+Environments are read (`pyvenv.cfg`, `*.dist-info`), never run: a project's own may have been made by anybody.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-_QUERY: Final = "import sys; print(sys.prefix, sys.base_prefix, sys.executable, sep='\\n')"
-_TIMEOUT: Final = 30.0
+from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.state.settings import home_directory
+from pumice.model.problem import Position
+
+# By plugin, the distributions of which one must be there.
+_FRAMEWORKS: Final = {
+    "pytorch": ("torch",),
+    "tensorflow": ("tensorflow", "tensorflow_cpu"),
+    "ray": ("ray",),
+}
+_METADATA: Final = re.compile(r"([A-Za-z0-9_.]+)-([0-9][^-]*?)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
+_KNOWN: Final = (*(name for names in _FRAMEWORKS.values() for name in names), "pumice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +33,133 @@ class ActivePython:
 
     bin: str = ""
     directories: tuple[Path, ...] = ()
+    version: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)  # frameworks and Pumice, with their versions
+    of_project: bool = False  # the `.venv` beside the Job file
+
+    def has(self, plugin: str) -> bool:
+        return any(name in self.packages for name in _FRAMEWORKS[plugin])
+
+    def text(self, plugins: Sequence[str], home: Path | None) -> str:
+        """`~/train/.venv/bin/python 3.12, torch 2.9.1`."""
+        if not self.bin:
+            return ""
+        name = next((name for name in ("python", "python3") if Path(self.bin, name).exists()), "python3")
+        path = f"{self.bin}/{name}"
+        if home is not None and Path(path).is_relative_to(home):
+            path = f"~/{Path(path).relative_to(home)}"
+        found = [f"{each} {version}" for each, version in sorted(self.packages.items()) if each != "pumice"]
+        missing = [f"no {_FRAMEWORKS[plugin][0]}" for plugin in _needed(plugins) if not self.has(plugin)]
+        return ", ".join([f"{path} {self.version}".rstrip(), *found, *missing])
 
 
-def active_python(environ: Mapping[str, str]) -> ActivePython:
-    """Return the Python of the active virtual environment, else of PATH."""
-    found = shutil.which("python3", path=environ.get("PATH"))
-    if environ.get("VIRTUAL_ENV"):
-        # The environment may have been removed while it was active.
-        found = shutil.which(str(Path(environ["VIRTUAL_ENV"], "bin", "python3"))) or found
+def active_python(
+    environ: Mapping[str, str], plugins: Sequence[str] = (), project: Path | None = None, named: str = ""
+) -> ActivePython:
+    """Return `named`, else the first that has what the plugins need, else the first that has not only Pumice.
+
+    Raises SettingsError.
+    """
+    needed = _needed(plugins)
+    if named:
+        return _named(named, environ)
+    found = [
+        read_python(path, of_project=of_project)
+        for path, of_project in dict.fromkeys(_candidates(environ, needed, project))
+        if path.is_file() and os.access(path, os.X_OK)
+    ]
+    complete = [each for each in found if all(map(each.has, needed))]
+    others = [each for each in found if not needed or "pumice" not in each.packages]
+    return next(iter([*complete, *others, *found]), ActivePython())
+
+
+def _needed(plugins: Iterable[str]) -> list[str]:
+    return [plugin for plugin in plugins if plugin in _FRAMEWORKS]
+
+
+def _named(named: str, environ: Mapping[str, str]) -> ActivePython:
+    """Accept an interpreter, or the directory of an environment."""
+    path = Path(named)
+    inside = path / "bin" / "python3"
+    text = str(inside) if path.is_dir() else named
+    found = shutil.which(text, path=environ.get("PATH"))
     if found is None:
-        return ActivePython()
+        hint = "name an interpreter, such as .venv/bin/python, or the directory of an environment"
+        raise SettingsError(f"{named}: no such Python", hint, Position("--python"))
+    return read_python(Path(found).absolute())
+
+
+def _candidates(environ: Mapping[str, str], needed: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(name):
+            yield Path(environ[name], "bin", "python3"), False
+    if project is not None:
+        yield project / ".venv" / "bin" / "python3", True
+    for directory in environ.get("PATH", os.defpath).split(os.pathsep):
+        path = Path(directory or ".", "python3").absolute()
+        if path.is_file() and (real := _behind_shim(path, environ)) is not None:
+            yield real, False
+            break
+    home = home_directory(environ)
+    cache = Path(environ.get("XDG_CACHE_HOME") or (home / ".cache" if home is not None else "/nonexistent"))
+    for plugin in needed:
+        # The environment that `make run` fetched; the file is written last.
+        name = _FRAMEWORKS[plugin][0]
+        if (cache / "pumice" / name / f"{name}-is-complete").is_file():
+            yield cache / "pumice" / name / "bin" / "python3", False
+
+
+def _behind_shim(path: Path, environ: Mapping[str, str]) -> Path | None:
+    """Return the interpreter itself; of a version manager's script, the one that it starts, if its files say so."""
+    with path.open("rb") as file:
+        if file.read(2) != b"#!":
+            return path
+    root = path.parent.parent
+    version = environ.get("PYENV_VERSION", "")
+    if not version and (root / "version").is_file():
+        version = (root / "version").read_text().partition("\n")[0].strip()
+    found = root / "versions" / version / "bin" / "python3"
+    return found if version and found.is_file() else None
+
+
+def read_python(path: Path, *, of_project: bool = False) -> ActivePython:
+    """Read what an environment is from its files."""
+    config = _config(path.parent.parent / "pyvenv.cfg")
+    real = Path(os.path.realpath(path))
+    prefix = path.parent.parent if config or real.name == path.name else real.parent.parent
+    home = Path(config.get("home", "") or real.parent)
+    bases = [home.parent, Path(os.path.realpath(home)).parent, real.parent.parent]
+    version = config.get("version", "") or config.get("version_info", "")
+    minor = ".".join(version.split(".")[:2]) or _version(real, real.parent.parent)
+    prefixes = [prefix, *(bases if not config or config.get("include-system-site-packages") == "true" else ())]
+    paths = [each for directory in (prefix, *bases) for each in (directory, Path(os.path.realpath(directory)))]
+    directories = dict.fromkeys(each for each in paths if each.is_dir() and each not in (Path("/usr"), Path("/")))
+    return ActivePython(str(path.parent), tuple(directories), minor, dict(_packages(prefixes, minor)), of_project)
+
+
+def _config(path: Path) -> dict[str, str]:
     try:
-        answer = subprocess.run(  # noqa: S603 - the user's own Python
-            [found, "-I", "-c", _QUERY], capture_output=True, text=True, check=False, timeout=_TIMEOUT
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ActivePython()
-    prefix, base, executable, *_ = [*answer.stdout.splitlines(), "", "", ""]
-    # A link works only together with its target.
-    paths = [path for text in (prefix, base) if text for path in (Path(text), Path(text).resolve())]
-    directories = dict.fromkeys(path for path in paths if path.is_dir() and path != Path("/usr"))
-    return ActivePython(str(Path(executable).parent) if executable else "", tuple(directories))
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _version(real: Path, prefix: Path) -> str:
+    if match := re.fullmatch(r"python(3\.[0-9]+).*", real.name):
+        return match[1]
+    found = sorted((prefix / "lib").glob("python3.*"))
+    return found[-1].name.removeprefix("python") if found else ""
+
+
+def _packages(prefixes: Iterable[Path], version: str) -> Iterator[tuple[str, str]]:
+    for prefix in dict.fromkeys(prefixes):
+        roots = [prefix, prefix / "local"]
+        places = [root / lib / f"python{version}" for root in roots for lib in ("lib", "lib64")]
+        for place in (*places, prefix / "lib" / "python3"):
+            for kind in ("site-packages", "dist-packages"):
+                for name in _KNOWN:
+                    for found in (place / kind).glob(f"{name}-*-info"):
+                        if (match := _METADATA.fullmatch(found.name)) and match[1] == name:
+                            yield name, match[2]

@@ -89,6 +89,8 @@ class SpecBuilder:
                 "HOME": home_of(user, image),
                 **({"PATH": f"{settings.path}:{DEFAULT_PATH}"} if image is None and settings.path else {}),
                 **interface_env(),
+                # What programs print is shown when they print it.
+                "PYTHONUNBUFFERED": "1",
                 **threads_env(container),
                 **self.sandbox.env,
                 **(gpu_env(gpus) if gpus else {}),

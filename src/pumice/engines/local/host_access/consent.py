@@ -49,7 +49,7 @@ def consent_facts(settings: Settings, environ: Mapping[str, str]) -> ConsentFact
     shown = [each.path for each in settings.mounts if each.path not in wanted]
     return ConsentFacts(
         writable=_real([] if settings.workdir_read_only else workdir),
-        visible=_real([*workdir, *settings.python, *system, *shown]),
+        visible=_real([*workdir, *(each for each in settings.python if each not in wanted), *system, *shown]),
         homes=homes,
         credentials=[*credentials_in(homes), *credentials_of_machine()],
         private=_real([settings.state, *([settings.config] if settings.config is not None else [])]),

@@ -36,6 +36,7 @@ class Settings:
     host_accesses: tuple[HostAccess, ...] = ()  # what pumice.toml wants outside of its directory
     allowed: tuple[Path, ...] = ()  # the user's consent: prefixes of paths that the job may use
     python: tuple[Path, ...] = ()  # directories of the active Python environment, visible read-only
+    python_text: str = ""  # what the header says about it
     path: str = ""  # prepended to PATH where the host serves as image
     images: Mapping[str, Path] = field(default_factory=dict)
     entrypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
