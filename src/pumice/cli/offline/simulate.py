@@ -18,7 +18,7 @@ from pumice.cli.jobfile import load_valid
 from pumice.cli.output import style_for, table
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
-from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario
+from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario, Step
 from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.engines.memory.simulation import Simulation
 from pumice.model.findings import ROOT, Finding
@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _incidents(args: argparse.Namespace, admitted: Admitted) -> Scenario | None:
     """The default story with what `--fail` and `--evict` add; None, with the reasons on stderr, if one is wrong."""
-    problems, steps = [], []
+    problems: list[str] = []
+    steps: list[Step] = []
     for flag, form, _ in _INCIDENTS:
         for text in getattr(args, flag):
             found = re.fullmatch(r"([^@]+)@([^:]+)(?::([0-9]{1,3}))?", text, re.ASCII)

@@ -10,9 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from pumice.engines.local.clock import elapsed
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick
 from pumice.engines.local.host_access.unshared import unshared_path
+from pumice.engines.local.kubelet.activity import LOOK, activity
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.options import Kill
@@ -24,6 +26,7 @@ from pumice.engines.local.state.disk_use import DiskUse, measure, size_text
 from pumice.engines.local.state.run_directory import KEPT
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
+from pumice.model.problem import PumiceError
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.decision import JobEvent
@@ -33,6 +36,10 @@ from pumice.runtime.runner import Runner
 
 _ENDED: Final = FINAL | {Phase.ABORTED}
 _TICK: Final = 0.5
+# Seconds without any output or change after which a run says what its pods do, and for how many of them.
+_SILENT: Final = 60.0
+_MOST_SILENT: Final = 8
+_LOOK_SECONDS: Final = 5.0
 _DISK_PAUSE: Final = 5.0
 # This many ticks without a running pod in a row: between the end of one task and the start of the next there are few.
 _STALLED_TICKS: Final = 6
@@ -169,14 +176,33 @@ class LiveRun:
 
     async def tick(self) -> None:
         """Emit the passing of time, and warn about a job that waits in vain."""
-        stalled = 0
+        stalled, told = 0, False
         while True:
             await asyncio.sleep(_TICK)
             self.emit(Tick())
+            if not told and elapsed() - self.pods.last_sign >= _SILENT:
+                told = True
+                self.emit.warn(await self._silence())
             warning = waits_in_vain(self.engine.job, self.engine.job.status)
             stalled = stalled + 1 if warning else 0
             if stalled == _STALLED_TICKS:
                 self.emit.warn(warning)
+
+    async def _silence(self) -> str:
+        """Say what each pod does in a run that prints nothing."""
+        running = [pod for pod in self.engine.pods.values() if pod.is_running]
+        names = {pod.address: pod.short_name for pod in self.engine.pods.values() if pod.address}
+        lines = [f"no pod has printed anything for {_SILENT:g}s; {len(running)} of them run"]
+        for pod in running[:_MOST_SILENT]:
+            container = next(each for each in (*pod.init_containers, *pod.containers) if each.running)
+            try:
+                output = (await container.exec(list(LOOK), _LOOK_SECONDS))[1].decode(errors="replace")
+            except (PumiceError, OSError, TimeoutError):
+                # The image may have no shell, and the container may have ended.
+                output = ""
+            lines.append(f"  {pod.short_name}: {activity(output, lambda address: names.get(address, address))}")
+        more = [f"  and {len(running) - _MOST_SILENT} more"] if len(running) > _MOST_SILENT else []
+        return "\n".join((*lines, *more))
 
 
 def waits_in_vain(job: Job, status: JobStatus) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.clock import steady
+from pumice.engines.local.clock import elapsed, steady
 from pumice.engines.local.container_spec.builder import SpecBuilder
 from pumice.engines.local.container_spec.unsupported_fields import unsupported_fields
 from pumice.engines.local.events import ContainerRestarted, Emitter, LogLine, LogOutput, PodChanged
@@ -43,6 +43,7 @@ class PodFactory:
     emit: Emitter
     changed: Callable[[], None]  # have the loop reconcile the job
     failures: Failures = field(default_factory=Failures)
+    last_sign: float = field(default_factory=elapsed)  # when a pod last printed something or changed
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
     _finished: set[str] = field(default_factory=set)  # short names
     _hints: Once = field(default_factory=Once)
@@ -88,6 +89,7 @@ class PodFactory:
 
     def _changed(self, pod: LocalPod, images: Mapping[str, str] | None = None) -> None:
         observed = pod.observed()
+        self.last_sign = elapsed()
         self.failures.record(observed)
         if self._phases.get(pod.uid) != observed.phase:
             self._phases[pod.uid] = observed.phase
@@ -122,4 +124,5 @@ class PodFactory:
         )
 
     def _print(self, lines: Sequence[LogLine]) -> None:
+        self.last_sign = elapsed()
         self.emit(LogOutput(lines))

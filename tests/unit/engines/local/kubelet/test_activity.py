@@ -1,0 +1,28 @@
+"""What a silent container does, read from /proc."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from pumice.engines.local.kubelet.activity import activity
+
+
+def _number(address: str) -> str:
+    return f"{struct.unpack('=I', socket.inet_aton(address))[0]:08X}"
+
+
+def test_processes_and_connections_are_described() -> None:
+    output = (
+        "1 (python3) S 0 1 1 0\n7 (cat) R 1 1\n9 (my (odd) name) D 1 1\n"
+        "  sl  local_address rem_address   st tx_queue\n"
+        f"   0: {_number('10.0.0.2')}:A000 {_number('10.0.0.9')}:0016 01 0:0\n"
+        f"   1: {_number('10.0.0.2')}:A001 {_number('10.0.0.1')}:5BA0 02 0:0\n"
+        f"   2: 00000000:5BA0 00000000:0000 0A 0:0\n"
+    )
+    names = {"10.0.0.1": "master-0"}
+    assert activity(output, lambda address: names.get(address, address)) == (
+        "python3 sleeping, my (odd) name waiting for a device; "
+        "waits for a connection to master-0:23456, connected to 10.0.0.9:22"
+    )
+    assert activity("", str) == "unknown"
