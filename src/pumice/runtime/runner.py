@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from pumice.model.snapshot import JobKey
@@ -15,6 +16,8 @@ from pumice.runtime.loop import Loop
 
 # Check the clock at least this often: it may have been set.
 LONGEST_SLEEP = 60.0
+# The job that the current task serves; an engine shares its calls among jobs.
+SERVED: ContextVar[JobKey | None] = ContextVar("SERVED", default=None)
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Runner:
         return min(max((due - self.loop.clock()).total_seconds(), 0.0), LONGEST_SLEEP)
 
     async def _serve_one(self, key: JobKey) -> None:
+        SERVED.set(key)
         try:
             await self.loop.serve(key)
         except Exception as error:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 
 from pumice.engines.kubernetes.api.concurrency_limit import ConcurrencyLimit
+from pumice.model.snapshot import JobKey
+from pumice.runtime.runner import SERVED
 from tests.unit.engines.kubernetes.played_api import play, played
 
 
@@ -23,6 +25,24 @@ def test_calls_are_bounded_and_run_in_order() -> None:
         return most, order
 
     assert play(story()) == (3, list(range(20)))
+
+
+@played
+async def test_jobs_take_turns() -> None:
+    """A job with few calls does not wait for all calls of a job that came first."""
+    limit, order = ConcurrencyLimit(2), list[str]()
+
+    async def call(job: str) -> None:
+        SERVED.set(JobKey("a", job))
+        await limit.acquire()
+        order.append(job)
+        await asyncio.sleep(0)
+        limit.release()
+
+    await asyncio.gather(*(call(job) for job in ["large"] * 10 + ["small"] * 2))
+    assert order[:6] == ["large", "large", "large", "small", "large", "small"]
+    assert order[6:] == ["large"] * 6
+    assert limit.running == 0
 
 
 def test_a_throttled_burst_halves_the_limit_once() -> None:
