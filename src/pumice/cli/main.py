@@ -91,7 +91,7 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
     parser = argparse.ArgumentParser(
         prog="pumice",
         description="Volcano Jobs, light enough to run anywhere.",
-        epilog="pumice COMMAND --help describes a command",
+        epilog='Run "pumice COMMAND --help" for details',
     )
     parser.add_argument("--version", action=_Version)
     group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -40,3 +41,24 @@ def table(rows: Sequence[tuple[str, ...]], indent: str = "") -> list[str]:
         (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
         for row in rows
     ]
+
+
+def columns(stream: TextIO) -> int | None:
+    """The width of the terminal, or what COLUMNS says; None for files and pipes, which have no width."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return (os.get_terminal_size(stream.fileno()).columns or None) if stream.isatty() else None
+    except (OSError, ValueError):
+        return None
+
+
+def fit(line: str, stream: TextIO) -> str:
+    """Break a line between words where it is wider than the terminal; what follows is indented."""
+    width = columns(stream)
+    if width is None or len(line) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    # A terminal may be very narrow.
+    return "\n".join(textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False))

@@ -13,6 +13,7 @@ from tests.unit.cli.running import Terminal
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
     """A terminal in an empty directory, so that files have short names."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
     return Terminal(tmp_path, capsys)
 
 

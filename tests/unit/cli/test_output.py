@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pumice.cli.output import Style, style_for, table
+from pumice.cli.output import Style, fit, style_for, table
 
 
 class Screen(io.StringIO):
@@ -45,3 +45,14 @@ def test_when_colours_are_used(
 def test_tables() -> None:
     assert table([("a", "bb", ""), ("ccc", "d", "e"), ("", "", "")], "  ") == ["  a    bb", "  ccc  d   e", ""]
     assert table([]) == []
+
+
+def test_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "  --port   23456   port that rank 0 listens on"
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert [fit(line, stream) for stream in (io.StringIO(), Screen())] == [line, line]
+    monkeypatch.setenv("COLUMNS", "30")
+    assert fit(line, io.StringIO()) == "  --port   23456   port that\n      rank 0 listens on"
+    assert fit("short", io.StringIO()) == "short"
+    monkeypatch.setenv("COLUMNS", "no number")
+    assert fit(line, io.StringIO()) == line

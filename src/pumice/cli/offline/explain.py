@@ -11,7 +11,7 @@ from typing import Final
 
 from pumice.admission.admit import Admitted
 from pumice.cli.jobfile import JobDocument, add_gang_argument, as_stored, load_valid
-from pumice.cli.output import Style, style_for, table
+from pumice.cli.output import Style, fit, style_for, table
 from pumice.model.findings import Path
 from pumice.model.job import Job, TaskSpec
 from pumice.model.slot import Slot
@@ -181,10 +181,10 @@ def _write_text(explained: Iterable[_Explained], style: Style) -> None:
     for count, one in enumerate(explained):
         if count:
             print()
-        print(_title(one, style))
+        print(fit(_title(one, style), sys.stdout))
         print()
         for line in _body(one, style):
-            print(line)
+            print(fit(line, sys.stdout))
 
 
 def _title(one: _Explained, style: Style) -> str:

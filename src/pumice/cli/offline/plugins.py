@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Final
 
-from pumice.cli.output import style_for, table
+from pumice.cli.output import fit, style_for, table
 from pumice.model.suggestions import nearest
 from pumice.plugins.arguments import Option
 from pumice.plugins.base import Base
@@ -38,12 +38,16 @@ def run(args: argparse.Namespace) -> int:
         for plugin in chosen:
             print(json.dumps(_described(plugin, registry), ensure_ascii=False))
     elif args.name:
-        print("\n".join(page(chosen[0])))
+        _print(page(chosen[0]))
     else:
-        print("\n".join(_list(registry)))
+        _print(_list(registry))
     for name, problem in registry.broken.items():
         print(f"{name}: installed, but cannot be used: {problem}", file=sys.stderr)
     return 0
+
+
+def _print(lines: list[str]) -> None:
+    print("\n".join(fit(line, sys.stdout) for line in lines))
 
 
 def page(plugin: type[Base]) -> list[str]:

@@ -36,7 +36,7 @@ _REPEATED: Final = {
     "ignore": ("RESOURCE", "run without a resource that the job asks for, such as nvidia.com/gpu"),
     "scale": ("TASK=N", "override a task's number of pods"),
     "publish": ("TASK-INDEX:PORT", "publish a pod's port on 127.0.0.1"),
-    "kill": ("TASK-INDEX@30s", "kill a pod this long after the first Running"),
+    "kill": ("TASK-INDEX@30s", "kill a pod this long after the job first runs, to test policies"),
 }
 
 _LIMITS: Final = {
