@@ -71,9 +71,11 @@ working directory and the active Python environment visible in every pod. Exampl
 [MPI](../guides/mpi-on-a-laptop.md) and [Ray](../guides/ray-on-a-laptop.md) on a laptop.
 
 A `pumice.toml` next to the job file sets the same options as the flags; flags take precedence. `[images]` and
-`[entrypoints]` have image names as keys; `paths` in `[mounts]` is a list. Words of an entry point that begin with `./`
+`[entrypoints]` have image names as keys; `[mounts]` has a list `paths`, or paths in pods as keys
+(`"/workspace" = "./src:ro"`); `fit = true` is `--fit`. Words of an entry point that begin with `./`
 are paths relative to `pumice.toml`. Two more tables have image names as keys: `[programs]` lists files to put into
-`/usr/local/bin` of the containers, and `[files]` maps paths in the containers to the files to put there.
+`/usr/local/bin` of the containers, and `[files]` maps paths in the containers to the files and
+directories to put there.
 
 The output of the pods goes to standard output, each line with its pod; the progress of the job goes to standard error.
 A pod that fails, is killed or restarts a container gets a line there at once, with what follows from it.

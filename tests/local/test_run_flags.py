@@ -49,7 +49,7 @@ def test_two_jobs_at_once_with_the_same_ports(tmp_path: Path) -> None:
         assert "both" in out
 
 
-def test_env_is_for_all_containers_and_the_jobs_own_value_wins(place: Place) -> None:
+def test_env_is_for_all_containers_and_wins_over_the_job(place: Place) -> None:
     own = {"name": "OWN", "value": "own"}
     first = {"name": "first", "image": "nowhere", "command": ["sh", "-c", "echo first $WORD $PATH"]}
     only = task("only", "echo main $WORD $OWN $PATH", container={"env": [own]})
@@ -58,7 +58,7 @@ def test_env_is_for_all_containers_and_the_jobs_own_value_wins(place: Place) -> 
     flags = ["--env", "WORD=a b", "--env", "OWN=other", "--env", f"PATH={path}", "--no-prefix"]
     result = place.run(job(only), flags=flags)
     assert result.code == 0, result.err
-    assert result.out.splitlines() == [f"first a b {path}", f"main a b own {path}"]
+    assert result.out.splitlines() == [f"first a b {path}", f"main a b other {path}"]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "docker.io/library/nowhere", "nowhere:latest"])

@@ -218,7 +218,24 @@ def test_exactly_one_job(place: Place) -> None:
     one, two = job(task("only", "true")), job(task("only", "true"))
     two["metadata"]["name"] = "other"
     result = place.run(one, two)
-    assert (result.code, result.err) == (2, "job.yaml: contains 2 Jobs; `pumice run` runs exactly one\n")
+    choice = "  hint: --job trial or --job other\n"
+    assert (result.code, result.err) == (2, f"job.yaml: contains 2 Jobs; `pumice run` runs exactly one\n{choice}")
+    result = place.run(one, two, flags=["--job", "other", "--note", "second try", "--json"])
+    assert result.code == 0, result.err
+    plan = json.loads(result.out.splitlines()[0])
+    assert (plan["job"], plan["note"]) == ("other", "second try")
+
+
+def test_variables_and_directories_of_this_machine_win(place: Place) -> None:
+    (place.directory / "src").mkdir()
+    (place.directory / "src/app").write_text("code\n")
+    (place.directory / "vars").write_text("# for the laptop\nB=file\nEPOCHS=2\n")
+    (place.directory / "pumice.toml").write_text('[mounts]\n"/workspace" = "./src:ro"\n')
+    container = {"env": [{"name": "EPOCHS", "value": "90"}], "workingDir": "/workspace"}
+    manifest = job(task("only", "cat app; echo $EPOCHS $B $PYTHONUNBUFFERED", container=container))
+    result = place.run(manifest, flags=["--no-prefix", "--env-file", "vars", "--env", "EPOCHS=1"])
+    assert (result.code, result.out) == (0, "code\n1 file 1\n"), result.err
+    assert "--env EPOCHS overrides the job's EPOCHS=90" in result.err
 
 
 def test_too_large_a_job_is_told_the_shortfall_and_where_it_comes_from(place: Place) -> None:

@@ -46,14 +46,23 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_valid(args.file)
     if loaded is None:
         return BAD_INPUT
-    if len(loaded.jobs) != 1:
-        print(f"{args.file}: contains {len(loaded.jobs)} Jobs; `pumice run` runs exactly one", file=sys.stderr)
+    jobs = [each for each in loaded.jobs if args.job in (None, each.admitted.job.name)]
+    if len(jobs) != 1:
+        names = [each.admitted.job.name for each in loaded.jobs]
+        print(
+            f"{args.file}: contains {len(names)} Jobs; `pumice run` runs exactly one"
+            if args.job is None
+            else f"--job: {args.job}: {args.file} contains no such Job",
+            f"  hint: --job {' or --job '.join(names)}",
+            sep="\n",
+            file=sys.stderr,
+        )
         return BAD_INPUT
     others = [_load_documents(file) for file in args.documents]
     if None in others:
         return BAD_INPUT
     _prepare_streams()
-    job = loaded.jobs[0]
+    job = jobs[0]
     files = [file for file in (loaded, *others) if file is not None]
     documents = [value for file in files for value in _documents(file, job.admitted.written.namespace or "default")]
     locate = _locator(job, args.file)

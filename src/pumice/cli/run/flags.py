@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +14,10 @@ from pumice.engines.local.options import Kill, Publish
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount
 from pumice.model.duration import Duration, DurationError
-from pumice.model.problem import Position
+from pumice.model.problem import Position, Problem
 from pumice.model.quantity import Quantity
 from pumice.model.syntax import env_name_error
+from pumice.yaml.source import read_text
 
 _LAST_PORT: Final = 65535
 
@@ -34,11 +35,30 @@ def pairs(texts: list[str], flag: str, form: str) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def variables(texts: list[str]) -> dict[str, str]:
-    found = dict(pairs(texts, "--env", "NAME=VALUE"))
-    for name, value in found.items():
+def variables(texts: list[str], environ: Mapping[str, str], origin: str = "--env") -> dict[str, str]:
+    """`NAME=VALUE`, or `NAME`, whose value is that of our own variable."""
+    found = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not name:
+            raise bad_value(origin, f"{text}: must be NAME=VALUE or NAME")
         if error := env_name_error(name):
-            raise bad_value("--env", f"{name}={value}: the name {error}")
+            raise bad_value(origin, f"{text}: the name {error}")
+        if not mark and name not in environ:
+            raise bad_value(origin, f"{name}: is not set here", f"write {name}=VALUE, or export it")
+        found[name] = value if mark else environ[name]
+    return found
+
+
+def variables_of_files(files: list[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """A variable per line, as `--env` takes it; empty lines and lines that begin with # are left out."""
+    found: dict[str, str] = {}
+    for file in files:
+        text = read_text(file)
+        if isinstance(text, Problem):
+            raise SettingsError.of([text])
+        lines = [line.strip() for line in text.splitlines()]
+        found |= variables([line for line in lines if line and line[0] != "#"], environ, f"--env-file: {file}")
     return found
 
 

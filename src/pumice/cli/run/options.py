@@ -30,7 +30,8 @@ _REPEATED: Final = {
     "with": ("FILE", "ConfigMaps, Secrets and claims that the job uses"),
     "image": ("NAME=PATH", "use a directory or archive as this image"),
     "entrypoint": ('IMAGE="CMD"', "the command of containers that have none, where the host serves as image"),
-    "env": ("K=V", "set a variable in all containers; the job's own value wins"),
+    "env": ("K=V", "set a variable in all containers, whatever the job sets; K alone passes on your own"),
+    "env-file": ("FILE", "variables for all containers, one K=V per line"),
     "mount": ("PATH[:ro]", "make a path of this machine visible in all pods; SOURCE:TARGET[:ro] at another path"),
     "allow-host-path": ("PREFIX", "allow the job to use paths of this machine that need consent"),
     "ignore": ("RESOURCE", "run without a resource that the job asks for, such as nvidia.com/gpu"),
@@ -52,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         name = _destination(flag)
         parser.add_argument(f"--{flag}", dest=name, action="append", default=[], metavar=metavar, help=text)
     parser.add_argument("--workdir-read-only", action="store_true", help="pods cannot write to the working directory")
+    parser.add_argument("--job", metavar="NAME", help="the Job to run, where the file has several")
+    parser.add_argument("--note", metavar="TEXT", help="a remark that is recorded with the run")
     parser.add_argument(
         "--python", metavar="PATH", help="the Python of pods without an image: an interpreter or a venv"
     )
@@ -122,7 +125,11 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
         entrypoints={**toml.entrypoints, **entrypoints},
         programs=toml.programs,
         files=toml.files,
-        env={**config.env, **flags.variables(args.env)},
+        env={
+            **config.env,
+            **flags.variables_of_files(args.env_file, os.environ),
+            **flags.variables(args.env, os.environ),
+        },
         mounts=tuple(mounts),
         keep=args.keep,
         workdir_read_only=args.workdir_read_only,
@@ -146,6 +153,7 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
         network=Network(args.network or config.network or Network.OUTBOUND),
         fit=args.fit or toml.fit,
         ignore=tuple(dict.fromkeys(args.ignore)),
+        note=args.note or "",
         isolation=Isolation(args.isolation or config.isolation or Isolation.AUTO),
         required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
     )
@@ -171,6 +179,8 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     words += [] if args.network is None else ["--network", args.network]
     words += [] if args.isolation is None or "--isolation" in more else ["--isolation", args.isolation]
     words += ["--python", args.python] if args.python and "--python" not in more else []
+    words += ["--job", args.job] if args.job else []
+    words += ["--note", args.note] if args.note else []
     words += ["--fit"] if args.fit and "--fit" not in more else []
     for flag in _LIMITS:
         value = getattr(args, flag.replace("-", "_"))

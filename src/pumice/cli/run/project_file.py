@@ -145,14 +145,17 @@ def _files(name: str, paths: object, beside: Path) -> dict[str, Path]:
     for target, source in paths.items():
         if not target.startswith("/"):
             raise SettingsError(f"{name}: {target}: must be a path from the root, such as /{target}")
-        if not (beside / source).is_file():
-            raise SettingsError(f"{name}: {source}: no such file")
+        if not (beside / source).exists():
+            raise SettingsError(f"{name}: {source}: no such file or directory")
     return {target: beside / source for target, source in paths.items()}
 
 
 def _mounts(name: str, paths: object, beside: Path) -> list[ExtraMount]:
+    if name.startswith("/") and isinstance(paths, str):
+        found = flags.mount(paths, beside, name)
+        return [replace(found, at=Path(os.path.normpath(name)))]
     if name != "paths" or not isinstance(paths, list) or not _are_texts(paths):
-        raise SettingsError('must be paths = ["PATH", "PATH:ro"]')
+        raise SettingsError('must be paths = ["PATH", "PATH:ro"], or "/path/in/pods" = "PATH"')
     return [flags.mount(path, beside, name) for path in paths]
 
 

@@ -49,7 +49,7 @@ def read_user_config(environ: Mapping[str, str]) -> UserConfig:
     return UserConfig(
         mounts=tuple(mounts),
         allowed=tuple(flags.host_prefix(text, base) for text in found.get("allow-host-path", ())),
-        env=flags.variables(found.get("env", [])),
+        env=flags.variables(found.get("env", []), environ),
         network=found.get("network", ""),
         isolation=found.get("isolation", ""),
         limits={name: str(found[name]) for name in _LIMITS if name in found},

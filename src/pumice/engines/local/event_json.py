@@ -58,11 +58,11 @@ class JsonView:
 
     def _fields(self, event: RunEvent) -> Fields:
         match event:
-            case RunPlanned(job, images, accesses, notes, name, directory):
+            case RunPlanned(job, images, accesses, notes, name, directory, note):
                 tasks = {task.name: task.replicas for task in job.spec.tasks}
                 available = job.spec.min_available
                 run = {"type": "plan", "run": name, "directory": directory, "job": job.name}
-                plan = {**run, "tasks": tasks, "minAvailable": available, "images": images}
+                plan = {**run, "tasks": tasks, "minAvailable": available, "images": images, "note": note}
                 paths = [{"path": str(each.path), "realPath": str(each.real), "mode": each.mode} for each in accesses]
                 return {**plan, **({"hostPaths": paths} if paths else {}), **({"notes": list(notes)} if notes else {})}
             case PhaseChanged(_, status, attempt, acted):

@@ -33,6 +33,7 @@ class RunPlanned:
     notes: Sequence[str] = ()
     name: str = ""  # of the run
     directory: str = ""  # with its logs
+    note: str = ""  # of the user
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class RunOptions:
     network: Network = Network.OUTBOUND
     isolation: Isolation = Isolation.AUTO
     fit: bool = False  # lower what the job asks for until it fits this machine
+    note: str = ""  # recorded with the run
     ignore: tuple[str, ...] = ()  # resources to leave out
     # By option, names of images that the job must use: an option for another image would silently have no effect.
     required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -80,9 +80,7 @@ def prepared(
 ) -> Iterator[Preparation]:
     """Raises SettingsError or RefusedError."""
     machine, state = read_machine(), options.settings.state
-    ignored = ignoring(admitted, options.ignore)
-    fit = fitted(ignored.admitted, machine) if options.fit else ignored
-    admitted, changes = fit.admitted, dict.fromkeys((*ignored.changes, *fit.changes))
+    admitted, changes = _fitted(admitted, options, machine)
     job = admitted.job
     manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
     check_names(options, job, manifests)
@@ -128,8 +126,8 @@ def prepared(
             raise RefusedError.of([state_problem(state, error)]) from error
         held.callback(preparation.record.close)
         emit.listeners.append(_recorder(preparation, locate))
-        said = (*notes, *_python_note(preparation), *(f"fit: {each}" for each in changes))
-        emit(RunPlanned(job, images.text(manifests), accesses, said, directory.name, str(directory)))
+        said = (*notes, *_notes(preparation), *changes)
+        emit(RunPlanned(job, images.text(manifests), accesses, said, directory.name, str(directory), options.note))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation
@@ -140,6 +138,31 @@ def _recorder(preparation: Preparation, locate: Locate) -> JsonView:
     record = preparation.record
     record.write_job(preparation.admitted.written)
     return JsonView(record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False)
+
+
+def _fitted(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
+    """Return the job as it fits, and a line for each change."""
+    ignored = ignoring(admitted, options.ignore)
+    fit = fitted(ignored.admitted, machine) if options.fit else ignored
+    return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
+
+
+def _notes(preparation: Preparation) -> Iterator[str]:
+    """Yield what the header says about Python, variables and claims."""
+    yield from _python_note(preparation)
+    yield from _overridden(preparation.inputs.settings.env, preparation.manifests)
+    yield from (f"claim {name}: {path}" for name, path in preparation.inputs.claims.items())
+
+
+def _overridden(env: Mapping[str, str], manifests: Sequence[Manifest]) -> Iterator[str]:
+    """Say which of the job's own variables `--env` overrides."""
+    found: dict[str, str] = {}
+    for manifest in manifests:
+        for container in all_containers(manifest["spec"]):
+            for each in container.get("env") or []:
+                if each["name"] in env:
+                    found.setdefault(each["name"], each.get("value") or "a value of its own")
+    yield from (f"--env {name} overrides the job's {name}={value}" for name, value in found.items())
 
 
 def _python_note(preparation: Preparation) -> Iterator[str]:

@@ -76,7 +76,7 @@ def test_good_flags(tmp_path: Path) -> None:
         pytest.param(["--timeout", ""], "--timeout: : must be a duration such as 10s", id="timeout of nothing"),
         pytest.param(["--image", "i="], "--image: i=: must be NAME=PATH", id="image of nothing"),
         pytest.param(["--timeout", "0s"], "--timeout: 0s: must be more than 0", id="no time at all"),
-        pytest.param(["--env", "A"], "--env: A: must be NAME=VALUE", id="variable without a value"),
+        pytest.param(["--env", "A"], "--env: A: is not set here", id="variable without a value"),
         pytest.param(["--env", "é=c"], "--env: é=c: the name ", id="bad name of a variable"),
         pytest.param(["--mount", "gone"], "--mount: gone: no such file or directory: ", id="mount that is not there"),
         pytest.param(

@@ -89,8 +89,7 @@ class SpecBuilder:
                 "HOME": home_of(user, image),
                 **({"PATH": f"{settings.path}:{DEFAULT_PATH}"} if image is None and settings.path else {}),
                 **interface_env(),
-                # What programs print is shown when they print it.
-                "PYTHONUNBUFFERED": "1",
+                "PYTHONUNBUFFERED": "1",  # logs are live
                 **threads_env(container),
                 **self.sandbox.env,
                 **(gpu_env(gpus) if gpus else {}),
@@ -100,11 +99,11 @@ class SpecBuilder:
         # The host that serves as image may have no nc.
         waits = image is None and _waits_for_master(container)
         shim_files, shim_mounts = nc_files(env["PATH"], running_interpreter()) if waits else ([], [])
-        name, (mounts, covers) = facts.name, self._mounts(image, volumes)
+        name, (mounts, covers) = facts.name, self._mounts(image, volumes, container)
         return ContainerSpec(
             id=f"{name}/{container['name']}",
             pod=name,
-            argv=inputs.argv(container, image, declared),
+            argv=inputs.argv(container, image, {**declared, **settings.env}),
             env=env,
             cwd=str(container.get("workingDir") or self._cwd(container, image)),
             root=RootFs(
@@ -173,8 +172,10 @@ class SpecBuilder:
             return (image.config.workdir if image is not None else "") or "/"
         return str(self.inputs.settings.workdir)
 
-    def _mounts(self, image: Image | None, volumes: Volumes) -> tuple[list[Mount | Tmpfs], Covers]:
-        own = self._own_mounts(image)
+    def _mounts(self, image: Image | None, volumes: Volumes, container: Manifest) -> tuple[list[Mount | Tmpfs], Covers]:
+        files = self.inputs.settings.files.get(str(container.get("image") or ""), {})
+        directories = [Mount(str(source), path, read_only=True) for path, source in files.items() if source.is_dir()]
+        own = [*self._own_mounts(image), *directories]
         shown = [*own, *(mount for mount in volumes.mounts if isinstance(mount, Mount))]
         covers = self.hidden.covers(shown, host_is_image=image is None)
         return [*own, *covers.pins, *volumes.mounts], covers
@@ -215,7 +216,11 @@ class SpecBuilder:
         programs = {f"/usr/local/bin/{program.name}": program for program in settings.programs.get(image, ())}
         return [
             *(File(path, source.read_bytes(), 0o755) for path, source in programs.items()),
-            *(File(path, source.read_bytes(), 0o644) for path, source in settings.files.get(image, {}).items()),
+            *(
+                File(path, source.read_bytes(), 0o644)
+                for path, source in settings.files.get(image, {}).items()
+                if source.is_file()
+            ),
         ]
 
     def _user(self, manifest: Manifest, container: Manifest, image: Image | None) -> tuple[int | None, int | None]:

@@ -45,10 +45,10 @@ def complete_env(
     defaults: Mapping[str, str],
     given: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return all variables of the process. Later wins: defaults, the image, `given` by flags, the manifest."""
+    """Return all variables of the process. Later wins: defaults, the image, the manifest, `given` by flags."""
     lowest = {"PATH": DEFAULT_PATH, "HOME": "/root", **defaults}
     # As in a container runtime, HOSTNAME overrides the image, which was built elsewhere.
-    return {**lowest, **image, "HOSTNAME": hostname, **given, **declared}
+    return {**lowest, **image, "HOSTNAME": hostname, **declared, **given}
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

@@ -128,7 +128,7 @@ def test_precedence_of_variables(bench: Bench) -> None:
     bench.settings = replace(bench.settings, env={"B": "given", "C": "given"})
     bench.sandbox = SandboxFacts(env={"http_proxy": "http://10.77.0.1:1"})
     env = bench.spec({"command": ["a"], "env": literal(C="own")}).env
-    assert (env["B"], env["C"], env["http_proxy"]) == ("given", "own", "http://10.77.0.1:1")
+    assert (env["B"], env["C"], env["http_proxy"]) == ("given", "given", "http://10.77.0.1:1")
     assert (env["GLOO_SOCKET_IFNAME"], env["HOSTNAME"], env["HOME"]) == ("eth0", "train-worker-0", "/root")
 
 

@@ -162,7 +162,7 @@ def test_complete_env() -> None:
         "PATH": DEFAULT_PATH,
         "HOME": "/root",
         "HOSTNAME": "host",
-        "A": "declared",
+        "A": "given",
         "B": "image",
         "G": "given",
         "N": "image",
