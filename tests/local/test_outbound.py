@@ -63,7 +63,7 @@ async def test_a_program_that_fails_is_named_and_the_proxy_is_used(box: Box, mon
     failing = TunnelProgram("sh", lambda: ["-c", "echo no tap for you >&2; exit 1"])
     absent = TunnelProgram("no-such-program", list)
     route = await open_outbound(box.sandbox, [], programs=(absent, failing))
-    assert route.note == f"{NOTE}\n  sh does not work: no tap for you"
+    assert route.note == f"{NOTE}\n  cannot use sh: no tap for you"
     assert "https_proxy" in route.env
     await route.close()
 
@@ -72,7 +72,7 @@ async def test_a_program_that_fails_is_named_and_the_proxy_is_used(box: Box, mon
 async def test_an_unusable_tun_device_is_named(box: Box) -> None:
     route = await open_outbound(box.sandbox, [], programs=(TunnelProgram("sh", list),))
     device = tun_device_problem()
-    assert route.note == f"{NOTE}\n  sh does not work: {device.text if device else 'it ended at once'}"
+    assert route.note == f"{NOTE}\n  cannot use sh: {device.text if device else 'it ended at once'}"
     await route.close()
 
 

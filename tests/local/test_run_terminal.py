@@ -51,7 +51,7 @@ def test_the_state_stays_at_the_bottom_and_is_gone_at_the_end(place: Place) -> N
     assert lines.count("bar-0     2 of 2") == 1
     assert not any("0 of 2" in line or "1 of 2" in line for line in lines)
     assert {"master-0  up", "master-0  gone"} <= set(lines)
-    assert lines[-2].split()[1:3] == ["Completed", "1"]
+    assert lines[-2].split()[1:3] == ["Completed", "in"]
     # At every moment each line was what it was meant to be: nothing was written into another.
     for moment in terminal.screen.moments:
         assert sum("●" in line or "○" in line for line in moment) <= 1

@@ -61,12 +61,12 @@ async def open_outbound(
     """
     installed = [(program, path) for program in programs if (path := program.path()) is not None]
     device = tun_device_problem() if installed else None
-    failures = [] if device is None else [f"\n  {installed[0][0].name} does not work: {device.text}"]
+    failures = [] if device is None else [f"\n  cannot use {installed[0][0].name}: {device.text}"]
     for program, path in [] if device is not None else installed:
         try:
             tunnel = await Tunnel.start(sandbox.pid, program, path, refused)
         except TunnelError as error:
-            failures.append(f"\n  {program.name} does not work: {error}")
+            failures.append(f"\n  cannot use {program.name}: {error}")
         else:
             return OutboundRoute(tunnel.close, nameservers=nameservers(), ended=tunnel.wait)
     proxy = Proxy(await sandbox.listen(GATEWAY, _PORT), permits)
