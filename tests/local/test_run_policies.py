@@ -180,7 +180,8 @@ def test_containers_that_fail_for_good_fail_their_task(place: Place) -> None:
     result = place.run(job(bad, task("other", FOR_LONG)))
     assert result.code == 3, result.err
     assert "TaskFailed -> TerminateJob" in result.err
-    assert runs(place)["bad-0"] >= 2
+    # The policy may end the second run before it has written anything.
+    assert "bad-0 restart 1: exit code 3" in result.err
 
 
 def test_a_task_waits_for_those_that_it_depends_on(place: Place) -> None:
