@@ -44,12 +44,14 @@ def table(rows: Sequence[tuple[str, ...]], indent: str = "") -> list[str]:
 
 
 def columns(stream: TextIO) -> int | None:
-    """The width of the terminal, or what COLUMNS says; None for files and pipes, which have no width."""
+    """The width of the terminal, or what COLUMNS says; None for files and pipes, whose readers want whole lines."""
+    if not stream.isatty():
+        return None
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdecimal() and int(said):
         return int(said)
     try:
-        return (os.get_terminal_size(stream.fileno()).columns or None) if stream.isatty() else None
+        return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):
         return None
 
