@@ -81,6 +81,7 @@ class LiveRun:
     engine: LocalEngine
     loop: Loop
     progress: JobProgress
+    has_own_proc: bool = True  # /proc of a container shows its own processes only
     largest: list[DiskUse] = field(default_factory=lambda: [DiskUse()])  # the largest use of the disk so far
 
     def _disk_use(self) -> DiskUse:
@@ -182,7 +183,8 @@ class LiveRun:
             self.emit(Tick())
             if not told and elapsed() - self.pods.last_sign >= _SILENT:
                 told = True
-                self.emit.warn(await self._silence())
+                if any(pod.is_running for pod in self.engine.pods.values()):
+                    self.emit.warn(await self._silence())
             warning = waits_in_vain(self.engine.job, self.engine.job.status)
             stalled = stalled + 1 if warning else 0
             if stalled == _STALLED_TICKS:
@@ -193,6 +195,8 @@ class LiveRun:
         running = [pod for pod in self.engine.pods.values() if pod.is_running]
         names = {pod.address: pod.short_name for pod in self.engine.pods.values() if pod.address}
         lines = [f"no pod has printed anything for {_SILENT:g}s; {len(running)} of them run"]
+        if not self.has_own_proc:
+            return lines[0]
         for pod in running[:_MOST_SILENT]:
             container = next(each for each in (*pod.init_containers, *pod.containers) if each.running)
             try:

@@ -253,4 +253,4 @@ def _assemble(plan: Preparation, emit: Emitter, sandbox: SandboxPort, facts: San
     )
     admitted = {engine.key: plan.admitted}
     loop = Loop(engine, offline_context(), now, queue=queue, rest=8.0, admitted=admitted)
-    return LiveRun(plan, emit, pods, engine, loop, progress)
+    return LiveRun(plan, emit, pods, engine, loop, progress, has_own_proc=sandbox.own_network)
