@@ -67,7 +67,9 @@ def test_events(place: Place) -> None:
         ("Completed", 2, None),
     ]
     assert len(phases) == len(set(phases))
-    assert events[-1] | {"time": ""} == {"time": "", "type": "verdict", "phase": "Completed", "code": 0, "attempt": 2}
+    verdict = {name: value for name, value in events[-1].items() if name not in ("time", "disk")}
+    assert verdict == {"type": "verdict", "phase": "Completed", "code": 0, "attempt": 2}
+    assert set(events[-1]["disk"]) == {"claims", "emptyDir", "layers"}
 
 
 def test_events_of_a_failure(place: Place) -> None:
