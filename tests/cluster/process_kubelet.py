@@ -195,6 +195,7 @@ class ProcessKubelet:
         command, *flags = arguments
         # Of several values of a flag the last one counts.
         flags += [f"--kubeconfig={self.cluster.kubeconfig(account, token=token)}", f"--listen=127.0.0.1:{pod.port}"]
+        flags += [f"--metrics-listen=127.0.0.1:{free_port()}"]
         log = self._folder / f"{meta['name']}.log"
         self.logs.append(log)
         return start_pumice(self.cluster, log, command, *flags, quickly=True)

@@ -58,6 +58,8 @@ class LogPump:
     def open(self) -> int:
         """Return the end of a pipe for the container to write to; the caller closes it after the start."""
         reading, writing = os.pipe()
+        # Programs open /dev/stdout again. The pipe belongs to this user, and the container may run as another one.
+        os.fchmod(writing, 0o666)
         os.set_blocking(reading, False)
         loop = asyncio.get_running_loop()
         loop.add_reader(reading, self._read, reading)

@@ -189,6 +189,7 @@ class Sandbox:
         """Run a command in a container; returns exit code and output. Raises TimeoutError or StartError."""
         execution = f"exec-{next(self._numbers)}"
         reader, writer = os.pipe()
+        os.fchmod(writer, 0o666)  # as in LogPump.open
         try:
             transport, output = await self._loop.connect_read_pipe(_Output, os.fdopen(reader, "rb", buffering=0))
         except BaseException:
