@@ -21,13 +21,17 @@ class HostSockets:
         self._paths: list[str] = []
 
     def below(self, source: str) -> list[str]:
-        """Return the sockets in a directory, relative to it. A name without a slash is one in the directory itself."""
+        """Return the sockets in a directory, relative to it.
+
+        The kernel lists a path as its program gave it. A relative one may end in any directory, so every end counts.
+        """
         if self._clock() - self._read > _FRESH:
             self._paths, self._read = self._current(), self._clock()
         prefix = os.path.realpath(source).rstrip("/") + "/"
         found = [path[len(prefix) - 1 :] for path in self._paths if path.startswith(prefix)]
-        names = {path for path in self._paths if not path.startswith("/")}
-        return found + [f"/{name}" for name in names if Path(source, name).is_socket()]
+        relative = {path for path in self._paths if not path.startswith("/")}
+        ends = {end for path in relative for end in _ends(path)}
+        return found + [f"/{end}" for end in sorted(ends) if Path(source, end).is_socket()]
 
     def _current(self) -> list[str]:
         """Read the sockets of this network namespace, which those of other containers and pods are not in."""
@@ -38,3 +42,9 @@ class HostSockets:
         paths = [fields[-1] for line in lines if len(fields := line.split(None, _FIELDS - 1)) == _FIELDS]
         # A name in the abstract namespace begins with @; it belongs to a network, not to a file.
         return [os.path.realpath(path) if path.startswith("/") else path for path in paths if not path.startswith("@")]
+
+
+def _ends(path: str) -> list[str]:
+    """Return `b/c` and `c` for `../b/c`."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return ["/".join(parts[start:]) for start in range(len(parts))]

@@ -15,6 +15,7 @@ TABLE = """Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 112 @/abstract
 0000000000000000: 00000003 00000000 00000000 0001 03 113
 0000000000000000: 00000002 00000000 00010000 0001 01 114 relative
+0000000000000000: 00000002 00000000 00010000 0001 01 116 ../elsewhere/./real/t
 0000000000000000: 00000002 00000000 00010000 0001 01 115 LINK/s
 """
 
@@ -31,6 +32,10 @@ def test_sockets_below_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("relative")
         assert sorted(sockets.below(str(tmp_path))) == ["/real/s", "/relative"]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("real/t")
+        assert sockets.below(str(tmp_path / "real")) == ["/s", "/t"]
+        assert sorted(sockets.below(str(tmp_path))) == ["/real/s", "/real/t", "/relative"]
     # It is read again only after a while.
     os.truncate(tmp_path / "table", 0)
     assert sockets.below("/run") == ["/dbus/system bus"]
