@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import sys
 from pathlib import Path
@@ -123,8 +124,7 @@ def test_pods_find_what_the_table_says(tmp_path: Path) -> None:
                 "PORT": str(loopback.getsockname()[1]),
             }
             script = "".join(f"echo '{what}'; ({probe}); " for what, probe in PROBES.items())
-            for name, value in names.items():
-                script = re.sub(rf"\b{name}\b", value, script)
+            script = re.sub(rf"\b({'|'.join(names)})\b", lambda match: shlex.quote(names[match[1]]), script)
             env = [{"name": "KEYRING", "value": KEYRING}, {"name": "CONNECT", "value": CONNECT}]
             mounts = [{"name": "v", "mountPath": "/v"}]
             pod = {"volumes": [{"name": "v", "hostPath": {"path": str(volume)}}]}
