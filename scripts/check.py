@@ -11,11 +11,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from scripts import kubernetes_programs, programs
 from scripts.duration_text import duration
@@ -64,6 +66,7 @@ PYTEST = ("pytest", "--progress", "-q", "-rfEs")
 # Unit tests wait for nothing. Many others wait for processes and servers: more workers keep the cores busy.
 BUSY = (*PYTEST, f"--numprocesses={CORES}")
 WAITING = (*PYTEST, f"--numprocesses={CORES + 2}")
+USER_PYTEST = (sys.executable, "-m", *BUSY, "-p", "no:cacheprovider", *USER_TESTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,33 @@ class Check:
     name: str
     seconds: int
     passes: Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Beside:
+    """A program that runs beside a check and is a check of its own afterwards, which prints its output."""
+
+    arguments: Sequence[str]
+    _output: IO[bytes] | None = None
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self, environ: Mapping[str, str]) -> None:
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it stays open until `finish`
+        self._process = subprocess.Popen(
+            self.arguments,
+            env={**os.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+        )
+
+    def finish(self) -> bool:
+        if self._process is None or self._output is None:
+            return False
+        code = self._process.wait()
+        self._output.seek(0)
+        print(self._output.read().decode(errors="replace"), flush=True)
+        return code == 0
 
 
 def command(name: str, seconds: int, *arguments: str) -> Check:
@@ -99,17 +129,32 @@ def tests() -> list[Check]:
     """Return the checks of `make test`; as root, tests that depend on the user's rights run again as `nobody`."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     is_root = sys.platform == "linux" and os.geteuid() == 0
-    again = [Check("tests as an ordinary user", 120, ordinary_user)] if is_root else []
+    fuzz = Beside([sys.executable, "-m", "scripts.fuzz", "--seconds=20"])
+    user = Beside([sys.executable, "-m", "scripts.ordinary_user", *USER_PYTEST])
+    again = [Check("tests as an ordinary user", 30, user.finish)] if is_root else []
     ignored = ONLY_AS_USER if is_root else ()
+
+    def all_tests() -> bool:
+        # Tests wait for processes and servers a third of the time; these use it.
+        fuzz.start({})
+        if is_root:
+            user.start({each.variable: found.python for each in FRAMEWORKS.values() if (found := python_with(each))})
+        return (
+            subprocess.run(
+                [sys.executable, "-m", *WAITING, *map(without, (*PURE_TESTS, *ignored))], check=False
+            ).returncode
+            == 0
+        )
+
     return [
         Check("outside programs", 1, outside_programs),
         *(Check(name, 1, partial(has, framework)) for name, framework in FRAMEWORKS.items()),
         # Only where it is asked for: measuring makes Python code two to three times as slow.
         command("tests of the pure packages", 40, *BUSY, "--cov", "--cov-report=", *PURE_TESTS),
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
-        command("pytest", 450, *WAITING, *map(without, (*PURE_TESTS, *ignored))),
+        Check("pytest", 450, all_tests),
         Check("kubernetes programs", 1, kubernetes),
-        command("fuzz", 21, "python", "-m", "scripts.fuzz", "--seconds=20"),
+        Check("fuzz", 1, fuzz.finish),
         *again,
     ]
 
@@ -123,14 +168,6 @@ def outside_programs() -> bool:
     table, missing = programs.provide(programs.PROGRAMS, install=programs.installer())
     print(table, flush=True)
     return not missing or os.environ.get("CI") != "true"
-
-
-def ordinary_user() -> bool:
-    found = {each.variable: python_with(each) for each in FRAMEWORKS.values()}
-    environ = {**os.environ, **{name: each.python for name, each in found.items() if each is not None}}
-    pytest = [sys.executable, "-m", *WAITING, "-p", "no:cacheprovider", *USER_TESTS]
-    done = subprocess.run([sys.executable, "-m", "scripts.ordinary_user", *pytest], env=environ, check=False)
-    return done.returncode == 0
 
 
 @functools.cache
