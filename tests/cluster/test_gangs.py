@@ -164,7 +164,9 @@ def coscheduling(api: Api, namespace: str) -> Iterator[str]:
     spec = {"group": "scheduling.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]}
     made = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": spec}
     note = {"api-approved.kubernetes.io": "unapproved, a test"}
-    api.call("POST", path, {**made, "metadata": {"name": "podgroups.scheduling.x-k8s.io", "annotations": note}})
+    crd = {**made, "metadata": {"name": "podgroups.scheduling.x-k8s.io", "annotations": note}}
+    # That of the last test may still be in deletion.
+    eventually("it is created", lambda: api.ask("POST", path, crd).status == 201)
     eventually("it is served", lambda: api.ask("GET", groups).status == 200)
     yield groups
     api.call("DELETE", f"{path}/podgroups.scheduling.x-k8s.io")
