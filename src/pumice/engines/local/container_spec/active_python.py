@@ -68,8 +68,9 @@ def active_python(
         for path, of_project in dict.fromkeys(_candidates(environ, needed, project))
         if path.is_file() and os.access(path, os.X_OK)
     ]
-    complete = [each for each in found if all(map(each.has, needed))]
-    others = [each for each in found if not needed or "pumice" not in each.packages]
+    complete = [each for each in found if needed and all(map(each.has, needed))]
+    # Pumice's own checkout has a `.venv` as well: a job beside it does not ask for that one.
+    others = [each for each in found if "pumice" not in each.packages or not (needed or each.of_project)]
     return next(iter([*complete, *others, *found]), ActivePython())
 
 

@@ -87,3 +87,11 @@ def test_a_script_of_a_version_manager_is_read_not_run(tmp_path: Path) -> None:
 def test_no_python(tmp_path: Path) -> None:
     assert active_python({"PATH": str(tmp_path), "HOME": str(tmp_path)}) == ActivePython()
     assert ActivePython().text([], None) == ""
+
+
+def test_the_environment_of_a_checkout_of_pumice_is_passed_over(tmp_path: Path) -> None:
+    """A job beside it may not need it; the active environment counts even if it has Pumice."""
+    own = python(tmp_path / "checkout" / ".venv", "pumice-0.1.0")
+    system = python(tmp_path / "system", venv=False)
+    assert active_python(environ(system), (), own.parent).bin == f"{system}/bin"
+    assert active_python(environ(system, VIRTUAL_ENV=own), (), own.parent).bin == f"{own}/bin"

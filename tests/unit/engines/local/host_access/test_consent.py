@@ -23,21 +23,21 @@ def pod(path: Path, *, read_only: bool = False) -> dict[str, Any]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    for name in ("home/.ssh", "home/work", "home/state", "home/config", "data"):
+    for name in ("home/.ssh", "home/train", "home/state", "home/config", "data"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path / "home"
 
 
 @pytest.fixture
 def settings(home: Path) -> Settings:
-    return Settings(workdir=home / "work", state=home / "state", config=home / "config")
+    return Settings(workdir=home / "train", state=home / "state", config=home / "config")
 
 
 @pytest.mark.parametrize(
     ("path", "allowed", "good"),
     [
         pytest.param("data", [], True, id="data"),
-        pytest.param("home/work/out", [], True, id="the working directory"),
+        pytest.param("home/train/out", [], True, id="the working directory"),
         pytest.param("home", [], False, id="home"),
         pytest.param("home", ["home"], True, id="home with consent"),
         pytest.param("home/pictures", ["home"], True, id="by a prefix"),
@@ -94,7 +94,7 @@ def test_a_pumice_toml_needs_consent_as_a_job_does(home: Path, settings: Setting
 
 
 def test_is_ordinary(home: Path) -> None:
-    names = ("data", "home/work", "home", "home/.ssh", ".")
+    names = ("data", "home/train", "home", "home/.ssh", ".")
     found = [is_ordinary(home.parent / name, {"HOME": str(home)}) for name in names]
     assert found == [True, True, False, False, False]
 
