@@ -19,8 +19,8 @@ INTRODUCTION = """\
 Only `controller`, `webhook`, `install --check` and `install --upgrade` contact a cluster; none contacts a registry.
 
 - Results go to standard output, messages to standard error.
-- Exit code 0: success, possibly with warnings. 1: the output could not be written. 2: invalid input or command line.
-  130: interrupted by Ctrl-C.
+- Exit code 0: success; warnings do not change the exit code. 1: the output could not be written. 2: invalid input or
+  command line. 130: interrupted by Ctrl-C.
 - Output is coloured only on a terminal, and never if `NO_COLOR` is set.
 - `FILE` is YAML or JSON and may contain several documents; `-` is standard input.
 
@@ -79,6 +79,7 @@ directories to put there.
 
 The output of the pods goes to standard output, each line with its pod; the progress of the job goes to standard error.
 A pod that fails, is killed or restarts a container gets a line there at once, with what follows from it.
+`--kill` counts from the moment at which the job is first Running.
 With `--json` every event is one JSON object per line on standard output, with `time`, `type` (`plan`, `phase`, `pod`,
 `log`, `warning` or `verdict`) and those of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`,
 `attempt` that apply. `attempt` counts the attempts of the job; for a restarted container, its restarts.
@@ -132,7 +133,7 @@ nothing, and reports on standard error what it keeps. With several installations
 `--check` checks a cluster without changing it: its version, the CRDs and the fields that they drop, gang
 providers, Volcano's own controller, controller, webhook, their Deployments and pods, roles and permissions. It reads
 namespace, gang provider and whether there is a webhook off the Deployments, unless flags say otherwise. Exit code 0:
-everything is ok. 1: something is missing, not rolled out or could not be checked; each such line has a hint. 2: bad
+nothing is missing. 1: something is missing, not rolled out or could not be checked; each such line has a hint. 2: bad
 input, or the cluster does not answer. With `--json` every line is one JSON object with the keys `check`, `state` (`ok`,
 `missing` or `unknown`), `found` and `todo`.
 """,

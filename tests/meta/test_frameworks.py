@@ -127,7 +127,10 @@ def test_the_small_build_comes_first_and_then_the_usual_one_after_a_word_of_its_
     assert "torch==" in installs[0]
     assert "--require-hashes" in installs[1]
     assert all("--compile-bytecode" in line for line in installs)
-    assert "downloads 2.9 GB, needs 5.2 GB of disk, once" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "not installed in any of your Pythons: trying the small CPU build" in said
+    assert "the CPU build is not available" in said
+    assert "downloads 2.9 GB, needs 5.2 GB of disk, once" in said
 
 
 def test_a_small_disk_is_reported_before_the_download(

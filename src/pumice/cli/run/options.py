@@ -32,12 +32,12 @@ _REPEATED: Final = {
     "entrypoint": ('IMAGE="CMD"', "the command of containers that have none, where the host serves as image"),
     "env": ("K=V", "set a variable in all containers, whatever the job sets; K alone passes on your own"),
     "env-file": ("FILE", "variables for all containers, one K=V per line"),
-    "mount": ("PATH[:ro]", "make a path of this machine visible in all pods; SOURCE:TARGET[:ro] at another path"),
+    "mount": ("PATH[:ro]", "mount this host path into every pod, at the same path; SRC:DST[:ro] at another"),
     "allow-host-path": ("PREFIX", "allow the job to use paths of this machine that need consent"),
     "ignore": ("RESOURCE", "run without a resource that the job asks for, such as nvidia.com/gpu"),
     "scale": ("TASK=N", "override a task's number of pods"),
     "publish": ("TASK-INDEX:PORT", "publish a pod's port on 127.0.0.1"),
-    "kill": ("TASK-INDEX@30s", "kill a pod this long after the job first runs, to test policies"),
+    "kill": ("TASK-INDEX@30s", "kill a pod this long after the job starts, to test policies"),
 }
 
 _LIMITS: Final = {
