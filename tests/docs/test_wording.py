@@ -66,7 +66,6 @@ RETIRED = [
     "cannot be had",
     "no retry is left of",
     "does not lead out",
-    "is closed to this",
     "no Job in it",
     "talk to standard error",
     "alone are well",
