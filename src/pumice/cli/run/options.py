@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from pumice.cli.run import flags
@@ -204,10 +205,9 @@ def same_command(args: argparse.Namespace, *more: str) -> str:
 
 def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str:
     """Return what to type after a run that did not complete."""
-    if outcome.stop is not None and outcome.log:
-        return shlex.join(["less", outcome.log])
+    look = shlex.join(["less", outcome.log]) if outcome.log and Path(outcome.log).stat().st_size else ""
     if outcome.stop is not None:
-        return typed_again(args, "--keep")
+        return look or typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:
         return f"{typed_again(args)}     after suspend is set to false{at(locate, SPEC / 'suspend')}"
     if outcome.first is not None and outcome.host_image and (module := _MISSING.search(outcome.first.end.last_line)):
@@ -220,6 +220,4 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     # A command that the shell did not find counts as well.
     if outcome.first is not None and outcome.first.end.exit_code == _NOT_FOUND and outcome.host_image:
         return f"{typed_again(args, '--image', f'{outcome.host_image}=PATH')}     PATH has the image's files"
-    if outcome.log:
-        return shlex.join(["less", outcome.log])
-    return f"{typed_again(args, '--keep')}     keeps the pods' files"
+    return look or f"{typed_again(args, '--keep')}     keeps the pods' files"
