@@ -10,7 +10,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run examples check test fuzz soak kubelet lint format bench docs pin clean
+.PHONY: help run examples check test fuzz soak kubelet lint format bench docs dist pin clean
 
 
 help: ## This list
@@ -62,6 +62,11 @@ bench: ## Run the benchmarks in benchmarks/
 docs: ## Regenerate the generated pages of docs/ and the data of src/pumice/data/
 	$(setup) test
 	@$(python) -m scripts.docs
+
+dist: ## Build the wheel and the source distribution into dist/
+	$(setup) run
+	@rm -rf dist
+	@$(python) -m hatchling build
 
 pin: ## Choose the newest versions that pyproject.toml allows and write requirements/
 	$(setup) test

@@ -32,7 +32,7 @@ FILES = {
     "run": ("pyproject.toml", "--group=build", "--constraints=requirements/test.txt"),
 }
 # Each in an environment of its own.
-ALONE = {"uv": ("uv",)} | {name: framework.packages for name, framework in FRAMEWORKS.items()}
+ALONE = {"uv": ("uv",), "pipx": ("pipx",)} | {name: framework.packages for name, framework in FRAMEWORKS.items()}
 
 
 def main() -> int:
