@@ -31,6 +31,7 @@ class Example:
 
 
 RUNNABLE: dict[str, Example] = {
+    "ddp-resume.yaml": Example(TORCH),
     "pytorch-job.yaml": Example(TORCH),
     "pytorch-job-basic.yaml": Example(TORCH),
     "pytorch-job-zh.yaml": Example(TORCH),

@@ -109,6 +109,23 @@ def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
     assert "master-0  seen [1, 2]" in done.stdout.splitlines()
 
 
+def test_training_resumes_from_the_checkpoint_after_a_worker_died(having: Having, tmp_path: Path) -> None:
+    done = _run(["examples/ddp-resume.yaml"], having(TORCH), tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    died, resumed = lines.index("worker-0  rank 1 dies in epoch 5"), lines.index("master-0  resumed from epoch 4")
+    epochs = [re.findall(r"epoch +(\d+) of 10: loss", "\n".join(part)) for part in (lines[:died], lines[resumed:])]
+    assert epochs == [["1", "2", "3", "4"], ["5", "6", "7", "8", "9", "10"]]
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", done.stdout)]
+    assert losses[-1] < losses[0] / 5
+    assert "worker-0 failed: exit code 1; PodFailed -> RestartJob" in done.stderr
+    assert "attempt 2 of 3" in done.stderr
+    assert "attempt 3" not in done.stderr
+    # The claim is named in the output, and keeps what was written.
+    [claim] = re.findall(r"^  claim \S+: (.+)$", done.stderr, re.MULTILINE)
+    assert Path(claim, "checkpoint.pt").is_file()
+
+
 @pytest.mark.parametrize(
     ("file", "source"),
     [
