@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pumice.plugins.registry import BUILTINS
-from tests.meta.tree import ROOT, SOURCE, repository_files, shown, source_modules
+from tests.meta.tree import ROOT, SOURCE, repository_files, shown, source_modules, syntax_tree
 
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
@@ -105,7 +105,7 @@ def test_modules_are_short_and_say_why_they_exist() -> None:
     wrong = []
     for module in source_modules():
         text = module.read_text()
-        tree = ast.parse(text)
+        tree = syntax_tree(module)
         docstring = ast.get_docstring(tree)
         if not docstring or len(docstring.splitlines()) > 15:
             wrong.append(f"{shown(module)}: no docstring, or one of more than 15 lines")
@@ -135,7 +135,7 @@ def test_no_name_uses_a_retired_word() -> None:
     assert len(retired) > 30
     found = []
     for module in source_modules():
-        nodes = ast.walk(ast.parse(module.read_text()))
+        nodes = ast.walk(syntax_tree(module))
         named = [node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
         for name in (module.stem, *named):
             words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)}
@@ -166,7 +166,7 @@ def test_no_module_imports_too_many_others() -> None:
     wrong = []
     for path in source_modules():
         imported = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(syntax_tree(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pumice"):
                 names = {f"{node.module}.{alias.name}" for alias in node.names}
                 imported |= {name if name in modules else str(node.module) for name in names}

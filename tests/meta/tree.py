@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,11 @@ def repository_files() -> tuple[Path, ...]:
 @cache
 def source_modules() -> tuple[Path, ...]:
     return tuple(sorted(SOURCE.rglob("*.py")))
+
+
+@cache
+def syntax_tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
 
 
 def shown(file: Path) -> str:

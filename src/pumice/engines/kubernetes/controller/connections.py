@@ -20,6 +20,8 @@ MOST_CONNECTIONS: Final = 200
 HEAD_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 75.0
 SECONDS_TO_FINISH: Final = 10.0
+# So long the rest of a refused request is read, since a client that is still sending may not see the answer.
+LINGER_SECONDS: Final = 1.0
 
 
 class BoundedConnection(asyncio.Protocol):
@@ -115,7 +117,11 @@ class HttpServer:
         listener = socket.create_server((host, port), family=family, backlog=1024)
         self.app.middlewares.append(self._note_use)
         self._runner = web.AppRunner(
-            self.app, access_log=None, shutdown_timeout=SECONDS_TO_FINISH, keepalive_timeout=IDLE_SECONDS
+            self.app,
+            access_log=None,
+            shutdown_timeout=SECONDS_TO_FINISH,
+            keepalive_timeout=IDLE_SECONDS,
+            lingering_time=LINGER_SECONDS,
         )
         await self._runner.setup()
         factory = cast(Callable[[], asyncio.Protocol], self._runner.server)
