@@ -27,6 +27,12 @@ Only `controller`, `webhook`, `install --check` and `install --upgrade` contact 
 """
 
 MORE = {
+    "init": """\
+Writes `NAME.yaml`, with comments, and never overwrites a file. The name of the Job is that of the script, made a valid
+name. The file validates without warnings, runs with `pumice run NAME.yaml` in the directory of the script, or with
+`--fit` where it asks for GPUs that this machine lacks, and is meant for a cluster, too. The script is read for its
+imports and never run; it may not exist yet. Without a script, `init` asks on a terminal.
+""",
     "validate": """\
 The format of a finding is `FILE:LINE: PATH: VALUE: MESSAGE`, with `warning: ` before the path of a warning, and with
 the hint on the next line. A YAML syntax error also has a column: `FILE:LINE:COLUMN: MESSAGE`. The number of errors and

@@ -20,6 +20,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
+    "init": Command("offline.init", "write a commented Job file for a script"),
     "validate": Command("offline.validate", "check Job files: every finding, with path and line"),
     "render": Command("offline.render", "print the objects that a Job becomes"),
     "explain": Command("offline.explain", "show where everything in a pod comes from, and why"),
