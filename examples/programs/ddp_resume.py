@@ -36,6 +36,9 @@ def train(rank: int, ranks: int) -> None:
     sampler = DistributedSampler(data)  # gives each rank its own share of the points
     loader = DataLoader(data, batch_size=64, sampler=sampler)
 
+    if rank == 0:
+        print(f"training on {ranks} ranks")
+
     done = 0
     if CHECKPOINT.exists():
         state = torch.load(CHECKPOINT)
