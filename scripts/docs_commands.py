@@ -90,11 +90,14 @@ With `--json` every event is one JSON object per line on standard output, with `
 `log`, `warning` or `verdict`) and those of `pod`, `container`, `stream`, `line`, `phase`, `code`, `signal`, `reason`,
 `attempt` that apply. `attempt` counts the attempts of the job; for a restarted container, its restarts.
 
-Pumice stores the Job and the events of every run, and the spec and logs of each pod, in
-`$XDG_STATE_HOME/pumice/runs/JOB-UID` (`~/.local/state/pumice/runs/JOB-UID`), readable only by you: `job.json`,
-`events.jsonl`, and for the N-th pod of a name `pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log`
-after M restarts. It keeps the newest 20 runs, runs with `--keep` until you remove them, and the directories of claims,
-`$XDG_STATE_HOME/pumice/claims/NAMESPACE/NAME`.
+Every run has a name, `NAME:N`: the Job's name and a number. Pumice stores the N-th run of a Job in
+`$XDG_STATE_HOME/pumice/runs/NAMESPACE/NAME/N` (`~/.local/state/pumice/...`), readable only by you: `run.json` (the Job
+and the options), `journal.jsonl` (what happened), `status.json` (how it stands), and for the N-th pod of a name
+`pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log` after M restarts. Values of Secrets and of
+variables that are passed on are not stored. Finished runs are removed after 30 days, above 50 of one name and above
+20 GiB in all, completed ones first, which the next run reports; `[runs]` in `config.toml` sets `keep_days`,
+`keep_per_name` and `max_size`. Runs with `--keep` and the directories of claims,
+`$XDG_STATE_HOME/pumice/claims/NAMESPACE/NAME`, stay until you remove them.
 
 Exit code 0: the job completed. Otherwise the exit code of the container that the verdict names first (128 plus the
 number of the signal that ended it), or 1 if no container failed. 2: bad input. 124: `--timeout`. 130: interrupted by

@@ -285,4 +285,4 @@ def scratch(place: Path) -> list[str]:
     """What runs have in the state directory, but for what is meant to stay: specs and logs."""
     state = place / "state" / "pumice"
     found = [path for path in state.glob("stage/*") if path.name != "lock"]
-    return sorted(str(path.relative_to(state)) for path in [*found, *state.glob("runs/*/scratch")])
+    return sorted(str(path.relative_to(state)) for path in [*found, *state.glob("runs/*/*/*/scratch")])

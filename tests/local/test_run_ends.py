@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import main
-from pumice.engines.local import session
+from pumice.engines.local.state import run_directory
 from tests.local.running import Place, job, need_namespaces, processes, scripted, task
 from tests.unit.cli.screens import OnTerminal
 
@@ -52,7 +52,7 @@ def _nothing_left(place: Place) -> None:
     while left := processes(str(place.directory)):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
-    assert not list((place.state / "runs").glob("*/scratch"))
+    assert not list((place.state / "runs").glob("*/*/*/scratch"))
 
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
@@ -199,7 +199,7 @@ def test_files_that_cannot_be_removed_do_not_change_how_the_job_ended(
     def refuse(path: Path) -> None:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
 
-    monkeypatch.setattr(session, "remove_tree", refuse)
+    monkeypatch.setattr(run_directory, "remove_tree", refuse)
     monkeypatch.chdir(place.directory)
     for name, value in place.env.items():
         monkeypatch.setenv(name, value)

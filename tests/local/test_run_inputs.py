@@ -302,7 +302,7 @@ def test_state_that_cannot_be_kept(place: Place) -> None:
     assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize("name", ["stage", "runs", "reservations"])
+@pytest.mark.parametrize("name", ["stage", "runs", "active"])
 def test_something_in_the_way_of_state(place: Place, name: str) -> None:
     place.state.mkdir(parents=True)
     (place.state / name).write_text("")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.state.run_directory import MOST_RUNS
 from tests.local.running import Manifest, Place, companion, job, need_namespaces, task
 
 TYPES = {"plan", "phase", "pod", "log", "warning", "verdict"}
@@ -82,22 +81,28 @@ def test_events_of_a_failure(place: Place) -> None:
 @pytest.mark.parametrize("flags", [pytest.param([], id="text"), pytest.param(["--json"], id="json")])
 def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(place: Place, flags: list[str]) -> None:
     assert place.run(_twice(), flags=flags).code == 0
-    (directory,) = (place.state / "runs").iterdir()
+    directory = place.state / "runs" / "default" / "trial" / "1"
     files = {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
     assert set(files) == {
-        "job.json",
-        "events.jsonl",
+        "run.json",
+        "journal.jsonl",
+        "status.json",
+        "owner.lock",
         "pods/only-0/1/pod.json",
         "pods/only-0/1/only.0.log",
         "pods/only-0/2/pod.json",
+        "pods/only-0/2/only.0.log",
     }
-    assert json.loads(files["job.json"])["metadata"]["name"] == "trial"
+    assert json.loads(files["run.json"])["job"]["metadata"]["name"] == "trial"
     assert json.loads(files["pods/only-0/2/pod.json"])["metadata"]["name"] == "trial-only-0"
     assert files["pods/only-0/1/only.0.log"] == "words\n\n"
-    types = [event["type"] for event in _events(files["events.jsonl"])]
-    assert types[0] == "plan"
-    assert types[-1] == "verdict"
-    assert "log" not in types
+    kinds = [entry["kind"] for entry in _events(files["journal.jsonl"])]
+    assert kinds[0] == "RunPlanned"
+    assert kinds[-1] == "Outcome"
+    assert "LogOutput" not in kinds
+    status = json.loads(files["status.json"])
+    assert (status["phase"], status["attempt"], status["exitCode"]) == ("Completed", 2, 0)
+    assert list((place.state / "active").iterdir()) == []
 
 
 def test_what_is_kept_is_private_and_holds_no_secret(place: Place) -> None:
@@ -116,10 +121,12 @@ def test_what_is_kept_is_private_and_holds_no_secret(place: Place) -> None:
     assert place.state.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_oldest_runs_are_pruned(place: Place) -> None:
-    for number in range(MOST_RUNS + 3):
-        (place.state / "runs" / f"old-{number:02}").mkdir(parents=True)
-    assert place.run(job(task("only", "true"))).code == 0
-    left = [path.name for path in (place.state / "runs").iterdir()]
-    assert len(left) == MOST_RUNS
-    assert sum(name.startswith("trial-") for name in left) == 1
+def test_the_oldest_runs_are_removed_with_a_line_that_says_so(place: Place) -> None:
+    config = place.directory / ".config" / "pumice" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text("[runs]\nkeep_per_name = 1\n")
+    for number in range(1, 4):
+        result = place.run(job(task("only", "true")))
+        assert result.code == 0
+        assert ("removed 1 old run: trial:" in result.err) == (number == 3)
+    assert sorted(path.name for path in (place.state / "runs" / "default" / "trial").iterdir()) == ["2", "3", "next"]

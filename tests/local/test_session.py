@@ -113,7 +113,7 @@ def test_stop_scale_kill_and_exec_while_a_job_runs(tmp_path: Path, isolation: Is
     assert {pod for pod, _ in _farewells(run)} == {"w-0", "w-1", "w-2"}
     assert any(isinstance(event, Stopping) for event in run.events)
     assert run.events[-1] is outcome
-    assert not list((tmp_path / "state").glob("runs/*/scratch"))
+    assert not list((tmp_path / "state").glob("runs/*/*/*/scratch"))
 
 
 def _farewells(run: Run) -> list[tuple[str, str]]:
@@ -188,7 +188,7 @@ def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
             await task
 
     asyncio.run(cancelled())
-    assert not list((tmp_path / "state").glob("runs/*/scratch"))
+    assert not list((tmp_path / "state").glob("runs/*/*/*/scratch"))
 
 
 def test_a_session_needs_no_module_of_the_command_line() -> None:

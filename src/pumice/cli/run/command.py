@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from pumice.cli.findings import counted, write_reports
-from pumice.cli.jobfile import JobDocument, JobFile, load, load_valid
+from pumice.cli.jobfile import JobFile, load, load_valid
 from pumice.cli.output import style_for
 from pumice.cli.run import options as run_options
 from pumice.cli.run.consent_question import consent_question
@@ -29,11 +29,10 @@ from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Locate
 from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
 from pumice.engines.local.run_errors import DoesNotFitError, NoNamespacesError, RunError
+from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.verdict import verdict_lines
-from pumice.model.findings import Path
 from pumice.model.job import Manifest
-from pumice.model.problem import Position
 from pumice.runtime.offline_context import offline_context
 from pumice.runtime.once import Once
 
@@ -65,15 +64,15 @@ def run(args: argparse.Namespace) -> int:
     job = jobs[0]
     files = [file for file in (loaded, *others) if file is not None]
     documents = [value for file in files for value in _documents(file, job.admitted.written.namespace or "default")]
-    locate = _locator(job, args.file)
+    source = JobSource(args.file, job.document.marks)
     try:
         options = run_options.read_options(args, tuple(job.admitted.job.spec.plugins))
         try:
-            return _run(LocalSession(job.admitted, options, documents, locate), args)
+            return _run(LocalSession(job.admitted, options, documents, source), args)
         except ConsentError as error:
             if not consent_question(error, options.settings, args):
                 return BAD_INPUT
-            return _run(LocalSession(job.admitted, options, documents, locate), args)
+            return _run(LocalSession(job.admitted, options, documents, source), args)
     except NoNamespacesError as error:
         print(error, run_options.same_command(args, "--isolation", "process"), sep="\n", file=sys.stderr)
         return BAD_INPUT
@@ -86,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(session: LocalSession, args: argparse.Namespace) -> int:
-    return asyncio.run(_Driver(session, _view(args, session.locate)).run())
+    return asyncio.run(_Driver(session, _view(args, session.source)).run())
 
 
 def _load_documents(file: str) -> JobFile | None:
@@ -114,14 +113,6 @@ def _documents(file: JobFile, namespace: str) -> Iterator[Manifest]:
             name = f"{value['kind']} {value['metadata']['name']}"
             message = f"{name} is in namespace {own}, which a job of namespace {namespace} does not see"
             print(f"{document.file}:{document.line}: warning: {message}", file=sys.stderr)
-
-
-def _locator(job: JobDocument, file: str) -> Locate:
-    def locate(path: Path) -> Position:
-        line, _ = job.document.position(path)
-        return Position(file, line)
-
-    return locate
 
 
 def _view(args: argparse.Namespace, locate: Locate) -> Listener:

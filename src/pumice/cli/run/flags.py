@@ -62,6 +62,12 @@ def variables_of_files(files: list[str], environ: Mapping[str, str]) -> dict[str
     return found
 
 
+def passed_on(texts: list[str], files: list[str]) -> tuple[str, ...]:
+    """Return the names of variables whose values are the caller's own."""
+    lines = [line.strip() for file in files if isinstance(text := read_text(file), str) for line in text.splitlines()]
+    return tuple(text for text in (*lines, *texts) if text and text[0] != "#" and "=" not in text)
+
+
 def images(texts: list[str]) -> dict[str, Path]:
     named = dict(pairs(texts, "--image", "NAME=PATH"))
     if empty := next((name for name, path in named.items() if not path), ""):

@@ -131,6 +131,8 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
             **flags.variables_of_files(args.env_file, os.environ),
             **flags.variables(args.env, os.environ),
         },
+        retention=config.retention,
+        passed_on=flags.passed_on(args.env, args.env_file),
         mounts=tuple(mounts),
         keep=args.keep,
         workdir_read_only=args.workdir_read_only,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from pumice.cli.run import flags
 from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.state.settings import ExtraMount, config_directory
+from pumice.engines.local.state.settings import ExtraMount, Retention, config_directory
 from pumice.model.problem import Position, Problem
 from pumice.model.scalars import kind_of
 from pumice.model.suggestions import did_you_mean
@@ -21,6 +21,8 @@ FILE: Final = "config.toml"
 # Lists of texts, each as the flag of the same name takes it.
 _LISTS: Final = ("mount", "allow-host-path", "env")
 _LIMITS: Final = ("pids-limit", "log-limit", "disk-limit")
+_RUNS: Final = "runs"
+_RUNS_KEYS: Final = ("keep_days", "keep_per_name", "max_size")
 _CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
 
 
@@ -32,6 +34,7 @@ class UserConfig:
     network: str = ""
     isolation: str = ""
     limits: Mapping[str, str] = field(default_factory=dict)  # by the name of the flag
+    retention: Retention = field(default_factory=Retention)
 
 
 def read_user_config(environ: Mapping[str, str]) -> UserConfig:
@@ -53,7 +56,27 @@ def read_user_config(environ: Mapping[str, str]) -> UserConfig:
         network=found.get("network", ""),
         isolation=found.get("isolation", ""),
         limits={name: str(found[name]) for name in _LIMITS if name in found},
+        retention=_retention(found.get(_RUNS, {}), f"{path}: {_RUNS}"),
     )
+
+
+def _retention(found: Mapping[str, Any], origin: str) -> Retention:
+    given = {name: found[name] for name in ("keep_days", "keep_per_name") if name in found}
+    if "max_size" in found:
+        given["max_size"] = flags.size(str(found["max_size"]).removesuffix("B"), f"{origin}.max_size")
+    return Retention(**given)
+
+
+def _runs_problems(value: object) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, dict):
+        yield f"{_RUNS}: must be a table, found {kind_of(value)}", ""
+        return
+    for name, each in value.items():
+        if name not in _RUNS_KEYS:
+            suggestion = f"{did_you_mean(name, _RUNS_KEYS)} ".lstrip()
+            yield f"{_RUNS}.{name}: unknown", f"{suggestion}there are {', '.join(_RUNS_KEYS)}"
+        elif name != "max_size" and (not isinstance(each, int) or isinstance(each, bool) or each < 0):
+            yield f"{_RUNS}.{name}: {each}: must be a whole number, 0 or more", ""
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -68,7 +91,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     problems = []
-    known = (*_LISTS, *_CHOICES, *_LIMITS)
+    known = (*_LISTS, *_CHOICES, *_LIMITS, _RUNS)
     for name, value in found.items():
         if name in _LISTS:
             if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
@@ -79,6 +102,8 @@ def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         elif name in _LIMITS:
             if not isinstance(value, str | int) or isinstance(value, bool):
                 problems.append((f"{name}: must be a number or a text, found {kind_of(value)}", ""))
+        elif name == _RUNS:
+            problems.extend(_runs_problems(value))
         else:
             problems.append((f"{name}: unknown", f"{did_you_mean(name, known)} there are {', '.join(known)}".lstrip()))
     return problems

@@ -16,7 +16,16 @@ def elapsed() -> float:
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
+def wall_clock() -> dt.datetime:
+    """The time that people read, which may jump."""
+    return dt.datetime.now(dt.UTC)  # noqa: TID251 - the clock of the run
+
+
 def steady(begin: dt.datetime, passed: Callable[[], float] = elapsed) -> Callable[[], dt.datetime]:
     """A clock that shows `begin` now."""
     start = passed()
     return lambda: begin + dt.timedelta(seconds=passed() - start)
+
+
+# The time of everything that happens in a run.
+now = steady(wall_clock())

@@ -70,6 +70,8 @@ class RunOptions:
     isolation: Isolation = Isolation.AUTO
     fit: bool = False  # lower what the job asks for until it fits this machine
     note: str = ""  # recorded with the run
+    mode: str = "foreground"  # or detached: the run outlives the terminal
+    priority: int = 0  # in the queue of this machine
     ignore: tuple[str, ...] = ()  # resources to leave out
     # By option, names of images that the job must use: an option for another image would silently have no effect.
     required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)

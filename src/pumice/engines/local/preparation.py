@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Emitter, Progress, RunPlanned
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
-from pumice.engines.local.options import Locate, RunOptions
+from pumice.engines.local.options import RunOptions
 from pumice.engines.local.preflight import (
     check_fit,
     check_host_access,
@@ -25,22 +24,23 @@ from pumice.engines.local.preflight import (
     preflight_warnings,
 )
 from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.runs.job_source import JobSource
+from pumice.engines.local.runs.open_run import open_run
+from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scaling import check_names
 from pumice.engines.local.scheduling.fitting import fitted, gang, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
-from pumice.engines.local.scheduling.open_files import check_open_files
+from pumice.engines.local.scheduling.open_files import check_open_files, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
 from pumice.engines.local.state.run_directory import (
     KEPT,
     SCRATCH,
     RunDirectory,
-    locked_run_directory,
     make_private,
     once_per_machine,
     state_problem,
 )
-from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
 from pumice.model.pod import all_containers
@@ -65,6 +65,10 @@ class Preparation:
         """The numbers of pods and of containers."""
         return len(self.manifests), sum(len(all_containers(manifest["spec"])) for manifest in self.manifests)
 
+    def raise_limits(self) -> None:
+        """Allow this process as many open files as the pods need."""
+        raise_open_files_limit(*self.counts)
+
     def kept(self) -> list[str]:
         """Return the directories with what the pods wrote, if it is kept."""
         directory = self.record.directory / KEPT
@@ -75,37 +79,40 @@ class Preparation:
 
 
 @contextmanager
-def prepared(
-    admitted: Admitted, options: RunOptions, documents: Sequence[Manifest], locate: Locate, emit: Emitter
-) -> Iterator[Preparation]:
+def prepared(request: RunRequest, emit: Emitter) -> Iterator[Preparation]:
     """Raises SettingsError or RefusedError."""
+    options, documents, source = request.options, request.documents, request.source
     machine, state = read_machine(), options.settings.state
-    admitted, changes = _fitted(admitted, options, machine)
+    admitted, changes = _fitted(request.job, options, machine)
     job = admitted.job
     manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
     check_names(options, job, manifests)
     settings = with_names_in_use(options.settings, image_names(manifests))
     accesses, notes = check_host_access(settings, manifests, os.environ)
-    directory = state / "runs" / f"{job.name}-{job.uid[:8]}"
     objects: dict[tuple[str, str], Manifest] = {}
+
+    def note(message: str) -> None:
+        emit(Progress(message))
+
     with ExitStack() as held:
         try:
             make_private(state)
+            run = held.enter_context(open_run(job, settings, request.owned, note))
             images = RunImages(
                 ImageStore(state / "images"),
                 settings.images,
                 held,
                 warn=once_per_machine(state, emit.warn),
-                note=lambda message: emit(Progress(message)),
+                note=note,
             )
-            reservations = Reservations(reservations_directory(os.environ, state), job.uid)
+            reservations = Reservations(reservations_directory(state), job.uid)
             preparation = Preparation(
                 admitted=admitted,
                 manifests=manifests,
                 inputs=JobInputs(
                     job=job,
                     settings=settings,
-                    scratch=directory / (KEPT if settings.keep else SCRATCH) / "volumes",
+                    scratch=run.directory / (KEPT if settings.keep else SCRATCH) / "volumes",
                     documents=documents,
                     objects=lambda: list(objects.values()),
                     claims=claim_paths(admitted.written, documents, state),
@@ -117,27 +124,18 @@ def prepared(
                 images=images,
                 machine=machine,
                 scheduler=PodScheduler(machine, held.enter_context(reservations), emit.warn),
-                record=RunDirectory(directory, emit.warn, settings.log_size),
+                record=RunDirectory(run.directory, emit.warn, run.numbers, settings.log_size),
             )
-            _check(preparation, locate)
+            _check(preparation, source)
             create_claim_directories(preparation.inputs.claims.values())
-            held.enter_context(locked_run_directory(directory))
+            emit.listeners.append(run.begin(replace(request, job=admitted), emit.warn))
         except OSError as error:
             raise RefusedError.of([state_problem(state, error)]) from error
-        held.callback(preparation.record.close)
-        emit.listeners.append(_recorder(preparation, locate))
         said = (*notes, *_notes(preparation), *changes)
-        emit(RunPlanned(job, images.text(manifests), accesses, said, directory.name, str(directory), options.note))
+        emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation
-
-
-def _recorder(preparation: Preparation, locate: Locate) -> JsonView:
-    """Return the listener that writes the events to the run directory."""
-    record = preparation.record
-    record.write_job(preparation.admitted.written)
-    return JsonView(record.append_events, lambda outcome: verdict_lines(outcome, locate), with_logs=False)
 
 
 def _fitted(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
@@ -172,7 +170,7 @@ def _python_note(preparation: Preparation) -> Iterator[str]:
         yield f"python {text}"
 
 
-def _check(preparation: Preparation, locate: Locate) -> None:
+def _check(preparation: Preparation, locate: JobSource) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
     for each in owned_objects(job, admitted.plugins):

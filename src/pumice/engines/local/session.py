@@ -12,27 +12,27 @@ import asyncio
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pumice.admission.admit import Admitted
+from pumice.engines.local.clock import now
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter, Listener, PortPublished
 from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
 from pumice.engines.local.kubelet.pod import longest_grace
-from pumice.engines.local.kubelet.pod_factory import PodFactory, now
+from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.live_run import JobProgress, LiveRun
-from pumice.engines.local.options import Locate, Network, RunOptions, nowhere
+from pumice.engines.local.options import Network, RunOptions
 from pumice.engines.local.outcome import KILLED, TIMED_OUT, Outcome, Stop
 from pumice.engines.local.preparation import Preparation, prepared
 from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError
+from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.scaling import stored
-from pumice.engines.local.scheduling.open_files import raise_open_files_limit
-from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.engines.local.state.run_directory import SCRATCH, once_per_machine, state_problem
+from pumice.engines.local.state.run_directory import once_per_machine, state_problem
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import JobKey
@@ -52,7 +52,8 @@ class LocalSession:
     job: Admitted
     options: RunOptions
     documents: Sequence[Manifest] = ()
-    locate: Locate = nowhere
+    source: JobSource = field(default_factory=JobSource)
+    owned: OwnedRun | None = None  # a stored run; without it, a new run is stored
     _stop: Stop | None = None
     _task: asyncio.Task[object] | None = None  # of `run`, to be cancelled
     _live: LiveRun | None = None  # as soon as pods may run
@@ -66,7 +67,9 @@ class LocalSession:
         """
         self._task = asyncio.current_task()
         emit = Emitter([listener], self._listener_failed)
-        with prepared(stored(self.job, self.options.scale), self.options, self.documents, self.locate, emit) as plan:
+        job = stored(self.job, self.options.scale)
+        request = RunRequest(job, self.options, self.documents, self.source, self.owned)
+        with prepared(request, emit) as plan:
             outcome = Outcome(plan.admitted.job, stop=self._stop)
             timer = asyncio.create_task(self._time_out(longest_grace(plan.manifests)))
             try:
@@ -159,14 +162,14 @@ class LocalSession:
                 raise
             raise RefusedError.of([state_problem(settings.state, error)]) from error
         try:
-            raise_open_files_limit(*plan.counts)
+            plan.raise_limits()
             return await self._run_in(sandbox, plan, emit)
         finally:
             await sandbox.close()
             if not settings.keep:
                 # Files that cannot be removed do not change how the job ended; the next run tries again.
                 with suppress(OSError):
-                    await asyncio.to_thread(remove_tree, plan.record.directory / SCRATCH)
+                    await asyncio.to_thread(plan.record.remove_scratch)
 
     async def _run_in(self, sandbox: SandboxPort, plan: Preparation, emit: Emitter) -> Outcome:
         options, job = self.options, plan.admitted.job

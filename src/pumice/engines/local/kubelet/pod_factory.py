@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.clock import elapsed, steady
+from pumice.engines.local.clock import elapsed, now
 from pumice.engines.local.container_spec.builder import SpecBuilder
 from pumice.engines.local.container_spec.unsupported_fields import unsupported_fields
 from pumice.engines.local.events import ContainerRestarted, Emitter, LogLine, LogOutput, PodChanged
@@ -28,9 +27,6 @@ from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.runtime.once import Once
 
 _RESTARTS_BEFORE_HINT: Final = 3
-
-
-now = steady(dt.datetime.now(dt.UTC))  # noqa: TID251 - the clock of the run
 
 
 @dataclass(slots=True, kw_only=True)

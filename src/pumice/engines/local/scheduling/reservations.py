@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,11 +33,9 @@ class Reservation:
     gpus: tuple[str, ...] = ()
 
 
-def reservations_directory(environ: Mapping[str, str], state: Path) -> Path:
-    """Return a directory in XDG_RUNTIME_DIR, which is local and removed at logout, else in the state directory."""
-    runtime = Path(environ.get("XDG_RUNTIME_DIR") or "")
-    # The XDG specification ignores relative paths.
-    return runtime / "pumice" if runtime.is_absolute() and os.access(runtime, os.W_OK) else state / "reservations"
+def reservations_directory(state: Path) -> Path:
+    """Return the directory of this machine: the state directory may be shared by several, as on NFS."""
+    return state / "hosts" / socket.gethostname() / "reservations"
 
 
 class Reservations:

@@ -1,23 +1,17 @@
-"""The directories of runs: spec, events and logs stay after the run; scratch files are removed.
+"""The files of one run, besides its journal: the logs and manifests of its pods. They stay; scratch files are removed.
 
-A run holds a lock on its directory while it lives, so an unlocked directory belongs to no live run. The newest finished
-runs stay; those that keep their pods' files (`--keep`) stay until the user removes them. All of it is closed to other
-users: logs and specs may contain secrets.
+All of it is closed to other users: logs and specs may contain secrets.
 
-    runs/JOB-UID8/job.json                  the Job as it ran
-    runs/JOB-UID8/events.jsonl              what `--json` would have printed, without the log lines
-    runs/JOB-UID8/pods/TASK-INDEX/N/       the N-th pod of this name: pod.json, and CONTAINER.M.log of its M-th restart;
-                                           a long log continues in CONTAINER.M.1.log and so on
+    pods/TASK-INDEX/N/    the N-th pod of this name: pod.json, and CONTAINER.M.log of its M-th restart; a long log
+                          continues in CONTAINER.M.1.log and so on
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import pwd
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,13 +19,13 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.kubelet.container_logs import LogFile
+from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.model.job import Job, Manifest
+from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 
 SCRATCH: Final = "scratch"
 KEPT: Final = "kept"
-MOST_RUNS: Final = 20
 _PRIVATE: Final = 0o700
 
 
@@ -65,33 +59,15 @@ def _other_owner(path: Path) -> str:
         return ""
 
 
-@contextmanager
-def locked_run_directory(directory: Path) -> Iterator[None]:
-    """Make and lock the directory of a run, and clean up after earlier runs."""
-    make_private(directory.parent)
-    make_private(directory)
-    with _locked(directory):
-        _sweep(directory)
-        yield
-
-
 @dataclass(slots=True)
 class RunDirectory:
     """Writes the files of a run. A failure, as on a full disk, is a warning; the job goes on."""
 
     directory: Path
     warn: Callable[[str], None]
+    numbers: SequenceNumbers = field(default_factory=SequenceNumbers)  # shared by the journal and the logs
     log_size: int | None = None  # bytes of the log of a container that are kept
     _created: dict[str, int] = field(default_factory=dict)  # number of pods by short name
-    _events: LogFile | None = None
-
-    def write_job(self, job: Job) -> None:
-        self._write(self.directory / "job.json", job)
-
-    def append_events(self, lines: str) -> None:
-        if self._events is None:
-            self._events = LogFile(self.directory / "events.jsonl", self.warn)
-        self._events.write(lines.encode())
 
     def add_pod(self, short_name: str, manifest: Manifest) -> Path:
         """Return the directory of a new pod."""
@@ -111,10 +87,9 @@ class RunDirectory:
         logs = self._newest_pod(short_name).glob(f"{container}.*.log")
         return max(logs, key=lambda path: path.stat().st_mtime_ns, default=None)
 
-    def close(self) -> None:
-        if self._events is not None:
-            self._events.close()
-        self._events = None
+    def remove_scratch(self) -> None:
+        """Raises OSError."""
+        remove_tree(self.directory / SCRATCH)
 
     def _newest_pod(self, short_name: str) -> Path:
         return self.directory / "pods" / short_name / str(self._created.get(short_name, 0))
@@ -142,31 +117,3 @@ def once_per_machine(state: Path, warn: Callable[[str], None]) -> Callable[[str]
             warn(message)
 
     return warn_once
-
-
-def _sweep(current: Path) -> None:
-    """Remove the scratch directories of killed runs, and the oldest runs."""
-    finished = []
-    for directory in current.parent.iterdir():
-        if directory == current or not directory.is_dir():
-            continue
-        # A locked directory belongs to a live run; another run may have removed it meanwhile.
-        with suppress(OSError), _locked(directory, wait=False):
-            last_used = directory.stat().st_mtime_ns
-            remove_tree(directory / SCRATCH)
-            if not (directory / KEPT).exists():
-                finished.append((last_used, directory))
-    for _, directory in sorted(finished)[: -MOST_RUNS + 1]:
-        with suppress(OSError), _locked(directory, wait=False):
-            remove_tree(directory)
-
-
-@contextmanager
-def _locked(directory: Path, *, wait: bool = True) -> Iterator[None]:
-    """Without `wait`, raises OSError if another process holds the lock."""
-    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(lock)

@@ -25,6 +25,15 @@ class ExtraMount:
         return self.at or self.path
 
 
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which finished runs are kept: those of the last days, a number for each name, and a size of all in bytes."""
+
+    keep_days: int = 30
+    keep_per_name: int = 50
+    max_size: int = 20 << 30
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     workdir: Path  # visible in every pod at the same path
@@ -43,11 +52,13 @@ class Settings:
     programs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # added to the PATH of an image's containers
     files: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)  # by path in an image's containers
     env: Mapping[str, str] = field(default_factory=dict)
+    passed_on: tuple[str, ...] = ()  # names in `env` whose values are the caller's, and not stored
     mounts: tuple[ExtraMount, ...] = ()
     keep: bool = False
     pids: int = 4096  # processes that a pod may have
     log_size: int = 2 << 30  # bytes of the log of a container that are kept
     disk: int | None = None  # bytes that the job's claims, volumes and layers may take on disk
+    retention: Retention = field(default_factory=Retention)  # which finished runs are removed
     unconfined: bool = False  # containers have no system call filter
     nested_namespaces: bool = False  # containers of root can make user namespaces
 

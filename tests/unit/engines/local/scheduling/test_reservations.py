@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -95,9 +96,5 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "directory.json").is_dir()
 
 
-def test_the_runtime_directory_is_preferred(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    assert reservations_directory({}, state) == state / "reservations"
-    assert reservations_directory({"XDG_RUNTIME_DIR": str(tmp_path)}, state) == tmp_path / "pumice"
-    assert reservations_directory({"XDG_RUNTIME_DIR": str(tmp_path / "gone")}, state) == state / "reservations"
-    assert reservations_directory({"XDG_RUNTIME_DIR": "."}, state) == state / "reservations"
+def test_a_state_directory_that_machines_share_has_reservations_for_each(tmp_path: Path) -> None:
+    assert reservations_directory(tmp_path) == tmp_path / "hosts" / socket.gethostname() / "reservations"

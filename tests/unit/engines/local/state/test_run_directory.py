@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -8,76 +7,30 @@ import pytest
 
 from pumice.engines.local.kubelet.container_logs import LogFile
 from pumice.engines.local.state.run_directory import (
-    KEPT,
-    MOST_RUNS,
-    SCRATCH,
     RunDirectory,
-    locked_run_directory,
     once_per_machine,
     state_problem,
 )
-from pumice.model.job import Job
-
-
-def test_scratch_of_killed_runs_is_removed_and_that_of_live_runs_stays(tmp_path: Path) -> None:
-    for name in ("killed", "live"):
-        (tmp_path / name / SCRATCH / "volumes").mkdir(parents=True)
-        (tmp_path / name / KEPT).mkdir()
-    with locked_run_directory(tmp_path / "live"):
-        assert not (tmp_path / "killed" / SCRATCH).exists()
-        assert (tmp_path / "killed" / KEPT).exists()
-        with locked_run_directory(tmp_path / "new"):
-            assert (tmp_path / "live" / SCRATCH).exists()
-    with locked_run_directory(tmp_path / "new"):
-        assert not (tmp_path / "live" / SCRATCH).exists()
-
-
-def test_the_newest_runs_stay_and_live_ones_and_those_that_keep_files(tmp_path: Path) -> None:
-    for number in range(MOST_RUNS + 5):
-        directory = tmp_path / f"run-{number:02}"
-        (directory / "pods").mkdir(parents=True)
-        if number == 1:
-            (directory / KEPT).mkdir()
-        os.utime(directory, (number, number))
-    with locked_run_directory(tmp_path / "run-00"), locked_run_directory(tmp_path / "newest"):
-        left = sorted(path.name for path in tmp_path.iterdir())
-    # A run that locks its directory is the newest.
-    gone = {f"run-{number:02}" for number in (2, 3, 4, 5)}
-    assert left == sorted({f"run-{number:02}" for number in range(MOST_RUNS + 5)} - gone | {"newest"})
-
-
-def test_a_file_among_the_directories_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "note").write_text("mine")
-    with locked_run_directory(tmp_path / "new"):
-        assert (tmp_path / "note").read_text() == "mine"
 
 
 def test_files_of_a_run_are_closed_to_other_users(tmp_path: Path) -> None:
     record = RunDirectory(tmp_path / "run", pytest.fail)
-    record.write_job(Job())
     for _ in range(2):
         directory = record.add_pod("w-0", {"kind": "Pod"})
         for restart in range(2):
             log = record.open_log(directory, "main", restart)
             log.write(b"words\n")
             log.close()
-    record.append_events('{"type":"phase"}\n')
-    record.append_events('{"type":"verdict"}\n')
-    record.close()
     pods = [f"pods/w-0/{number}/{name}" for number in (1, 2) for name in ("main.0.log", "main.1.log", "pod.json")]
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
-    assert sorted(str(path.relative_to(tmp_path / "run")) for path in files) == ["events.jsonl", "job.json", *pods]
+    assert sorted(str(path.relative_to(tmp_path / "run")) for path in files) == pods
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    events = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
-    assert [json.loads(line)["type"] for line in events] == ["phase", "verdict"]
 
 
 def test_a_run_continues_if_its_files_cannot_be_written(tmp_path: Path) -> None:
     warnings: list[str] = []
     (tmp_path / "run").write_text("in the way")
     record = RunDirectory(tmp_path / "run", warnings.append)
-    record.write_job(Job())
-    record.append_events("{}\n")
     record.open_log(record.add_pod("w-0", {}), "main", 0).write(b"words")
     assert all(message.startswith("logs are shown but no longer written to ") for message in warnings)
     assert warnings

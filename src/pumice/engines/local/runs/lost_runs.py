@@ -1,0 +1,128 @@
+"""Runs whose process was killed: foreground runs end with their client, so they are closed when the next run starts.
+
+Also what an earlier Pumice stored: `runs/JOB-UID8` becomes `runs/NAMESPACE/JOB/N`, by age.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.runs.atomic_files import replace_file
+from pumice.engines.local.runs.journal import Journal, SequenceNumbers
+from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord
+from pumice.engines.local.runs.run_store import RECORD, STATUS, OwnedRun, RunStore, StoredRun, host_name
+from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.engines.local.state.run_directory import SCRATCH
+from pumice.model.vocabulary import Phase
+
+CLIENT_LOST: Final = "ClientLost"
+_OLD_JOB: Final = "job.json"
+_OLD_EVENTS: Final = "events.jsonl"
+
+
+def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
+    """Close foreground runs that no process owns, empty the trash, and take over the runs of an earlier Pumice."""
+    for run in store.active_runs():
+        if run.record.mode == FOREGROUND and run.is_of_this_host:
+            lock = OwnerLock.take(run.directory)
+            if lock is not None:
+                try:
+                    close_lost_run(store, OwnedRun(run, lock), CLIENT_LOST, now)
+                finally:
+                    lock.release()
+    for left in _children(store.trash):
+        with suppress(OSError):
+            remove_tree(left)
+    migrate(store)
+
+
+def close_lost_run(store: RunStore, owned: OwnedRun, reason: str, now: dt.datetime) -> None:
+    """Record that a run ended with its process. It stays listed; its scratch files go."""
+    run = owned.run
+    status = run.status()
+    with suppress(OSError):
+        remove_tree(run.directory / SCRATCH)
+    if status.finished is None:
+        message = "the process that ran it was killed"
+        journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
+        journal.open()
+        entry = journal.append("Lost", {"reason": reason, "message": message}, sync=True)
+        journal.close()
+        ended = msgspec.structs.replace(
+            status,
+            seq=entry.seq,
+            phase=Phase.TERMINATED,
+            reason=reason,
+            message=message,
+            note=message,
+            finished=now,
+            exit_code=1,
+            pods=msgspec.structs.replace(status.pods, running=0, pending=0),
+        )
+        replace_file(run.directory / STATUS, msgspec.json.encode(ended) + b"\n")
+    store.finish(run)
+
+
+def migrate(store: RunStore) -> None:
+    """Take over the runs of an earlier Pumice, which had no numbers."""
+    old = [each for each in _children(store.runs) if (each / _OLD_JOB).is_file()]
+    for directory in sorted(old, key=lambda each: each.stat().st_mtime_ns):
+        with suppress(OSError, ValueError, KeyError):
+            _migrate(store, directory)
+
+
+def _migrate(store: RunStore, directory: Path) -> None:
+    job: dict[str, Any] = json.loads((directory / _OLD_JOB).read_bytes())
+    metadata = job["metadata"]
+    created = dt.datetime.fromtimestamp(directory.stat().st_mtime, dt.UTC)
+    name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "default")
+    target = store.reserve(namespace, name)
+    record = RunRecord(
+        uid=str(metadata["uid"]),
+        namespace=namespace,
+        name=name,
+        number=int(target.name),
+        host=host_name(),
+        boot="",
+        created=created,
+        job=job,
+    )
+    replace_file(directory / RECORD, msgspec.json.encode(record) + b"\n")
+    _write_old_status(StoredRun(directory, record), created)
+    (directory / _OLD_JOB).unlink()
+    directory.rename(target)
+
+
+def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:
+    """The last event of a run that ended was its verdict."""
+    try:
+        lines = (run.directory / _OLD_EVENTS).read_text(encoding="utf-8").splitlines()
+        verdict = json.loads(lines[-1]) if lines else {}
+    except (OSError, ValueError):
+        verdict = {}
+    ended = verdict.get("type") == "verdict"
+    status = msgspec.structs.replace(
+        run.status(),
+        phase=str(verdict.get("phase") or "") if ended else Phase.TERMINATED,
+        reason=str(verdict.get("reason") or "") if ended else CLIENT_LOST,
+        exit_code=int(verdict.get("code") or 0) if ended else 1,
+        verdict=tuple(str(verdict.get("message") or "").splitlines()),
+        finished=finished,
+    )
+    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+
+
+def _children(directory: Path) -> Iterable[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,82 @@
+"""What is stored of a new run, without secrets."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.metadata
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pumice.engines.local.options import RunOptions
+from pumice.engines.local.runs.owner_lock import boot_id
+from pumice.engines.local.runs.run_record import SECRET_NAME, RunRecord
+from pumice.engines.local.runs.run_request import RunRequest
+from pumice.engines.local.runs.run_store import host_name
+from pumice.model.job import Manifest
+
+_SECRET_FIELDS: Final = ("data", "stringData")
+
+
+def new_record(request: RunRequest, directory: Path, now: dt.datetime) -> RunRecord:
+    """The job is a stored one, with the uid of the run; `directory` is reserved for it."""
+    job, options, documents = request.job.written, request.options, request.documents
+    hidden = secret_names(options)
+    return RunRecord(
+        uid=job.uid,
+        namespace=job.namespace or "default",
+        name=job.name,
+        number=int(directory.name),
+        host=host_name(),
+        boot=boot_id(),
+        created=now,
+        mode=options.mode,
+        file=request.source.file,
+        workdir=str(options.settings.workdir),
+        job=msgspec.to_builtins(job),
+        marks=request.source.plain(),
+        documents=[_without_values(document) for document in documents],
+        options=plain_options(options, hidden),
+        secrets=[*hidden, *(name for each in documents if (name := _secret_of(each)))],
+        priority=options.priority,
+        note=options.note,
+        python=sys.executable,
+        version=importlib.metadata.version("pumice"),
+    )
+
+
+def secret_names(options: RunOptions) -> list[str]:
+    """Return the variables whose values are not stored: those that were passed on, and those with telling names."""
+    settings = options.settings
+    return sorted(name for name in settings.env if name in settings.passed_on or SECRET_NAME.search(name))
+
+
+def plain_options(options: RunOptions, hidden: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the options as plain data, without the values of hidden variables."""
+    env = {name: value for name, value in options.settings.env.items() if name not in hidden}
+    settings = replace(options.settings, env=env)
+    plain: dict[str, Any] = msgspec.to_builtins(replace(options, settings=settings), enc_hook=str, str_keys=True)
+    return plain
+
+
+def options_of(plain: Mapping[str, Any], env: Mapping[str, str] = {}) -> RunOptions:
+    """Return the options of plain data, with variables that were not stored."""
+    options: RunOptions = msgspec.convert(plain, RunOptions, dec_hook=lambda kind, value: kind(value), strict=False)
+    if not env:
+        return options
+    return replace(options, settings=replace(options.settings, env={**options.settings.env, **env}))
+
+
+def _secret_of(document: Manifest) -> str:
+    return f"Secret {document['metadata']['name']}" if document.get("kind") == "Secret" else ""
+
+
+def _without_values(document: Manifest) -> Manifest:
+    if document.get("kind") != "Secret":
+        return document
+    empty: Manifest = {field: dict.fromkeys(document[field] or {}, "") for field in _SECRET_FIELDS if field in document}
+    return {**document, **empty}

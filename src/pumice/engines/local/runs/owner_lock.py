@@ -1,0 +1,101 @@
+"""The lock of the one process that may write to a run.
+
+The kernel drops it when the process ends, however it ends. A process passes it on by passing its descriptor, so that
+it is never free in between. The file says which process holds it, for readers that want to send it a signal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+FILE: Final = "owner.lock"
+_LIMIT: Final = 4096
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """`start` is the start time of the process in clock ticks since the machine's start; `boot` is the boot id."""
+
+    pid: int = 0
+    start: int = 0
+    boot: str = ""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs: not another one with the same id."""
+        return self.boot == boot_id() and self.start != 0 and self.start == start_time(self.pid)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerLock:
+    descriptor: int
+
+    @classmethod
+    def take(cls, directory: Path) -> Self | None:
+        """Return the lock, or None if another process holds it."""
+        descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return cls(descriptor)
+
+    def sign(self) -> None:
+        """Write down that the calling process holds the lock."""
+        owner = Owner(os.getpid(), start_time(os.getpid()), boot_id())
+        content = msgspec.json.encode(owner) + b"\n"
+        with suppress(OSError):
+            # On a full disk the lock holds all the same.
+            os.pwrite(self.descriptor, content, 0)
+            os.ftruncate(self.descriptor, len(content))
+
+    def release(self) -> None:
+        os.close(self.descriptor)
+
+
+def is_owned(directory: Path) -> bool:
+    """Return whether a process holds the lock."""
+    try:
+        descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_owner(directory: Path) -> Owner:
+    """Return the process that last signed the lock."""
+    try:
+        with (directory / FILE).open("rb") as file:
+            return msgspec.json.decode(file.read(_LIMIT), type=Owner)
+    except (OSError, msgspec.DecodeError):
+        return Owner()
+
+
+def start_time(pid: int) -> int:
+    """Return when a process started, in clock ticks; 0 if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    # The name of the program, in parentheses, may contain anything.
+    return int(text.rpartition(b")")[2].split()[19])
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,122 @@
+"""Records a run as it happens: a listener that appends events to the journal and keeps the status for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pumice.engines.local.clock import wall_clock
+from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged, RunEvent, RunPlanned, Tick
+from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.runs.atomic_files import replace_file
+from pumice.engines.local.runs.event_codec import EventEncoder
+from pumice.engines.local.runs.journal import Journal
+from pumice.engines.local.runs.retention import size_of
+from pumice.engines.local.runs.run_record import PodCounts, RunStatus
+from pumice.engines.local.runs.run_store import STATUS
+from pumice.engines.local.verdict import how_it_failed, one_line
+from pumice.model.job import Job
+from pumice.model.snapshot import ObservedPod, PodPhase
+from pumice.model.vocabulary import Phase
+from pumice.reconcile.verdict import how_it_ended
+
+# Seconds between two writes of the status, unless the run has ended.
+_PAUSE: Final = 0.5
+# The reasons of stops that a user or another program asked for.
+STOPPED: Final = frozenset({"Stopped", "Suspended"})
+
+
+@dataclass(slots=True)
+class Recorder:
+    """`explain` returns the verdict in words."""
+
+    directory: Path
+    journal: Journal
+    explain: Callable[[Outcome], Sequence[str]]
+    elapsed: Callable[[], float]
+    status: RunStatus = field(default_factory=RunStatus)
+    _encoder: EventEncoder = field(default_factory=EventEncoder)
+    _pods: dict[str, ObservedPod] = field(default_factory=dict)  # by short name, the newest
+    _written: float = float("-inf")
+    _changed: bool = False
+
+    def __call__(self, event: RunEvent) -> None:
+        for kind, data in self._encoder.encode(event):
+            last = isinstance(event, Outcome)
+            self.status = msgspec.structs.replace(self.status, seq=self.journal.append(kind, data, sync=last).seq)
+            self._changed = True
+        self._follow(event)
+        if isinstance(event, Outcome) or (self._changed and self.elapsed() - self._written >= _PAUSE):
+            self.write(sync=isinstance(event, Outcome))
+
+    def write(self, *, sync: bool = False) -> None:
+        """Write the status. A reader that finds an old one reads the journal; so a full disk costs nothing."""
+        self._changed, self._written = False, self.elapsed()
+        try:
+            replace_file(self.directory / STATUS, msgspec.json.encode(self.status) + b"\n", sync=sync)
+        except OSError as error:
+            self.journal.lost((error.strerror or str(error)).lower())
+
+    def _follow(self, event: RunEvent) -> None:
+        match event:
+            case RunPlanned(job):
+                self._set(started=wall_clock(), max_attempts=job.spec.max_retry)
+                self._count(job)
+                self.write()
+            case PhaseChanged(job, status, attempt, acted):
+                state = status.state
+                note = self.status.note
+                if acted is not None and acted.pod:
+                    note = f"attempt {attempt}: {acted.pod} {acted.event}: {acted.action}"
+                self._set(phase=state.phase, reason=state.reason, message=state.message, attempt=attempt, note=note)
+                if state.phase == Phase.RESTARTING:
+                    self._pods.clear()
+                self._count(job)
+            case PodChanged(pod, _, follows):
+                self._pods[pod.short_name] = pod
+                if follows:
+                    how = one_line(how_it_failed(pod, ""))
+                    self._set(note=f"attempt {pod.retry + 1}: {pod.short_name} {how}")
+                self._count(None)
+            case ContainerRestarted(pod, end, count):
+                self._set(note=f"{pod.short_name} restart {count}: {how_it_ended(end)}")
+            case Outcome():
+                self._end(event)
+            case Tick():
+                return
+
+    def _end(self, outcome: Outcome) -> None:
+        lines = tuple(self.explain(outcome))
+        stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
+        self._set(
+            phase=outcome.phase or self.status.phase,
+            reason=outcome.reason or outcome.job.status.state.reason,
+            message=outcome.job.status.state.message,
+            finished=wall_clock(),
+            exit_code=outcome.exit_code,
+            verdict=lines,
+            note=one_line(lines[0]) if lines else "",
+            stopped=stopped,
+            size=size_of(self.directory),
+        )
+        self._count(outcome.job)
+
+    def _set(self, **fields: object) -> None:
+        self.status = msgspec.structs.replace(self.status, **fields)
+
+    def _count(self, job: Job | None) -> None:
+        phases = [pod.phase for pod in self._pods.values()]
+        total = self.status.pods.total if job is None else job.total_replicas
+        self._set(
+            pods=PodCounts(
+                running=phases.count(PodPhase.RUNNING),
+                total=total,
+                succeeded=phases.count(PodPhase.SUCCEEDED),
+                failed=phases.count(PodPhase.FAILED),
+                pending=phases.count(PodPhase.PENDING),
+            )
+        )

@@ -1,0 +1,102 @@
+"""Which finished runs are removed: by age, by number of runs of one name, and by size. Pure, but for `prune`.
+
+Completed runs go first, the oldest first among equals. Runs with `--keep`, claims and images stay.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.state.run_directory import KEPT
+from pumice.engines.local.state.settings import Retention
+from pumice.model.vocabulary import Phase
+
+_MOST_NAMED: Final = 3
+_SHARE: Final = 10  # a tenth of the file system at most
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    run: StoredRun
+    name: tuple[str, str]  # namespace and name
+    number: int
+    finished: dt.datetime
+    completed: bool
+    size: int
+
+
+def expired(runs: Sequence[FinishedRun], retention: Retention, now: dt.datetime) -> list[FinishedRun]:
+    """Return the runs to remove, in this order."""
+    order = sorted(runs, key=lambda each: (not each.completed, each.finished, each.number))
+    oldest = now - dt.timedelta(days=retention.keep_days)
+    count = Counter(each.name for each in runs)
+    size = sum(each.size for each in runs)
+    removed = []
+    for each in order:
+        if each.finished < oldest or count[each.name] > retention.keep_per_name or size > retention.max_size:
+            removed.append(each)
+            count[each.name] -= 1
+            size -= each.size
+    return removed
+
+
+def prune(store: RunStore, retention: Retention, now: dt.datetime) -> list[str]:
+    """Remove the expired runs; return the names of those that were removed."""
+    limit = Retention(retention.keep_days, retention.keep_per_name, min(retention.max_size, _tenth(store.state)))
+    removed = []
+    for each in expired(finished_runs(store), limit, now):
+        lock = None
+        with suppress(OSError):
+            lock = OwnerLock.take(each.run.directory)
+        if lock is None:
+            continue
+        with suppress(OSError):
+            store.remove(each.run)
+            removed.append(each.run.ref)
+        lock.release()
+    return removed
+
+
+def removal_text(removed: Sequence[str]) -> str:
+    """Return the line that says which runs were removed."""
+    more = len(removed) - _MOST_NAMED
+    names = ", ".join(removed[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    runs = "1 old run" if len(removed) == 1 else f"{len(removed)} old runs"
+    return f"removed {runs}: {names}; [runs] in config.toml says how many are kept"
+
+
+def finished_runs(store: RunStore) -> list[FinishedRun]:
+    """Return the runs that may be removed."""
+    found = []
+    for run in store.all_runs():
+        status = run.status()
+        if status.finished is None or (run.directory / KEPT).exists() or not run.is_of_this_host:
+            continue
+        name = (run.record.namespace, run.record.name)
+        completed = status.phase == Phase.COMPLETED
+        found.append(FinishedRun(run, name, run.record.number, status.finished, completed, status.size))
+    return found
+
+
+def size_of(directory: Path) -> int:
+    """Return the bytes that the files below a directory take."""
+    total = 0
+    for parent, _, files in os.walk(directory):
+        for name in files:
+            with suppress(OSError):
+                total += Path(parent, name).lstat().st_size
+    return total
+
+
+def _tenth(directory: Path) -> int:
+    found = os.statvfs(directory)
+    return found.f_blocks * found.f_frsize // _SHARE

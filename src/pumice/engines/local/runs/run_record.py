@@ -1,0 +1,81 @@
+"""What is stored about a run: `run.json`, which never changes, and `status.json`, the newest status for readers.
+
+Readers keep fields that they do not know, and list a run of a higher format as written by a newer Pumice.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any, Final
+
+import msgspec
+
+FORMAT: Final = 2
+FOREGROUND: Final = "foreground"
+DETACHED: Final = "detached"
+# Phases of a run before its job has one.
+QUEUED: Final = "Pending"
+
+# Values of variables with such names are not stored.
+SECRET_NAME: Final = re.compile("TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The base of what is stored as JSON."""
+
+
+class RunRecord(_Stored, frozen=True):
+    """`run.json`. The uid is the Job's; `python` and `version` are those that submitted it."""
+
+    uid: str
+    namespace: str
+    name: str
+    number: int
+    host: str
+    boot: str  # the boot id of the machine at that time
+    created: dt.datetime
+    job: dict[str, Any]  # as written
+    format: int = FORMAT
+    mode: str = FOREGROUND
+    file: str = ""  # as it was named on the command line
+    workdir: str = ""
+    marks: Any = None  # the lines of the file: yaml.marks
+    documents: list[dict[str, Any]] = []  # without the values of Secrets
+    options: dict[str, Any] = {}  # without the values of secret variables
+    secrets: list[str] = []  # names of variables and Secrets that are not stored
+    priority: int = 0
+    note: str = ""
+    python: str = ""
+    version: str = ""
+
+    @property
+    def ref(self) -> str:
+        return f"{self.name}:{self.number}"
+
+
+class PodCounts(_Stored, frozen=True):
+    running: int = 0
+    total: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    pending: int = 0
+
+
+class RunStatus(_Stored, frozen=True):
+    """`status.json`: a cache of the journal up to the record `seq`."""
+
+    seq: int = 0
+    phase: str = QUEUED
+    reason: str = ""
+    message: str = ""
+    attempt: int = 1
+    max_attempts: int = 0
+    pods: PodCounts = PodCounts()
+    started: dt.datetime | None = None  # when it got its room
+    finished: dt.datetime | None = None
+    exit_code: int | None = None
+    note: str = ""  # what `ps` shows: the last failure, or why it waits
+    verdict: tuple[str, ...] = ()  # in words
+    stopped: bool = False  # by `stop` or `suspend`
+    size: int = 0  # bytes of its files, when it ended

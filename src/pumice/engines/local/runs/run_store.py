@@ -1,0 +1,228 @@
+"""The directories of runs: created, found and listed.
+
+    runs/NAMESPACE/NAME/N/    one run; NAME/next keeps numbers from being used again
+    active/UID                a link to each run that is queued, suspended or running
+    trash/                    runs that are being removed
+
+A run appears by the rename of a complete directory, after its link in `active/`, and leaves by a rename into `trash/`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pumice.engines.local.run_errors import RunError
+from pumice.engines.local.runs.atomic_files import replace_file, sync_directory
+from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned
+from pumice.engines.local.runs.run_names import RunName, parse_run
+from pumice.engines.local.runs.run_record import FORMAT, RunRecord, RunStatus
+from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.engines.local.state.run_directory import make_private
+
+RECORD: Final = "run.json"
+STATUS: Final = "status.json"
+_NEXT: Final = "next"
+_PRIVATE: Final = 0o700
+_TRIES: Final = 1000
+
+
+class NoSuchRunError(RunError, LookupError):
+    """No run has this name."""
+
+
+class StoreError(RunError):
+    """The store cannot be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run in the store. `record` never changes; everything else is read when it is asked for."""
+
+    directory: Path
+    record: RunRecord
+
+    @property
+    def ref(self) -> str:
+        return self.record.ref
+
+    def status(self) -> RunStatus:
+        try:
+            return msgspec.json.decode((self.directory / STATUS).read_bytes(), type=RunStatus)
+        except (OSError, msgspec.DecodeError, ValueError):
+            return RunStatus()
+
+    @property
+    def is_owned(self) -> bool:
+        return is_owned(self.directory)
+
+    @property
+    def is_of_this_host(self) -> bool:
+        return self.record.host == host_name()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedRun:
+    """A run that this process may write to."""
+
+    run: StoredRun
+    lock: OwnerLock
+
+
+@dataclass(frozen=True, slots=True)
+class RunStore:
+    state: Path
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def active(self) -> Path:
+        return self.state / "active"
+
+    @property
+    def trash(self) -> Path:
+        return self.state / "trash"
+
+    def reserve(self, namespace: str, name: str) -> Path:
+        """Create the empty directory of the next run of a name. Raises OSError."""
+        for directory in (self.state, self.runs, self.active, self.trash, self.runs / namespace):
+            make_private(directory)
+        return self._allocate(self.runs / namespace / name)
+
+    def give_up(self, directory: Path) -> None:
+        """Remove a reserved directory that no run uses."""
+        with suppress(OSError):
+            for each in (directory, directory.parent, directory.parent.parent):
+                each.rmdir()
+
+    def create(self, directory: Path, record: RunRecord) -> OwnedRun:
+        """Store a new run in a reserved directory, and own it. Raises OSError."""
+        staged = directory.with_name(f".{directory.name}.{record.uid}")
+        staged.mkdir(mode=_PRIVATE)
+        try:
+            replace_file(staged / RECORD, msgspec.json.encode(record) + b"\n")
+            lock = OwnerLock.take(staged)
+            if lock is None:
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", str(staged))
+            lock.sign()
+            (self.active / record.uid).symlink_to(os.path.relpath(directory, self.active))
+            sync_directory(self.active)
+            # Replaces the empty directory.
+            staged.rename(directory)
+            sync_directory(directory.parent)
+            replace_file(directory.with_name(_NEXT), f"{record.number + 1}\n".encode(), sync=False)
+        except OSError:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        return OwnedRun(StoredRun(directory, record), lock)
+
+    def finish(self, run: StoredRun) -> None:
+        """Take a run out of the active ones."""
+        (self.active / run.record.uid).unlink(missing_ok=True)
+
+    def remove(self, run: StoredRun) -> None:
+        """Remove a run that has no owner. A crash in between leaves its files in the trash."""
+        make_private(self.trash)
+        target = self.trash / run.record.uid
+        self.finish(run)
+        run.directory.rename(target)
+        remove_tree(target)
+        with suppress(OSError):
+            target.rmdir()
+
+    def active_runs(self) -> list[StoredRun]:
+        """Return the queued, suspended and running runs, the oldest first."""
+        found = []
+        for link in _entries(self.active):
+            run = self.load(Path(link.path).resolve()) if link.is_symlink() else None
+            if run is not None:
+                found.append(run)
+        return sorted(found, key=lambda run: (run.record.created, run.record.uid))
+
+    def all_runs(self, namespace: str = "", name: str = "") -> Iterator[StoredRun]:
+        """Yield the stored runs of a namespace, or of all; of one name, or of all."""
+        for directory in self.directories(namespace, name):
+            run = self.load(directory)
+            if run is not None:
+                yield run
+
+    def directories(self, namespace: str = "", name: str = "") -> Iterator[Path]:
+        """Yield the directories of runs, the newest number of each name first."""
+        for space in [namespace] if namespace else sorted(each.name for each in _entries(self.runs) if each.is_dir()):
+            names = [name] if name else sorted(each.name for each in _entries(self.runs / space) if each.is_dir())
+            for one in names:
+                numbers = [each.name for each in _entries(self.runs / space / one) if each.name.isdecimal()]
+                yield from (self.runs / space / one / each for each in sorted(numbers, key=int, reverse=True))
+
+    def load(self, directory: Path) -> StoredRun | None:
+        """Return a run; None if there is none in the directory, or if it is damaged."""
+        try:
+            record = msgspec.json.decode((directory / RECORD).read_bytes(), type=RunRecord)
+        except (OSError, msgspec.DecodeError, ValueError):
+            return None
+        return StoredRun(directory, record)
+
+    def find(self, text: str, namespace: str = "") -> StoredRun:
+        """Return the run that a user named. Raises NoSuchRunError."""
+        name = parse_run(text)
+        found = self._find(name, namespace) if name is not None else []
+        if len(found) > 1:
+            places = ", ".join(f"{run.ref} in namespace {run.record.namespace}" for run in found)
+            raise NoSuchRunError(f"{text}: several runs have this name: {places}", "choose one with -n NAMESPACE")
+        if not found:
+            raise NoSuchRunError(f"{text}: no such run", "`pumice ps -a` lists all runs")
+        if found[0].record.format > FORMAT:
+            raise StoreError(f"{text}: written by a newer Pumice, {found[0].record.version}", "upgrade Pumice")
+        return found[0]
+
+    def _find(self, name: RunName, namespace: str) -> list[StoredRun]:
+        if name.is_last:
+            newest = max(self.all_runs(namespace), key=lambda run: run.record.created, default=None)
+            return [] if newest is None else [newest]
+        spaces = [namespace] if namespace else sorted(each.name for each in _entries(self.runs) if each.is_dir())
+        found = []
+        for space in spaces:
+            if name.number:
+                run = self.load(self.runs / space / name.name / str(name.number))
+            else:
+                run = next(self.all_runs(space, name.name), None)
+            if run is not None:
+                found.append(run)
+        if not found and name.may_be_uid:
+            found = [run for run in self.all_runs(namespace) if run.record.uid.startswith(name.name)]
+        return found
+
+    def _allocate(self, directory: Path) -> Path:
+        make_private(directory)
+        taken = [int(each.name) for each in _entries(directory) if each.name.isdecimal()]
+        with suppress(OSError, ValueError):
+            taken.append(int((directory / _NEXT).read_text(encoding="ascii")) - 1)
+        first = max(taken, default=0) + 1
+        for number in range(first, first + _TRIES):
+            with suppress(FileExistsError):
+                (directory / str(number)).mkdir(mode=_PRIVATE)
+                return directory / str(number)
+        raise FileExistsError(errno.EEXIST, "no free number", str(directory))
+
+
+def host_name() -> str:
+    return socket.gethostname()
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as found:
+            return [each for each in found if not each.name.startswith(".")]
+    except OSError:
+        return []
