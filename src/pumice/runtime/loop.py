@@ -11,6 +11,7 @@ import datetime as dt
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -53,8 +54,8 @@ class Loop:
     rest: float = 0.0
     # A status of which only counts have changed is written at most once in this time.
     status_interval: dt.timedelta = dt.timedelta()
-    # Whether to use threads. They need real time: a simulation has none.
-    threads: bool = False
+    # The threads for large jobs. They need real time: a simulation has none.
+    threads: Executor | None = None
     passes: int = 0
     # What the engine last failed at, by job: reported in the status until it works. A new process finds it again.
     _failures: dict[JobKey, tuple[Failure, ...]] = field(default_factory=dict)
@@ -118,8 +119,9 @@ class Loop:
         stored, began = snapshot, self.clock()
         status = self._writes.current(key, stored.job.status)
         snapshot = replace(stored, job=msgspec.structs.replace(stored.job, status=status))
-        if self.threads and self._is_large(snapshot, key):
-            decision = await asyncio.to_thread(self._decide, snapshot, key, began)
+        if self.threads is not None and self._is_large(snapshot, key):
+            work = asyncio.get_running_loop().run_in_executor(self.threads, self._decide, snapshot, key, began)
+            decision = await work
         else:
             decision = self._decide(snapshot, key, began)
         self._decided_in[key] = self.clock() - began

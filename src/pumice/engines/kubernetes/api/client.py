@@ -1,8 +1,8 @@
 """The client of the API server: returns bytes, raises errors that say what they mean, retries what may pass.
 
-Callers decode what they need. Writes share one adaptive concurrency limit and reads another; urgent requests, such as
-those for the Lease, bypass both. A write that failed in transit may have been carried out all the same: callers that
-repeat a create must expect `already_exists`.
+Callers decode what they need. Writes share one adaptive concurrency limit and reads another, and large bodies one in
+bytes; urgent requests, such as those for the Lease, bypass all three. A write that failed in transit may have been
+carried out all the same: callers that repeat a create must expect `already_exists`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 # Each is a connection. Watches are not counted.
 PARALLEL_READS: Final = 64
 PAGE_SIZE: Final = 500
+# Larger bodies are sent few at a time. A server takes a hundred milliseconds for a pod with thousands of variables;
+# while it works on 64 of them, the calls of all other jobs wait.
+LARGE_BODY: Final = 16 * 1024
+LARGE_BODIES: Final = 256 * 1024  # bytes of large bodies under way
 
 Params = Mapping[str, str]
 
@@ -44,6 +48,7 @@ class Client:
         self.access = access
         self.writes = ConcurrencyLimit(parallel_writes)
         self.reads = ConcurrencyLimit(PARALLEL_READS)
+        self.large_bodies = ConcurrencyLimit(LARGE_BODIES)
         self._transport = Transport(access, timeout=timeout)
         self._manager = {"fieldManager": field_manager}
         # The query of every plain write, encoded once.
@@ -75,7 +80,7 @@ class Client:
     ) -> bytes:
         """Return the body of the response. With `attempts=None`, transient errors are retried without end."""
         target = self._target(path, params)
-        send = self._transport.request if urgent else self._limited
+        send = self._transport.request if urgent else self._limited_by_size
         backoff: Backoff | None = None
         failures = 0
         while True:
@@ -88,6 +93,17 @@ class Client:
                 backoff = backoff or self._new_backoff()
                 delay = backoff.after_failure(error.retry_after)
             await asyncio.sleep(delay)
+
+    async def _limited_by_size(
+        self, method: str, target: str, body: bytes | None, content_type: str, accept: str
+    ) -> bytes:
+        if body is None or len(body) <= LARGE_BODY:
+            return await self._limited(method, target, body, content_type, accept)
+        await self.large_bodies.acquire(len(body))
+        try:
+            return await self._limited(method, target, body, content_type, accept)
+        finally:
+            self.large_bodies.release(len(body))
 
     async def _limited(self, method: str, target: str, body: bytes | None, content_type: str, accept: str) -> bytes:
         limit = self.reads if method == "GET" else self.writes

@@ -18,7 +18,7 @@ class ConcurrencyLimit:
         self._maximum = maximum
         self._allowed = float(maximum)
         # By job, in the order of their turns.
-        self._waiting: dict[JobKey | None, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[JobKey | None, deque[tuple[asyncio.Future[None], int]]] = {}
         self.running = 0
         # Counts the halvings. A burst that is throttled as a whole must halve the limit once, not once per call, so a
         # 429 counts only if its call began after the last halving.
@@ -28,34 +28,39 @@ class ConcurrencyLimit:
     def allowed(self) -> int:
         return int(self._allowed)
 
-    async def acquire(self) -> int:
-        """Wait for a slot; pass the returned epoch to `throttled`."""
-        if not self._waiting and self.running < self.allowed:
-            self.running += 1
+    async def acquire(self, slots: int = 1) -> int:
+        """Wait for slots; pass the returned epoch to `throttled`. A call that needs more than there are runs alone."""
+        if not self._waiting and self._has_room(slots):
+            self.running += slots
             return self._epoch
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(SERVED.get(), deque()).append(turn)
+        self._waiting.setdefault(SERVED.get(), deque()).append((turn, slots))
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                # The slot was granted in the same moment; pass it on.
-                self.release()
+            # Slots that were granted in the same moment are passed on; without them, those behind may have room now.
+            self.release(slots if turn.done() and not turn.cancelled() else 0)
             raise
         return self._epoch
 
-    def release(self) -> None:
-        """Return a slot, and grant free slots to the jobs in turn; a granted slot counts as taken at once."""
-        self.running -= 1
-        while self._waiting and self.running < self.allowed:
-            job = next(iter(self._waiting))
-            turns = self._waiting.pop(job)
-            turn = turns.popleft()
+    def release(self, slots: int = 1) -> None:
+        """Return slots, and grant free ones to the jobs in turn; a granted slot counts as taken at once."""
+        self.running -= slots
+        while self._waiting:
+            job, turns = next(iter(self._waiting.items()))
+            turn, needed = turns[0]
+            if not turn.done() and not self._has_room(needed):
+                return
+            turns.popleft()
+            del self._waiting[job]
             if turns:
                 self._waiting[job] = turns
             if not turn.done():
-                self.running += 1
+                self.running += needed
                 turn.set_result(None)
+
+    def _has_room(self, slots: int) -> bool:
+        return self.running + slots <= self.allowed or not self.running
 
     def succeeded(self) -> None:
         if self._allowed < self._maximum:

@@ -11,8 +11,10 @@ import contextlib
 import datetime as dt
 import gc
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +46,8 @@ from pumice.runtime.queue import KeyQueue
 from pumice.runtime.runner import Runner
 
 _REST: Final = 10.0
+# Threads share one interpreter with the event loop: each that computes delays the calls of all other jobs.
+_LARGE_PASSES: Final = 2
 # Counts in the status of a job may be so late. Kubernetes' own controller of Jobs waits as long.
 _STATUS_INTERVAL: Final = dt.timedelta(seconds=1)
 
@@ -93,6 +97,7 @@ class Controller:
         self.metrics = Metrics(client, self.cache, self.recorder, self.queues)
         self.elector = LeaderElector(client, now, settings.lease_namespace, monotonic, settings.durations)
         self.api_server = ApiServerCheck(client)
+        self._threads = ThreadPoolExecutor(_LARGE_PASSES, thread_name_prefix="pass")
         self.port = 0  # of health and metrics, once it listens
         self._waiting_for = "the API server has not answered yet"
 
@@ -173,6 +178,8 @@ class Controller:
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 20, 100)
+        # A thread with a large job gives way to the event loop after so long: by default 5 ms, several times a pass.
+        sys.setswitchinterval(0.001)
         _log.info("watching: %d jobs, %d pods", len(self.cache.jobs), len(self.cache.pods))
         if not self.settings.leader_elect:
             await self._serve(engine, context, ALL_NAMESPACES)
@@ -187,7 +194,7 @@ class Controller:
             parallel=self.settings.parallel_writes,
             rest=_REST,
             status_interval=_STATUS_INTERVAL,
-            threads=True,
+            threads=self._threads,
         )
         for job in self.cache.jobs:
             if namespace in (ALL_NAMESPACES, job.namespace):

@@ -9,7 +9,7 @@ from importlib.metadata import version
 import pytest
 from aiohttp import web
 
-from pumice.engines.kubernetes.api.client import PARALLEL_READS, Client
+from pumice.engines.kubernetes.api.client import LARGE_BODIES, PARALLEL_READS, Client
 from pumice.engines.kubernetes.api.errors import ApiError, UnreachableError
 from pumice.engines.kubernetes.api.resources import CRDS, JOBS, LEASES, PODS
 from tests.unit.engines.kubernetes.played_api import (
@@ -251,6 +251,33 @@ async def test_requests_are_bounded_and_delay_neither_the_other_kind_nor_urgent_
         release.set()
         await asyncio.gather(*requests)
     assert most == limit
+
+
+@played
+async def test_large_bodies_are_sent_one_by_one_and_delay_no_small_ones() -> None:
+    """A server that works on many large pods at once answers no other call."""
+    body = b'"' + b"x" * (LARGE_BODIES * 2 // 3) + b'"'
+    release, busy = asyncio.Event(), asyncio.Event()
+    running = most = 0
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal running, most
+        if len(await request.read()) == len(body):
+            running += 1
+            most = max(most, running)
+            busy.set()
+            await release.wait()
+            running -= 1
+        return await good(request)
+
+    async with client_of(handler, parallel_writes=4) as client:
+        large = [asyncio.ensure_future(client.create(PODS, "a", body)) for _ in range(8)]
+        await busy.wait()
+        await asyncio.gather(*(client.create(PODS, "a", b"{}") for _ in range(20)))
+        release.set()
+        await asyncio.gather(*large)
+        assert client.large_bodies.running == 0
+    assert most == 1
 
 
 def test_a_throttled_read_lowers_the_limit_of_reads_alone() -> None:

@@ -117,3 +117,34 @@ async def test_a_cancelled_call_takes_no_slot() -> None:
     assert limit.running == 1
     limit.release()
     assert limit.running == 0
+
+
+@played
+async def test_a_call_waits_for_as_many_slots_as_it_needs() -> None:
+    limit = ConcurrencyLimit(10)
+    await limit.acquire(6)
+    waiting = [asyncio.ensure_future(limit.acquire(slots)) for slots in (5, 4, 20, 1)]
+    await asyncio.sleep(0)
+    assert [future.done() for future in waiting] == [False] * 4
+    limit.release(6)
+    await asyncio.sleep(0)
+    assert ([future.done() for future in waiting], limit.running) == ([True, True, False, False], 9)
+    limit.release(5)
+    limit.release(4)
+    await asyncio.sleep(0)
+    # More than there are: it runs alone.
+    assert ([future.done() for future in waiting], limit.running) == ([True, True, True, False], 20)
+    limit.release(20)
+    await asyncio.sleep(0)
+    assert limit.running == 1
+
+
+@played
+async def test_a_large_call_that_is_cancelled_makes_room_for_those_behind_it() -> None:
+    limit = ConcurrencyLimit(10)
+    await limit.acquire(6)
+    waiting = [asyncio.ensure_future(limit.acquire(slots)) for slots in (5, 4)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    await asyncio.wait([waiting[1]], timeout=30)
+    assert limit.running == 10
