@@ -28,7 +28,7 @@ from pumice.engines.local.preflight import create_claim_directories
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.volumes.apply import VolumeFiles
-from pumice.engines.local.volumes.plan import Step, WriteFiles
+from pumice.engines.local.volumes.volume_plan import Step, WriteFiles
 from pumice.model import keys
 from pumice.model.problem import Problem
 from pumice.model.snapshot import ContainerEnd

@@ -32,7 +32,7 @@ from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootF
 from pumice.engines.local.scheduling.fit import gpu_env, gpu_shares
 from pumice.engines.local.scheduling.machine import gpu_devices
 from pumice.engines.local.volumes.apply import VolumeFiles
-from pumice.engines.local.volumes.plan import Volumes, pod_directory, volume_mounts
+from pumice.engines.local.volumes.volume_plan import Volumes, pod_directory, volume_mounts
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 from pumice.model.problem import Problem

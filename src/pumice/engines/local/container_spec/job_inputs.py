@@ -21,7 +21,7 @@ from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import SandboxOptions
 from pumice.engines.local.state.settings import Settings
-from pumice.engines.local.volumes.plan import volume_mounts
+from pumice.engines.local.volumes.volume_plan import volume_mounts
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Problem

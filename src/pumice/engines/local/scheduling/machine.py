@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,11 @@ class Machine:
     memory: int  # bytes available without swapping
     gpus: tuple[str, ...] = ()
     all_memory: int | None = None  # bytes, including those in use; None if unknown
+    gpu_programs: Mapping[str, str] = field(default_factory=dict)  # what computes on a GPU, by the GPU's id
+
+    def capacity(self) -> Usage:
+        """Return what pods could have if nothing else ran."""
+        return replace(self, memory=self.memory if self.all_memory is None else self.all_memory).free()
 
     def free(self, reserved: Mapping[str, Quantity] | None = None) -> Usage:
         """Return what is free for pods, less what other runs have reserved.

@@ -16,7 +16,7 @@ from typing import Final
 
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.plan import HostPath, MakeDirectory, Step, SubPath, WriteFiles, pod_directory
+from pumice.engines.local.volumes.volume_plan import HostPath, MakeDirectory, Step, SubPath, WriteFiles, pod_directory
 from pumice.model.problem import Problem
 
 _CLOSED: Final = 0o700

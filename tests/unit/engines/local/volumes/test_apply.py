@@ -9,7 +9,7 @@ import pytest
 
 from pumice.engines.local.volumes.apply import VolumeFiles
 from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.plan import HostPath, MakeDirectory, SubPath, WriteFiles, pod_directory
+from pumice.engines.local.volumes.volume_plan import HostPath, MakeDirectory, SubPath, WriteFiles, pod_directory
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.sandbox.specs import Mount, Tmpfs
 from pumice.engines.local.volumes.data_sources import Entry
-from pumice.engines.local.volumes.plan import (
+from pumice.engines.local.volumes.volume_plan import (
     HostPath,
     MakeDirectory,
     SubPath,
