@@ -146,6 +146,10 @@ nothing is missing. 1: something is missing, not rolled out or could not be chec
 input, or the cluster does not answer. With `--json` every line is one JSON object with the keys `check`, `state` (`ok`,
 `missing` or `unknown`), `found` and `todo`.
 """,
+    "completion": """\
+The script completes commands, flags, their values, files, and the names of plugins and images. It follows from the
+flags of this version, so print it again after an upgrade, or source it where your shell starts.
+""",
     "schema": """\
 The schema is JSON Schema draft 7, for one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how
 to use it in an editor.

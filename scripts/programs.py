@@ -38,11 +38,13 @@ PROGRAMS = (
     Program("bash", "bash", "runs the scripts that plugins put into pods"),
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
+    Program("fish", "fish", "completes the words of commands"),
     Program("mpiexec", "openmpi-bin", "runs the MPI job of the examples"),
     Program("pasta", "passt", "outbound traffic of pods"),
     Program("slirp4netns", "slirp4netns", "outbound traffic of pods, where pasta is missing"),
     Program("ssh-keygen", "openssh-client", "reads the generated ssh keys back"),
     Program("sshd", "openssh-server", "lets the pods of the MPI job reach each other"),
+    Program("zsh", "zsh", "completes the words of commands"),
 )
 
 

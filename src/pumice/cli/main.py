@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "install": Command("cluster.install", "print the manifests that install Pumice, or check a cluster"),
     "controller": Command("cluster.controller", "run the controller for the Jobs of a Kubernetes cluster"),
     "schema": Command("offline.schema", "print a JSON Schema of the Job file, for editors and CI"),
+    "completion": Command("offline.completion", "print a script that completes words for bash, zsh or fish"),
 }
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130

@@ -1,0 +1,87 @@
+"""`pumice completion SHELL`: prints the script by which bash, zsh or fish completes the words of `pumice`.
+
+The script follows from what the commands declare. What only this machine knows, such as the names of images, the script
+asks for at the moment, with `--names`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pumice.cli.main import COMMANDS, load_command
+from pumice.cli.offline.completion_scripts import SCRIPTS, CommandWords, Flag, Values
+from pumice.engines.local.images.names import familiar
+from pumice.engines.local.images.store import ImageStore, images_directory
+from pumice.engines.local.run_errors import SettingsError
+from pumice.runtime.discovery import discover
+
+EXAMPLES: Final = (
+    "source <(pumice completion bash)     # in ~/.bashrc, or zsh in ~/.zshrc",
+    "pumice completion fish > ~/.config/fish/completions/pumice.fish",
+)
+# The metavars of arguments that are paths.
+_PATHS: Final = ("FILE", "JOB", "SCRIPT", "DIR", "PATH", "PATH[:ro]", "PREFIX")
+
+
+def _plugin_names() -> Iterable[str]:
+    return discover().plugins
+
+
+def _image_names() -> Iterable[str]:
+    try:
+        return [familiar(image.name) for image in ImageStore(images_directory()).images()]
+    except SettingsError:
+        # There is no state directory, so there are no images.
+        return []
+
+
+# The names that only this machine knows, by command and argument.
+_NAMES: Final[dict[str, Callable[[], Iterable[str]]]] = {
+    "plugins name": _plugin_names,
+    "image operands": _image_names,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", nargs="?", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
+    parser.add_argument(
+        "--names",
+        metavar="ARGUMENT",
+        choices=tuple(_NAMES),
+        help="for the scripts: print the values that an argument can have at the moment",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.names:
+        print(*_NAMES[args.names](), sep="\n")
+        return 0
+    if not args.shell:
+        print(f"pumice completion: which shell?\n  hint: there are {', '.join(SCRIPTS)}", file=sys.stderr)
+        return 2
+    print(SCRIPTS[args.shell]([_words(name) for name in COMMANDS]), end="")
+    return 0
+
+
+def _words(command: str) -> CommandWords:
+    """What a command declares."""
+    parser = argparse.ArgumentParser(add_help=False)
+    load_command(command).add_arguments(parser)
+    flags = [Flag(("-h", "--help"), "show the help of this command", None)]
+    operands, repeats = [], False
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them, since Python 2.7
+        values = Values(
+            words=tuple(map(str, action.choices or ())),
+            files=action.metavar in _PATHS,
+            names=name if (name := f"{command} {action.dest}") in _NAMES else "",
+        )
+        if action.option_strings:
+            takes = None if action.nargs == 0 else values
+            flags.append(Flag(tuple(action.option_strings), action.help or "", takes))
+        else:
+            operands.append(values)
+            repeats = action.nargs in ("+", "*")
+    return CommandWords(command, COMMANDS[command].summary, tuple(flags), tuple(operands), repeats=repeats)
