@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from pumice.cli.help_examples import EXAMPLES
 from pumice.cli.main import COMMANDS, load_command
 from scripts.docs_text import code, fenced, sentence, table
 
@@ -181,6 +182,7 @@ def section(name: str) -> str:
     if recorder.declared:
         rows = [(_spellings(names, more), more["help"]) for names, more in recorder.declared]
         parts.append(table(("Argument", "Meaning"), rows))
+    parts.append(f"Examples:\n\n{fenced('sh', chr(10).join(EXAMPLES[name]))}")
     return "\n".join([*parts, MORE[name]])
 
 

@@ -104,7 +104,16 @@ def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.A
         # Only the called command declares its arguments, so that the other modules need not be loaded.
         if name == called:
             load_command(name).add_arguments(command)
+            _add_examples(command, name)
     return parser, commands
+
+
+def _add_examples(command: argparse.ArgumentParser, name: str) -> None:
+    from pumice.cli.help_examples import EXAMPLES
+
+    examples = "\n  ".join(["examples:", *EXAMPLES[name]])
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.epilog = "\n\n".join(filter(None, [command.epilog, examples]))
 
 
 def _no_such_command(word: str) -> str:

@@ -29,7 +29,7 @@ _BOOLEANS: Final = {"": False, "0": False, "false": False, "no": False, "1": Tru
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "each flag can also be set in the environment: --lease-namespace as PUMICE_LEASE_NAMESPACE"
+    parser.epilog = "each flag can also be set in the environment: --log-level as PUMICE_LOG_LEVEL"
     add_access_arguments(parser)
     parser.add_argument(
         "--gang",

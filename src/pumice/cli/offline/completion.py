@@ -18,10 +18,6 @@ from pumice.engines.local.images.store import ImageStore, images_directory
 from pumice.engines.local.run_errors import SettingsError
 from pumice.runtime.discovery import discover
 
-EXAMPLES: Final = (
-    "source <(pumice completion bash)     # in ~/.bashrc, or zsh in ~/.zshrc",
-    "pumice completion fish > ~/.config/fish/completions/pumice.fish",
-)
 # The metavars of arguments that are paths.
 _PATHS: Final = ("FILE", "JOB", "SCRIPT", "DIR", "PATH", "PATH[:ro]", "PREFIX")
 

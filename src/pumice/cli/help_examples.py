@@ -1,0 +1,60 @@
+"""The examples at the end of `pumice COMMAND --help`, two for every command. A test runs or parses each of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXAMPLES: Final = {
+    "init": (
+        "pumice init train.py --workers 4",
+        "pumice init tune.py --framework ray --gpus 1 -o tune-gpu.yaml",
+    ),
+    "validate": (
+        "pumice validate job.yaml",
+        "pumice validate --volcano --json job.yaml other.yaml",
+    ),
+    "render": (
+        "pumice render job.yaml",
+        "pumice render job.yaml --gang native -o json",
+    ),
+    "explain": (
+        "pumice explain job.yaml",
+        "pumice explain job.yaml worker-1",
+    ),
+    "plugins": (
+        "pumice plugins",
+        "pumice plugins pytorch",
+    ),
+    "run": (
+        "pumice run job.yaml",
+        "pumice run job.yaml --fit --env EPOCHS=1 --mount ./src:/workspace:ro",
+    ),
+    "image": (
+        "pumice image add registry.example/app:v1=./app",
+        "pumice image list",
+    ),
+    "simulate": (
+        "pumice simulate job.yaml --fail worker-1@30s:137",
+        "pumice simulate job.yaml -s scenario.yaml",
+    ),
+    "webhook": (
+        "pumice webhook --kubeconfig ~/.kube/config --listen 10.0.0.5:9443 --register",
+        "pumice webhook --service pumice-webhook --namespace pumice-system",
+    ),
+    "install": (
+        "pumice install --image registry.example/pumice:1 | kubectl apply -f -",
+        "pumice install --check --context my-cluster",
+    ),
+    "controller": (
+        "pumice controller --kubeconfig ~/.kube/config --gang native",
+        "pumice controller --namespace team-a --namespace team-b",
+    ),
+    "schema": (
+        "pumice schema > job.schema.json",
+        "pumice schema | jq .properties.spec",
+    ),
+    "completion": (
+        "source <(pumice completion bash)",
+        "pumice completion fish > ~/.config/fish/completions/pumice.fish",
+    ),
+}
