@@ -109,12 +109,20 @@ and the run was not started with `nohup`. 141: the reader of the output closed i
 `add` accepts one or more `NAME=PATH`. The path is a plain directory, which Pumice uses in place, or the output of
 `docker save`, `podman save`, `skopeo` or `buildah`: a tar file, also a compressed one, or an OCI directory, which
 Pumice unpacks into `$XDG_STATE_HOME/pumice/images` (`~/.local/state/pumice/images`). Names are those of Docker:
-`busybox` is `docker.io/library/busybox:latest`. `rm` removes a name, and the image with its last name, unless a
-running job uses it.
+`busybox` is `docker.io/library/busybox:latest`. `add NAME -` reads the archive from standard input. `rm` removes a
+name, and the image with its last name, unless a running job uses it.
+
+`pull` fetches images from their registries by the OCI distribution protocol, for this machine's platform or that of
+`--platform`. It logs in if the registry asks for it, with what `docker login` or `podman login` has stored:
+`$REGISTRY_AUTH_FILE` alone if it is set, else `$XDG_RUNTIME_DIR/containers/auth.json`,
+`~/.config/containers/auth.json`, then `$DOCKER_CONFIG/config.json` or `~/.docker/config.json`, with their credential
+helpers. Registries are reached by https, through the proxy of `HTTPS_PROXY` and `NO_PROXY`, with the certificates that
+this machine trusts; those on a loopback address also by http. A download that was interrupted continues. Every byte is
+checked against its digest. [Your own images](../guides/own-images.md) shows all of it.
 
 With `--json` every image is one JSON object per line, with the keys `name`, `digest`, `size`, `root`, `source`,
-`config` and `warnings`. Exit code 2: the archive is damaged or would write outside the image, or the name does not
-exist.
+`config` and `warnings`. Exit code 2: the archive is damaged or would write outside the image, the name is not valid, or
+the image does not exist or is private. Exit code 1: a registry cannot be reached or does not answer as it should.
 """,
     "controller": """\
 Runs in the foreground until SIGTERM or Ctrl-C, inside or outside of a cluster. It releases its Lease when it ends.

@@ -38,6 +38,7 @@ PROGRAMS = (
     Program("bash", "bash", "runs the scripts that plugins put into pods"),
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
+    Program("docker-registry", "docker-registry", "the registry from which images are pulled"),
     Program("fish", "fish", "completes the words of commands"),
     Program("mpiexec", "openmpi-bin", "runs the MPI job of the examples"),
     Program("pasta", "passt", "outbound traffic of pods"),

@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "explain": Command("offline.explain", "show where everything in a pod comes from, and why"),
     "plugins": Command("offline.plugins", "list the plugins, or the arguments of one of them"),
     "run": Command("run.command", "run a Job on this machine, in sandboxes"),
-    "image": Command("offline.image", "list, add or remove the images that `run` finds without a registry"),
+    "image": Command("offline.image", "list, add, pull or remove the images that `run` finds on this machine"),
     "simulate": Command("offline.simulate", "simulate a Job in virtual time, to see what its policies do"),
     "webhook": Command("cluster.webhook", "serve the admission webhook: defaults and checks for Jobs"),
     "install": Command("cluster.install", "print the manifests that install Pumice, or check a cluster"),

@@ -64,3 +64,38 @@ def fit(line: str, stream: TextIO) -> str:
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     # A terminal may be very narrow.
     return "\n".join(textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False))
+
+
+@dataclass(slots=True)
+class ProgressLine:
+    """The progress of one command: a line that is replaced on a terminal, and a line each second elsewhere."""
+
+    stream: TextIO
+    _shown: bool = False
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two lines."""
+        return 0.2 if self._is_terminal else 1.0
+
+    @property
+    def _is_terminal(self) -> bool:
+        return self.stream.isatty() and os.environ.get("TERM") != "dumb"
+
+    def print(self, text: str) -> None:
+        self.end()
+        print(text, file=self.stream, flush=True)
+
+    def replace(self, text: str) -> None:
+        if not self._is_terminal:
+            self.print(text)
+            return
+        self.stream.write(f"\r\x1b[K{text[: (columns(self.stream) or 80) - 1]}")
+        self.stream.flush()
+        self._shown = True
+
+    def end(self) -> None:
+        """Leave the last line, and continue below it."""
+        if self._shown:
+            self.stream.write("\n")
+        self._shown = False

@@ -5,7 +5,7 @@ of a file, an image, a setting, this machine. The exceptions form one tree:
 
     PumiceError                       carries a Problem
       RunError                        SettingsError, RefusedError, NoSuchPodError, NotRunningError: a local run
-      ImageError                      an image, a layer or an archive
+      ImageError                      an image, a layer or an archive; RegistryError: a registry that fails
       SandboxError, StartError        the sandbox, a program in it
       AddressesExhaustedError         more pods than addresses; TunnelError: pasta or slirp4netns does not work
       EngineError                     an engine call that may succeed later

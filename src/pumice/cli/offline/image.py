@@ -1,4 +1,4 @@
-"""`pumice image list|add|rm`: manages the images that `pumice run` finds without a registry."""
+"""`pumice image list|add|pull|rm`: manages the images that `pumice run` finds on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pumice.cli.output import table
+from pumice.cli.main import BAD_INPUT
+from pumice.cli.output import ProgressLine, table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, images_directory
@@ -20,32 +21,66 @@ _SHORT_DIGEST = len("sha256:") + 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", metavar="ACTION", choices=("list", "add", "rm"), help="list, add or rm")
+    actions = ("list", "add", "pull", "rm")
+    parser.add_argument("action", metavar="ACTION", choices=actions, help="list, add, pull or rm")
     parser.add_argument(
         "operands",
         metavar="OPERAND",
         nargs="*",
-        help="for add NAME=PATH: a directory, or an archive made by `docker save`; for rm NAME",
+        help="for add NAME=PATH: a directory, or an archive made by `docker save` or `podman save`; "
+        "NAME - reads the archive from standard input; for pull and rm NAME",
     )
+    parser.add_argument("--platform", metavar="linux/arm64", help="for pull: another platform than this machine's")
     parser.add_argument("--json", action="store_true", help="print one JSON object per image")
 
 
 def run(args: argparse.Namespace) -> int:
-    if (args.action == "list") == bool(args.operands):
-        usage = {"list": "takes no operand", "add": "needs NAME=PATH", "rm": "needs NAME"}
-        print(f"pumice image {args.action}: {usage[args.action]}", file=sys.stderr)
-        return 2
+    if (wrong := _misuse(args)) is not None:
+        print(f"pumice image {args.action}: {wrong}", file=sys.stderr)
+        return BAD_INPUT
     try:
         store = ImageStore(images_directory())
     except SettingsError as error:
         print(error, file=sys.stderr)
-        return 2
+        return BAD_INPUT
     if args.action == "list":
         _list(store.images(), as_json=args.json)
         return 0
-    act = _add if args.action == "add" else _remove
-    # After a failure the remaining operands are still processed.
-    return max(act(store, operand, as_json=args.json) for operand in args.operands)
+    operands = args.operands
+    if args.action == "add" and operands[1:] == ["-"]:
+        operands = [f"{operands[0]}=-"]
+    # After a failure the remaining operands are still processed. The worst code wins: bad input, then a failure.
+    return max(_process(store, operand, args) for operand in operands)
+
+
+def _misuse(args: argparse.Namespace) -> str | None:
+    if (args.action == "list") == bool(args.operands):
+        needs = "needs NAME"
+        return {"list": "takes no operand", "add": "needs NAME=PATH, or NAME - for standard input"}.get(
+            args.action, needs
+        )
+    if args.platform is not None and args.action != "pull":
+        return "takes no --platform; only pull does"
+    return None
+
+
+def _process(store: ImageStore, operand: str, args: argparse.Namespace) -> int:
+    """Return the exit code: 2 for what the user can mend, 1 for a registry that fails."""
+    try:
+        if args.action == "rm":
+            store.remove(operand)
+            print(json.dumps({"removed": operand}) if args.json else f"{operand}: removed")
+            return 0
+        image = _pull(store, operand, args.platform or "") if args.action == "pull" else _add(store, operand)
+    except ImageError as error:
+        print(error.problem.text, file=sys.stderr)
+        return error.exit_code
+    about = familiar(image.name) if args.action == "pull" else operand.partition("=")[2]
+    for warning in image.warnings:
+        print(f"{about}: warning: {warning}", file=sys.stderr)
+    what = f"{image.digest[:_SHORT_DIGEST]}, {_size(image)}" if image.digest else f"the directory {image.source}"
+    print(json.dumps(described(image), ensure_ascii=False) if args.json else f"{familiar(image.name)}: {what}")
+    return 0
 
 
 def _list(images: list[Image], *, as_json: bool) -> None:
@@ -56,35 +91,42 @@ def _list(images: list[Image], *, as_json: bool) -> None:
         rows = [(familiar(i.name), i.digest[:_SHORT_DIGEST] or "-", _size(i), i.source) for i in images]
         print("\n".join(table([("NAME", "DIGEST", "SIZE", "SOURCE"), *rows])))
     else:
-        print("no images; add one with `pumice image add NAME=PATH`", file=sys.stderr)
+        print("no images; add one with `pumice image add NAME=PATH` or `pumice image pull NAME`", file=sys.stderr)
 
 
-def _add(store: ImageStore, operand: str, *, as_json: bool) -> int:
+def _add(store: ImageStore, operand: str) -> Image:
     name, equals, path = operand.partition("=")
     if not name or not equals or not path:
-        print(f"{operand}: must be NAME=PATH, such as busybox=busybox.tar", file=sys.stderr)
-        return 2
-    try:
+        raise ImageError("must be NAME=PATH, such as busybox=busybox.tar, or NAME - for standard input", where=operand)
+
+    def report(text: str) -> None:
+        print(f"{'standard input' if path == '-' else path}: {text}", file=sys.stderr)
+
+    if path != "-":
         # Path.expanduser() raises for a user without a home directory.
-        image = store.add(name, Path(os.path.expanduser(path)), lambda text: print(f"{path}: {text}", file=sys.stderr))
-    except ImageError as error:
-        print(error.problem.text, file=sys.stderr)
-        return 2
-    for warning in image.warnings:
-        print(f"{path}: warning: {warning}", file=sys.stderr)
-    what = f"{image.digest[:_SHORT_DIGEST]}, {_size(image)}" if image.digest else f"the directory {image.source}"
-    print(json.dumps(described(image), ensure_ascii=False) if as_json else f"{familiar(image.name)}: {what}")
-    return 0
+        return store.add(name, Path(os.path.expanduser(path)), report)
+    if sys.stdin is None or sys.stdin.isatty():
+        raise ImageError("has no archive", f"docker save IMAGE | pumice image add {name} -", "standard input")
+    return store.add_stream(name, sys.stdin.buffer, report, "standard input")
 
 
-def _remove(store: ImageStore, operand: str, *, as_json: bool) -> int:
+def _pull(store: ImageStore, name: str, platform: str) -> Image:
+    import asyncio
+
+    from pumice.engines.local.images.names import normalised
+    from pumice.engines.local.registry.pull import PullReport, pull
+
+    about = familiar(normalised(name))
+    line = ProgressLine(sys.stderr)
+    report = PullReport(
+        lambda text: line.print(f"{about}: {text}"),
+        lambda text: line.replace(f"{about}: {text}"),
+        line.interval,
+    )
     try:
-        store.remove(operand)
-    except ImageError as error:
-        print(error.problem.text, file=sys.stderr)
-        return 2
-    print(json.dumps({"removed": operand}) if as_json else f"{operand}: removed")
-    return 0
+        return asyncio.run(pull(name, store, os.environ, report, platform))
+    finally:
+        line.end()
 
 
 def described(image: Image) -> dict[str, object]:

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         return BAD_INPUT
     except RunError as error:
         print(error, file=sys.stderr)
-        return BAD_INPUT
+        return error.exit_code
 
 
 def _run(session: LocalSession, args: argparse.Namespace) -> int:

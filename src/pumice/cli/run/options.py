@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         name = _destination(flag)
         parser.add_argument(f"--{flag}", dest=name, action="append", default=[], metavar=metavar, help=text)
     parser.add_argument("--workdir-read-only", action="store_true", help="pods cannot write to the working directory")
+    parser.add_argument("--pull", action="store_true", help="fetch images that are not here from their registries")
     parser.add_argument("--job", metavar="NAME", help="the Job to run, where the file has several")
     parser.add_argument("--note", metavar="TEXT", help="a remark that is recorded with the run")
     parser.add_argument(
@@ -156,6 +157,7 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
         network=Network(args.network or config.network or Network.OUTBOUND),
         fit=args.fit or toml.fit,
         ignore=tuple(dict.fromkeys(args.ignore)),
+        pull=args.pull,
         note=args.note or "",
         isolation=Isolation(args.isolation or config.isolation or Isolation.AUTO),
         required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
@@ -184,6 +186,7 @@ def typed_again(args: argparse.Namespace, *more: str) -> str:
     words += ["--python", args.python] if args.python and "--python" not in more else []
     words += ["--job", args.job] if args.job else []
     words += ["--note", args.note] if args.note else []
+    words += ["--pull"] if args.pull and "--pull" not in more else []
     words += ["--fit"] if args.fit and "--fit" not in more else []
     for flag in _LIMITS:
         value = getattr(args, flag.replace("-", "_"))
@@ -221,5 +224,7 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
         return f"{typed_again(args, '--mount', f'{path}:ro')}     {path} exists here, and pods do not see it"
     # A command that the shell did not find counts as well.
     if outcome.first is not None and outcome.first.end.exit_code == _NOT_FOUND and outcome.host_image:
-        return f"{typed_again(args, '--image', f'{outcome.host_image}=PATH')}     PATH has the image's files"
+        image = outcome.host_image
+        again = typed_again(args, "--image", f"{image}=PATH")
+        return f"{again}     PATH has the image's files; `pumice image pull {image}` fetches them"
     return look or f"{typed_again(args, '--keep')}     keeps the pods' files"

@@ -88,6 +88,9 @@ class TextView:
                 self._print(f"{pod_name}:{port} is published on {address}")
             case WarningIssued(message):
                 self._print(f"{self._style.warning('warning:')} {message}")
+            case Progress(message, transient) if transient and self.screen.terminal is not None:
+                self.screen.draw([message])
+                return
             case Progress(message):
                 self._print(message)
             case Stopping(grace):

@@ -93,6 +93,7 @@ class Progress:
     """Why preparation takes a while, such as an image that is unpacked."""
 
     message: str
+    transient: bool = False  # the next message replaces it
 
 
 @dataclass(frozen=True, slots=True)

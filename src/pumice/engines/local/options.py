@@ -69,6 +69,7 @@ class RunOptions:
     network: Network = Network.OUTBOUND
     isolation: Isolation = Isolation.AUTO
     fit: bool = False  # lower what the job asks for until it fits this machine
+    pull: bool = False  # fetch images that the job names and this machine does not have
     note: str = ""  # recorded with the run
     mode: str = "foreground"  # or detached: the run outlives the terminal
     priority: int = 0  # in the queue of this machine

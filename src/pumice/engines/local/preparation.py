@@ -79,11 +79,11 @@ class Preparation:
 
 
 @contextmanager
-def prepared(request: RunRequest, emit: Emitter) -> Iterator[Preparation]:
-    """Raises SettingsError or RefusedError."""
+def prepared(request: RunRequest, emit: Emitter, pulled: Sequence[str] = ()) -> Iterator[Preparation]:
+    """`pulled` are lines for the header. Raises SettingsError or RefusedError."""
     options, documents, source = request.options, request.documents, request.source
     machine, state = read_machine(), options.settings.state
-    admitted, changes = _fitted(request.job, options, machine)
+    admitted, changes = fit_to_machine(request.job, options, machine)
     job = admitted.job
     manifests = [pod.manifest for pod in pods(job, admitted.plugins)]
     check_names(options, job, manifests)
@@ -131,14 +131,14 @@ def prepared(request: RunRequest, emit: Emitter) -> Iterator[Preparation]:
             emit.listeners.append(run.begin(replace(request, job=admitted), emit.warn))
         except OSError as error:
             raise RefusedError.of([state_problem(state, error)]) from error
-        said = (*notes, *_notes(preparation), *changes)
+        said = (*notes, *pulled, *_notes(preparation), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
         yield preparation
 
 
-def _fitted(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
+def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) -> tuple[Admitted, list[str]]:
     """Return the job as it fits, and a line for each change."""
     ignored = ignoring(admitted, options.ignore)
     fit = fitted(ignored.admitted, machine) if options.fit else ignored

@@ -11,6 +11,8 @@ from pumice.model.problem import NOWHERE, Position, Problem, PumiceError
 class RunError(PumiceError):
     """Carries one problem or several; as text, each problem is followed by its hint."""
 
+    exit_code = 2
+
     def __init__(
         self, message: str = "", hint: str = "", where: Position = NOWHERE, others: Sequence[Problem] = ()
     ) -> None:
@@ -38,6 +40,12 @@ class DoesNotFitError(RefusedError):
     """The gang would not fit the empty machine. `fit_helps`: with `--fit` it would."""
 
     fit_helps = False
+
+
+class PullError(RefusedError):
+    """Images cannot be pulled now: their registries fail."""
+
+    exit_code = 1
 
 
 class NoNamespacesError(RefusedError):

@@ -27,7 +27,7 @@ from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
 from pumice.engines.local.outcome import KILLED, TIMED_OUT, Outcome, Stop
-from pumice.engines.local.preparation import Preparation, prepared
+from pumice.engines.local.registry.job_images import Preparation, prepared_with_images
 from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
@@ -63,13 +63,13 @@ class LocalSession:
         """Run the job to its end and return how it ended. A session runs once.
 
         Raises SettingsError or RefusedError if the run cannot start, and the listener's exception, which stops it. The
-        preparation blocks the event loop, for long only if an image has to be unpacked.
+        preparation blocks the event loop, for long only if an image has to be unpacked; not while one is pulled.
         """
         self._task = asyncio.current_task()
         emit = Emitter([listener], self._listener_failed)
         job = stored(self.job, self.options.scale)
         request = RunRequest(job, self.options, self.documents, self.source, self.owned)
-        with prepared(request, emit) as plan:
+        async with prepared_with_images(request, emit) as plan:
             outcome = Outcome(plan.admitted.job, stop=self._stop)
             timer = asyncio.create_task(self._time_out(longest_grace(plan.manifests)))
             try:

@@ -44,7 +44,10 @@ def test_add_list_and_remove(tmp_path: Path, archive: Path, capsys: pytest.Captu
     assert main(["image", "rm", "box:1", "dir"]) == 0
     assert capsys.readouterr().out == "box:1: removed\ndir: removed\n"
     assert main(["image", "list"]) == 0
-    assert capsys.readouterr() == ("", "no images; add one with `pumice image add NAME=PATH`\n")
+    assert capsys.readouterr() == (
+        "",
+        "no images; add one with `pumice image add NAME=PATH` or `pumice image pull NAME`\n",
+    )
 
 
 def test_json(archive: Path, state: Path, capsys: pytest.CaptureFixture[str]) -> None:

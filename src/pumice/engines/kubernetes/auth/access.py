@@ -17,10 +17,10 @@ from urllib.parse import SplitResult, urlsplit
 from pumice.engines.kubernetes.api.errors import AccessError
 from pumice.engines.kubernetes.auth.credentials import Credentials, TokenFile
 from pumice.engines.kubernetes.auth.kubeconfig import Cluster, Context, Kubeconfig, User, read_kubeconfig
-from pumice.engines.kubernetes.auth.proxies import proxy_for
 from pumice.engines.kubernetes.auth.tls import CertificateError, tls_context
 from pumice.engines.kubernetes.auth.user_credentials import Entry, credentials_of, exec_cluster_info, read_pem
 from pumice.model.suggestions import did_you_mean
+from pumice.runtime.proxies import proxy_for
 
 __all__ = ["Access", "AccessError", "find_access"]
 

@@ -110,10 +110,11 @@ class JobInputs:
         # Without an entrypoint the arguments are the command, but no program is named like an option.
         if not argv or argv[0].startswith("-"):
             lack = f"this machine has no image {name}" if image is None else f"its image {name} names none"
+            fetch = f"`pumice image pull {name}` or --pull fetches it; else " if image is None else ""
             raise StartError(
                 IMAGE,
                 f"has no command, and {lack}\n"
-                f'  hint: --image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
+                f'  hint: {fetch}--image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
             )
         return argv
 

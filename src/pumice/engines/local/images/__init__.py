@@ -1,1 +1,1 @@
-"""Images from archives and directories, unpacked into the user's store; no registry is used."""
+"""Images from archives and directories, unpacked into the user's store."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
+import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,22 +78,66 @@ class DirectoryBlobs:
         return path
 
 
-class ArchiveBlobs:
-    """A tar file. If it is compressed as a whole, it is decompressed to a temporary file, for random access."""
+def plain_file(path: Path, scratch: Path) -> IO[bytes]:
+    """Open a tar file. If it is compressed as a whole, it is decompressed to a temporary file, for random access."""
+    file = path.open("rb")
+    try:
+        stream = decompressed(Window(file, 0, path.stat().st_size))
+        head = stream.read(_BLOCK)
+        file.seek(0)
+        if head == file.read(len(head)):
+            return file
+        with file:
+            return _spooled(head, stream, scratch)
+    except COMPRESSION_ERRORS as error:
+        file.close()
+        raise ImageError(f"is damaged or cut short: {error}") from None
+    except BaseException:
+        file.close()
+        raise
 
-    def __init__(self, path: Path, scratch: Path) -> None:
-        self._open = ExitStack()
+
+def spooled(stream: Bytes, scratch: Path) -> IO[bytes]:
+    """Copy a tar file that can be read only once to a temporary file, decompressed."""
+    try:
+        plain = decompressed(stream)
+        return _spooled(plain.read(_BLOCK), plain, scratch)
+    except COMPRESSION_ERRORS as error:
+        raise ImageError(f"is damaged or cut short: {error}") from None
+
+
+def _spooled(head: bytes, rest: Bytes, scratch: Path) -> IO[bytes]:
+    """The copy takes at most a part of the disk, because what is copied may have no end."""
+    most = shutil.disk_usage(scratch).free // 10 * 9
+    copy: IO[bytes] = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed by the caller
+    try:
+        while head:
+            copy.write(head)
+            if copy.tell() > most:
+                raise ImageError(f"takes more than {most} bytes, nine tenths of what is free on the disk")
+            head = rest.read(CHUNK)
+        copy.flush()
+    except BaseException:
+        copy.close()
+        raise
+    return copy
+
+
+class ArchiveBlobs:
+    """A tar file with random access, which it closes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._members: dict[str, tuple[int, int]] = {}
         self._links: dict[str, str] = {}
         try:
-            self._file = self._plain(path, scratch)
             self._index()
         except BaseException:
-            self._open.close()
+            file.close()
             raise
 
     def close(self) -> None:
-        self._open.close()
+        self._file.close()
 
     def has(self, name: str) -> bool:
         return self._target(name) in self._members
@@ -102,24 +147,6 @@ class ArchiveBlobs:
         if extent is None:
             raise ImageError(f"{name}: is missing")
         return Window(self._file, *extent)
-
-    def _plain(self, path: Path, scratch: Path) -> IO[bytes]:
-        file: IO[bytes] = self._open.enter_context(path.open("rb"))
-        try:
-            plain = decompressed(Window(file, 0, path.stat().st_size))
-            head = plain.read(_BLOCK)
-            file.seek(0)
-            if head == file.read(len(head)):
-                return file
-            copy: IO[bytes] = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed with the rest
-            self._open.callback(copy.close)
-            while head:
-                copy.write(head)
-                head = plain.read(CHUNK)
-            copy.flush()
-        except COMPRESSION_ERRORS as error:
-            raise ImageError(f"is damaged or cut short: {error}") from None
-        return copy
 
     def _index(self) -> None:
         size = self._file.seek(0, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import Final
+from typing import Final, Self
 
 from pumice.model.problem import Position, PumiceError
 from pumice.model.text import printable
@@ -12,13 +12,15 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class ImageError(PumiceError):
+    exit_code = 2
+
     def __init__(self, message: str, hint: str = "", where: str = "") -> None:
         # All of these may contain names from an archive.
         super().__init__(printable(message), printable(hint), Position(printable(where)))
 
-    def within(self, part: str) -> ImageError:
+    def within(self, part: str) -> Self:
         """Return the error with a part of the image before its message."""
-        return ImageError(f"{part}: {self.problem.message}", self.hint, self.problem.where.file)
+        return type(self)(f"{part}: {self.problem.message}", self.hint, self.problem.where.file)
 
 
 def from_os_error(error: OSError, where: str = "") -> ImageError:

@@ -17,12 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.local.images.blobs import ArchiveBlobs, DirectoryBlobs
+from pumice.engines.local.images.blobs import ArchiveBlobs, Blobs, DirectoryBlobs, plain_file, spooled
 from pumice.engines.local.images.config import ImageConfig
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.layers import RECORD, ROOT, Report, unpack
 from pumice.engines.local.images.names import familiar, normalised
 from pumice.engines.local.images.sources import find_image
+from pumice.engines.local.images.streams import Bytes
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.settings import state_directory
 
@@ -53,7 +54,7 @@ def images_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 class ImageStore:
     def __init__(self, directory: Path) -> None:
-        self._store = directory
+        self.directory = directory
 
     def images(self) -> list[Image]:
         """Return all images that still exist, by name."""
@@ -65,16 +66,34 @@ class ImageStore:
         entry = self._names().get(full)
         return None if entry is None else self._image(full, entry)
 
-    def add(self, name: str, path: Path, report: Report) -> Image:
-        """Add an archive or directory under a name; an archive is unpacked unless it already is."""
+    def add(self, name: str, path: Path, report: Report, *, source: str = "") -> Image:
+        """Add an archive or directory under a name; an archive is unpacked unless it already is.
+
+        `source` says where a path comes from that is removed afterwards.
+        """
         full, path = normalised(name), path.absolute()
-        with _about(path), _os_errors(str(path)), self._locked(report):
+        about = source or str(path)
+        with _about(about), _os_errors(about), self._locked(report):
             entry = self._prepared(full, path, report)
-            self._write_names({**self._names(), full: entry})
-        image = self._image(full, entry)
-        if image is None:
-            raise ImageError("has been removed", where=str(path))
-        return image
+            return self._named(full, {**entry, "source": source} if source else entry, about)
+
+    def add_stream(self, name: str, stream: Bytes, report: Report, source: str) -> Image:
+        """Add an archive that can be read only once, such as a pipe."""
+        full = normalised(name)
+        with _about(source), _os_errors(source), self._locked(report):
+            with closing(ArchiveBlobs(spooled(stream, self.directory))) as blobs:
+                digest = self._unpacked(blobs, full, report)
+            return self._named(full, {"digest": digest, "source": source, "stamp": []}, source)
+
+    def find_digest(self, digest: str) -> Image | None:
+        """Return the image with this configuration, whatever its name; its own name is empty."""
+        return self._image("", {"digest": digest.removeprefix("sha256:"), "source": ""})
+
+    def add_name(self, name: str, digest: str, source: str) -> Image:
+        """Add a name to an image that is here already."""
+        entry = {"digest": digest.removeprefix("sha256:"), "source": source, "stamp": []}
+        with _os_errors(source), self._locked(lambda _: None):
+            return self._named(normalised(name), entry, source)
 
     def obtain(self, name: str, path: Path, report: Report) -> Image:
         """Return the image for one run: a plain directory is used without being added."""
@@ -111,6 +130,13 @@ class ImageStore:
                 raise ImageError("was removed just now", where=familiar(image.name))
             yield
 
+    def _named(self, full: str, entry: dict[str, Any], about: str) -> Image:
+        self._write_names({**self._names(), full: entry})
+        image = self._image(full, entry)
+        if image is None:
+            raise ImageError("has been removed", where=about)
+        return image
+
     def _prepared(self, full: str, path: Path, report: Report) -> dict[str, Any]:
         """Return the entry for a name, after unpacking its image."""
         if path.is_dir() and not _is_layout(path):
@@ -119,17 +145,23 @@ class ImageStore:
         known = self._names().get(full) or {}
         if stamp and known.get("stamp") == stamp and self._record(str(known.get("digest"))) is not None:
             return known
-        with closing(DirectoryBlobs(path) if path.is_dir() else ArchiveBlobs(path, self._store)) as blobs:
-            source = find_image(blobs, full)
-            digest = source.digest.removeprefix("sha256:")
-            self._sweep(digest)
-            if self._record(digest) is None:
-                unpack(blobs, source, self._directory(digest), self._store / f"{_PARTIAL}{digest}", report)
+        with closing(
+            DirectoryBlobs(path) if path.is_dir() else ArchiveBlobs(plain_file(path, self.directory))
+        ) as blobs:
+            digest = self._unpacked(blobs, full, report)
         return {"digest": digest, "source": str(path), "stamp": stamp}
+
+    def _unpacked(self, blobs: Blobs, full: str, report: Report) -> str:
+        source = find_image(blobs, full)
+        digest = source.digest.removeprefix("sha256:")
+        self._sweep(digest)
+        if self._record(digest) is None:
+            unpack(blobs, source, self._directory(digest), self.directory / f"{_PARTIAL}{digest}", report)
+        return digest
 
     def _sweep(self, wanted: str) -> None:
         """Remove leftovers of processes that died, except those of the wanted image, which will be continued."""
-        for path in self._store.glob(".*-*"):
+        for path in self.directory.glob(".*-*"):
             if path.name.startswith((_PARTIAL, _REMOVED)) and path.name != f"{_PARTIAL}{wanted}":
                 remove_tree(path)
         if self._record(wanted) is None:
@@ -137,7 +169,7 @@ class ImageStore:
 
     def _remove_image(self, digest: str, name: str) -> None:
         directory = self._directory(digest)
-        removed = self._store / f"{_REMOVED}{digest}"
+        removed = self.directory / f"{_REMOVED}{digest}"
         with suppress(FileNotFoundError), (directory / _HELD).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -170,23 +202,23 @@ class ImageStore:
         return found if "config" in found else None
 
     def _directory(self, digest: str) -> Path:
-        return self._store / digest.removeprefix("sha256:")
+        return self.directory / digest.removeprefix("sha256:")
 
     def _names(self) -> dict[str, dict[str, Any]]:
-        names: dict[str, dict[str, Any]] = _read_json(self._store / _NAMES)
+        names: dict[str, dict[str, Any]] = _read_json(self.directory / _NAMES)
         return names
 
     def _write_names(self, names: Mapping[str, Any]) -> None:
-        fresh = self._store / f"{_NAMES}.new"
+        fresh = self.directory / f"{_NAMES}.new"
         fresh.write_text(json.dumps(names, indent=1))
-        fresh.replace(self._store / _NAMES)
+        fresh.replace(self.directory / _NAMES)
 
     @contextmanager
     def _locked(self, report: Report) -> Iterator[None]:
-        self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Other users must not reach an image's files, such as setuid programs.
-        self._store.chmod(0o700)
-        with (self._store / _LOCK).open("a") as file:
+        self.directory.chmod(0o700)
+        with (self.directory / _LOCK).open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -196,12 +228,12 @@ class ImageStore:
 
 
 @contextmanager
-def _about(path: Path) -> Iterator[None]:
+def _about(source: str) -> Iterator[None]:
     """Name the file in errors about an image."""
     try:
         yield
     except ImageError as error:
-        raise ImageError(error.problem.message, error.hint, error.problem.where.file or str(path)) from None
+        raise ImageError(error.problem.message, error.hint, error.problem.where.file or source) from None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.images.blobs import ArchiveBlobs, Blobs, DirectoryBlobs, read_document
+from pumice.engines.local.images.blobs import ArchiveBlobs, Blobs, DirectoryBlobs, plain_file, read_document
 from pumice.engines.local.images.errors import ImageError
 from tests.unit.engines.local.images.archives import (
     E,
@@ -32,7 +32,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blobs]:
     if request.param == "directory":
         opened: DirectoryBlobs | ArchiveBlobs = DirectoryBlobs(write_tree(tmp_path / "files", FILES))
     else:
-        opened = ArchiveBlobs(write_file(tmp_path / "f", packed), tmp_path)
+        opened = ArchiveBlobs(plain_file(write_file(tmp_path / "f", packed), tmp_path))
     with closing(opened):
         yield opened
 
@@ -70,7 +70,7 @@ def test_a_document_that_is_too_large(tmp_path: Path) -> None:
 def test_links_in_an_archive(tmp_path: Path) -> None:
     links = [symlink("e/s", "../d/a"), hard_link("h", "d/a"), symlink("x", "x"), symlink("o", "/../..")]
     path = write_file(tmp_path / "f", layer(directory("d"), E("d/a", b"1"), *links))
-    with closing(ArchiveBlobs(path, tmp_path)) as blobs:
+    with closing(ArchiveBlobs(plain_file(path, tmp_path))) as blobs:
         assert blobs.open("e/s").read(9) == b"1"
         assert blobs.open("h").read(9) == b"1"
         assert not blobs.has("x")
@@ -101,12 +101,12 @@ def test_a_link_out_of_a_directory(tmp_path: Path) -> None:
 def test_damaged_archives(tmp_path: Path, data: bytes, message: str) -> None:
     before = open_files()
     with pytest.raises(ImageError, match=message):
-        ArchiveBlobs(write_file(tmp_path / "f", data), tmp_path)
+        ArchiveBlobs(plain_file(write_file(tmp_path / "f", data), tmp_path))
     assert open_files() == before
     assert names_in(tmp_path) == ["f"]
 
 
 def test_close(tmp_path: Path) -> None:
     before = open_files()
-    ArchiveBlobs(write_file(tmp_path / "f", gzip.compress(tar_of(FILES))), tmp_path).close()
+    ArchiveBlobs(plain_file(write_file(tmp_path / "f", gzip.compress(tar_of(FILES))), tmp_path)).close()
     assert open_files() == before

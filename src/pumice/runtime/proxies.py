@@ -1,4 +1,4 @@
-"""The proxy for the API server, from the usual environment variables.
+"""The proxy for a server, from the usual environment variables.
 
 `NO_PROXY` may contain networks (`10.0.0.0/8`), as it often does on the nodes of a cluster. Loopback addresses are never
 reached through a proxy.

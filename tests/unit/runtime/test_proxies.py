@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pumice.engines.kubernetes.auth.proxies import is_loopback, proxy_for
+from pumice.runtime.proxies import is_loopback, proxy_for
 
 PROXY = "http://proxy.example:3128"
 

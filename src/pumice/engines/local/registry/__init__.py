@@ -1,0 +1,1 @@
+"""Fetches images from registries by the OCI distribution protocol."""

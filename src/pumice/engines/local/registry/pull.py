@@ -1,0 +1,148 @@
+"""`pull`: fetches an image from its registry and adds it to the store.
+
+The blobs are downloaded to a directory below the store, an OCI layout, which is removed when the image is unpacked. An
+interrupted download continues there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.images.errors import ImageError, from_os_error
+from pumice.engines.local.images.layers import Report
+from pumice.engines.local.images.store import Image, ImageStore
+from pumice.engines.local.registry.blob_download import Blob, download
+from pumice.engines.local.registry.download_directory import download_directory
+from pumice.engines.local.registry.image_reference import ImageReference, reference
+from pumice.engines.local.registry.manifests import PulledManifest, fetch_manifest
+from pumice.engines.local.registry.platforms import Platform, parse_platform, platform_of, this_platform
+from pumice.engines.local.registry.registry_client import RegistryClient
+from pumice.engines.local.registry.transfer import Transfer
+from pumice.engines.local.scheduling.fit import size_text
+
+_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PullReport:
+    """Where a pull says what it does: `line` for what stays, `progress` for what the next call replaces."""
+
+    line: Report
+    progress: Report
+    interval: float = 1.0  # seconds between two calls of `progress`
+
+
+async def pull(
+    name: str, store: ImageStore, environ: Mapping[str, str], report: PullReport, platform: str = ""
+) -> Image:
+    """Raises ImageError for a bad name, an image that does not exist or is denied; RegistryError for other failures."""
+    image = reference(name)
+    wanted = parse_platform(platform) if platform else None
+    try:
+        return await _pull(image, store, environ, report, wanted)
+    except ImageError as error:
+        # The errors of the registry do not know which image they are about.
+        raise type(error)(error.problem.message, error.hint, error.problem.where.file or str(image)) from None
+
+
+async def _pull(
+    image: ImageReference, store: ImageStore, environ: Mapping[str, str], report: PullReport, wanted: Platform | None
+) -> Image:
+    async with RegistryClient(image, environ) as client:
+        manifest = await fetch_manifest(client, wanted or this_platform())
+        if (known := store.find_digest(manifest.config.digest)) is not None:
+            report.line("is up to date")
+            return _named(store, image, known, wanted)
+        with download_directory(store.directory, manifest.digest, report.line) as layout:
+            # Another process may have pulled it meanwhile.
+            if (known := store.find_digest(manifest.config.digest)) is not None:
+                return _named(store, image, known, wanted)
+            await fetch_layout(client, manifest, layout, report, wanted)
+            return store.add(image.name, layout, report.line, source=image.name)
+
+
+def _named(store: ImageStore, image: ImageReference, known: Image, wanted: Platform | None) -> Image:
+    """Add a name to an image that is here."""
+    if wanted is not None:
+        _check_platform(Platform(wanted.system, known.config.architecture, wanted.variant), wanted)
+    return store.add_name(image.name, known.digest, image.name)
+
+
+async def fetch_layout(
+    client: RegistryClient, manifest: PulledManifest, layout: Path, report: PullReport, wanted: Platform | None = None
+) -> None:
+    """Download all blobs, several at once, and complete the OCI layout."""
+    layers = [blob for blob in manifest.blobs if blob is not manifest.config]
+    transfer = Transfer(manifest.size, len(layers), time.monotonic())
+    _check_space(manifest, layout)
+    await download(client, manifest.config, layout, transfer)
+    if wanted is not None:
+        _check_platform(_platform_in(manifest.config.path(layout)), wanted)
+    report.line(f"pulling from {client.image.host}: {len(layers)} layers, {size_text(manifest.size)}")
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def fetch(blob: Blob) -> None:
+        async with slots:
+            await download(client, blob, layout, transfer)
+            transfer.finished_layers += 1
+
+    ticker = asyncio.create_task(_tick(report, lambda: transfer.text(time.monotonic())))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for blob in layers:
+                group.create_task(fetch(blob))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        ticker.cancel()
+    report.progress(transfer.text(time.monotonic()))
+    _complete(manifest, layout)
+
+
+async def _tick(report: PullReport, text: Callable[[], str]) -> None:
+    while True:
+        await asyncio.sleep(report.interval)
+        report.progress(text())
+
+
+def _check_space(manifest: PulledManifest, layout: Path) -> None:
+    here = sum(path.stat().st_size for path in layout.glob("blobs/sha256/*"))
+    missing, free = manifest.size - here, shutil.disk_usage(layout).free
+    if missing > free:
+        raise ImageError(
+            f"has {size_text(missing)} to download, and the disk has {size_text(free)} left",
+            "free some space (`pumice image list` shows what is stored), or move the store with XDG_STATE_HOME",
+        )
+
+
+def _platform_in(config: Path) -> Platform:
+    try:
+        return platform_of(json.loads(config.read_bytes()))
+    except (ValueError, RecursionError):
+        # It is reported when the image is unpacked.
+        return platform_of(None)
+
+
+def _check_platform(found: Platform, wanted: Platform) -> None:
+    """A manifest without an index exists for one platform only, which its configuration names."""
+    if found.architecture and not wanted.accepts(found):
+        raise ImageError(f"does not exist for {wanted}", f"it exists for {found}")
+
+
+def _complete(manifest: PulledManifest, layout: Path) -> None:
+    """Write what makes the directory an OCI layout."""
+    blob = Blob(manifest.digest, len(manifest.body), "the manifest")
+    entry = {"mediaType": manifest.media_type, "digest": manifest.digest, "size": blob.size}
+    try:
+        blob.path(layout).write_bytes(manifest.body)
+        (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+        (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    except OSError as error:
+        raise from_os_error(error) from None
