@@ -35,6 +35,8 @@ from pumice.model.vocabulary import Action, Event
 
 # Starts a number of processes that the command line names, not the plugin.
 _COUNTED: Final = re.compile(r"\b(mpirun|mpiexec)\b")
+# Pods of these plugins wait for all others: a part of them does nothing.
+_TOGETHER: Final = {"mpi", "pytorch", "tensorflow"}
 Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its containers, and what is wrong with it
 
 
@@ -55,7 +57,7 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     lower = " and ".join(_largest_request(job, row.name, locate) for row in short if not row.free.is_zero)
     less = " and ".join(filter(None, (ignore, f"lower {lower}" if lower else "")))
     advice = [*_fewer_pods(admitted, found, free), *([less] if less else [])]
-    if 0 < found.fitting < job.spec.min_available:
+    if 0 < found.fitting < job.spec.min_available and not _TOGETHER & set(job.spec.plugins) and not _is_counted(job):
         written = admitted.written.spec.min_available
         position = at(locate, SPEC / "minAvailable") if written else ""
         advice.append(f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}")
@@ -69,8 +71,7 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
     """Suggest fewer pods of the largest task, where they fit and nothing in the job counts on their number."""
     job = admitted.job
     largest = max(job.spec.tasks, key=lambda task: task.replicas)
-    words = (str(word) for task in job.spec.tasks for word in _words(task.pod_spec))
-    if not found.fitting or "mpi" in job.spec.plugins or any(_COUNTED.search(word) for word in words):
+    if not found.fitting or "mpi" in job.spec.plugins or _is_counted(job):
         return
     most, too_many = 0, largest.replicas
     with suppress(SettingsError):
@@ -84,9 +85,10 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
         yield f"--scale {largest.name}={most}"
 
 
-def _words(spec: Manifest) -> Iterator[object]:
-    for container in all_containers(spec):
-        yield from (*(container.get("command") or ()), *(container.get("args") or ()))
+def _is_counted(job: Job) -> bool:
+    containers = [container for task in job.spec.tasks for container in all_containers(task.pod_spec)]
+    words = (word for each in containers for word in (*(each.get("command") or ()), *(each.get("args") or ())))
+    return any(_COUNTED.search(str(word)) for word in words)
 
 
 def _largest_request(job: Job, resource: str, locate: Locate) -> str:

@@ -134,10 +134,14 @@ GPU = {"limits": {"nvidia.com/gpu": 2}}
         ),
         pytest.param(
             _admitted({"requests": {"cpu": "1"}}, 3, plugins={"mpi": ["--master=a", "--worker=a"]}, minAvailable=3),
-            "lower resources.requests.cpu "
-            "(<spec.tasks[0].template.spec.containers[0].resources.requests.cpu>:10), "
-            "or lower minAvailable to 2 (<spec.minAvailable>:2)",
-            id="mpirun counts on the number of hosts",
+            "lower resources.requests.cpu (<spec.tasks[0].template.spec.containers[0].resources.requests.cpu>:10)",
+            id="mpirun counts on the number of hosts, and waits for all of them",
+        ),
+        pytest.param(
+            _admitted({"requests": {"cpu": "1"}}, 3, plugins={"pytorch": ["--master=a", "--worker=a"]}, minAvailable=3),
+            "--scale a=2, or lower resources.requests.cpu "
+            "(<spec.tasks[0].template.spec.containers[0].resources.requests.cpu>:10)",
+            id="ranks wait for all others: a lower minAvailable does not help",
         ),
     ],
 )
