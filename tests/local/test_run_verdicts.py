@@ -188,8 +188,8 @@ def test_the_log_is_the_next_to_look_at(place: Place) -> None:
     result = place.run(job(task("only", "echo words; exit 3"), maxRetry=1))
     program, log = shlex.split(result.verdict[-1].removeprefix("  next"))
     assert (program, Path(log).read_text()) == ("less", "words\n")
-    run, directory = re.findall(r"^  run (trial-[0-9a-f]{8})   (/.*)$", result.err, re.MULTILINE)[0]
-    assert Path(directory).name == run
+    run, directory = re.findall(r"^  run trial:(\d+)   (/.*)$", result.err, re.MULTILINE)[0]
+    assert Path(directory).parts[-4:] == ("runs", "default", "trial", run)
     assert Path(log).is_relative_to(directory)
 
 
@@ -263,7 +263,7 @@ def test_restarts_show_code_count_and_last_line_and_after_three_a_hint(place: Pl
     assert restarts == [f"only-0 restart {count}: exit code 6: went wrong" for count in (1, 2, 3)]
     hint = "a policy {event: TaskFailed, action: TerminateJob} of task only would end the job after 3 restarts"
     assert told[-1] == f"  hint: {hint} (its maxRetry)"
-    logs = sorted(place.state.glob("runs/*/pods/only-0/1/*.log"))
+    logs = sorted(place.state.glob("runs/*/*/*/pods/only-0/1/*.log"))
     assert [path.name for path in logs][:3] == ["only.0.log", "only.1.log", "only.2.log"]
     assert logs[1].read_text().splitlines() in (["attempt", "went wrong"], ["went wrong", "attempt"])
 
@@ -295,3 +295,25 @@ def test_the_default_restart_policy_is_explained_once(place: Place) -> None:
     hints = [line for line in [*told, *err.splitlines()] if "hint" in line]
     assert len(hints) == 1
     assert "restartPolicy Always, the default" in hints[0]
+
+
+@pytest.mark.parametrize(
+    ("restarts", "flags", "code"),
+    [pytest.param("Never", [], 1, id="fails"), pytest.param("OnFailure", ["--timeout", "3s"], 124, id="restarts")],
+)
+def test_a_missing_module_names_the_python_and_how_to_choose_another(
+    place: Place, restarts: str, flags: list[str], code: int
+) -> None:
+    only = task("only", "", container=scripted("python3", "-c", "import no_such_torch"))
+    only["template"]["spec"]["restartPolicy"] = restarts
+    result = place.run(job(only, maxRetry=1), flags=flags)
+    assert result.code == code, result.err
+    python = re.search(r"^  python (.+)$", result.err, re.MULTILINE)
+    assert python is not None
+    *_, log, last = _check_form(result)
+    assert last == f"  next          pumice run job.yaml --python PATH     PATH has no_such_torch; this was {python[1]}"
+    assert "ModuleNotFoundError" in Path(log.removeprefix("  log").strip()).read_text()
+    if restarts == "OnFailure":
+        hint = f"  hint: --python PATH, where PATH has no_such_torch; this is {python[1]}\n"
+        assert re.search(rf"only-0 restart 1: .*\n{re.escape(hint)}", result.err)
+        assert result.verdict[1].startswith("  restarted     only-0: ")

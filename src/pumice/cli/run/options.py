@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,12 +19,12 @@ from pumice.engines.local.options import Isolation, Locate, Network, RunOptions,
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.run_errors import SettingsError
 from pumice.engines.local.state.settings import ExtraMount, Settings, config_directory
+from pumice.engines.local.verdict import missing_module
 from pumice.model.findings import SPEC
 from pumice.model.problem import Position
 from pumice.reconcile.requested_action import SUSPENDED
 
 _NOT_FOUND: Final = 127
-_MISSING: Final = re.compile(r"No module named '?([A-Za-z0-9_]+)|\b(python[0-9.]*): (?:command )?not found")
 # The flags that may be repeated, each with its metavar and help.
 _REPEATED: Final = {
     "with": ("FILE", "ConfigMaps, Secrets and claims that the job uses"),
@@ -211,14 +210,13 @@ def same_command(args: argparse.Namespace, *more: str) -> str:
 def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str:
     """Return what to type after a run that did not complete."""
     look = shlex.join(["less", outcome.log]) if outcome.log and Path(outcome.log).stat().st_size else ""
+    missing = missing_module(outcome.blamed.end.last_line) if outcome.blamed is not None else ""
+    if missing and outcome.host_image and outcome.reason != SUSPENDED:
+        return f"{typed_again(args, '--python', 'PATH')}     PATH has {missing}; this was {outcome.python}"
     if outcome.stop is not None:
         return look or typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:
         return f"{typed_again(args)}     after suspend is set to false{at(locate, SPEC / 'suspend')}"
-    if outcome.first is not None and outcome.host_image and (module := _MISSING.search(outcome.first.end.last_line)):
-        return (
-            f"{typed_again(args, '--python', 'PATH')}     PATH has {module[1] or module[2]}; this was {outcome.python}"
-        )
     if outcome.first is not None and outcome.unshared:
         path = outcome.unshared
         return f"{typed_again(args, '--mount', f'{path}:ro')}     {path} exists here, and pods do not see it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pumice.engines.local.state.disk_use import DiskUse
 from pumice.model.job import Job
@@ -67,7 +67,13 @@ class Failures:
         if pod.phase is PodPhase.SUCCEEDED:
             self._restarted.pop(pod.name, None)
         elif end is not None and pod.restarts and not pod.is_deleting:
-            self._restarted[pod.name] = Failure(pod, end)
+            known = self._restarted.get(pod.name)
+            if known is None or pod.restarts >= known.pod.restarts:
+                self._restarted[pod.name] = Failure(pod, end)
+
+    def record_restart(self, pod: ObservedPod) -> None:
+        """Count a restart as soon as it is announced: it waits for its back-off."""
+        self.record(replace(pod, restarts=pod.restarts + 1))
 
     def in_order(self) -> tuple[Failure, ...]:
         """Return the failures, the first one first."""
@@ -102,6 +108,11 @@ class Outcome:
     @property
     def phase(self) -> str:
         return self.job.status.state.phase
+
+    @property
+    def blamed(self) -> Failure | None:
+        """The failure that `log` belongs to: also one that did not end the run, and of the attempt before."""
+        return self.failures[0] if self.failures else self.earlier
 
     @property
     def first(self) -> Failure | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pumice.engines.local.options import Locate, at, nowhere
@@ -26,6 +27,7 @@ _EXPLAINED = (
     "PostStartHookError",
     "DeadlineExceeded",
 )
+_MISSING = re.compile(r"No module named '?([A-Za-z0-9_]+)|\b(python[0-9.]*): (?:command )?not found")
 _SHOWN_FOLLOWERS = 3
 _MOST_LINES = 6
 _RESTARTS = (Action.RESTART_JOB, *TARGETED_ACTIONS)
@@ -73,7 +75,7 @@ def _stopped(outcome: Outcome, stop: Stop, ending: Sequence[str]) -> tuple[str, 
         then = f"; then {_followers(first, others)}" if others else ""
         lines.append(row("failed", f"{first.pod.short_name}: {_how(first)}{_said(first)}{then}"))
     if restarted:
-        last = restarted[-1]
+        last = restarted[0]
         more = f"; {len(restarted) - 1} more restarted" if len(restarted) > 1 else ""
         count = f"{last.pod.restarts} restart{'' if last.pod.restarts == 1 else 's'}"
         lines.append(
@@ -126,6 +128,12 @@ def how_it_failed(pod: ObservedPod, unnamed: str) -> str:
     container = f" in container {end.container}" if end.container not in ("", unnamed, pod.task) else ""
     explained = _said(Failure(pod, end)) if end.reason in _EXPLAINED else ""
     return f"{how_it_ended(end)}{container}{explained}"
+
+
+def missing_module(line: str) -> str:
+    """Return the module or the Python that a program did not find, if that is what its last line says."""
+    found = _MISSING.search(line)
+    return found[1] or found[2] if found else ""
 
 
 def one_line(text: str) -> str:

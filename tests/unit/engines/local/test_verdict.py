@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pumice.engines.local.outcome import Failures, Outcome, Stop
-from pumice.engines.local.verdict import verdict_lines, what_follows
+from pumice.engines.local.verdict import missing_module, verdict_lines, what_follows
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
 from pumice.model.problem import Position
@@ -219,6 +219,33 @@ def test_the_failure_of_a_replaced_pod_does_not_count() -> None:
     again = replace(failed, uid="another", phase=PodPhase.RUNNING, ends=())
     assert _names(_failures(failed, _failed(1, _end(2)), again)) == ["w-1"]
     assert _names(_failures(failed, _failed(1, _end(2), version=1))) == ["w-1"]
+
+
+def test_a_restart_counts_as_soon_as_it_is_announced() -> None:
+    waiting = replace(_failed(0, _end(1, 3)), phase=PodPhase.RUNNING)
+    failures = _failures(waiting)
+    assert failures.restarted() == ()
+    failures.record_restart(waiting)
+    failures.record(replace(waiting, restarts=0))
+    assert [failure.pod.restarts for failure in failures.restarted()] == [1]
+    failures.record(replace(waiting, restarts=1))
+    failures.record_restart(replace(waiting, restarts=1))
+    assert [failure.pod.restarts for failure in failures.restarted()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        pytest.param("ModuleNotFoundError: No module named 'torch'", "torch", id="import"),
+        pytest.param("ModuleNotFoundError: No module named 'torch.distributed'", "torch", id="part of a package"),
+        pytest.param("/usr/bin/python3: No module named torch", "torch", id="python3 -m"),
+        pytest.param("sh: 1: python3.12: not found", "python3.12", id="interpreter, in dash"),
+        pytest.param("bash: line 1: python: command not found", "python", id="interpreter, in bash"),
+        pytest.param("ValueError: no", "", id="another error"),
+    ],
+)
+def test_missing_module(line: str, missing: str) -> None:
+    assert missing_module(line) == missing
 
 
 def test_a_restarted_pod_counts_where_no_pod_failed() -> None:

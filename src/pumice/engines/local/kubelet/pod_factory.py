@@ -20,7 +20,7 @@ from pumice.engines.local.preflight import what_ends_restarts
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.state.run_directory import RunDirectory
-from pumice.engines.local.verdict import what_follows
+from pumice.engines.local.verdict import missing_module, what_follows
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
@@ -101,11 +101,18 @@ class PodFactory:
 
     def _restarted(self, pod: LocalPod, end: ContainerEnd, count: int) -> None:
         observed = pod.observed()
-        self.emit(ContainerRestarted(observed, end, count, self._hint(observed.task, end, count)))
+        self.failures.record_restart(observed)
+        self.emit(ContainerRestarted(observed, end, count, self._hint(pod, end, count)))
 
-    def _hint(self, task: str, end: ContainerEnd, count: int) -> str:
+    def _hint(self, pod: LocalPod, end: ContainerEnd, count: int) -> str:
         """Say what would end the restarts, once for each task."""
-        hint = ""
+        task, inputs, hint = pod.observed().task, self.spec_builder.inputs, ""
+        image = next((each.get("image") for each in all_containers(pod.spec) if each["name"] == end.container), None)
+        missing = missing_module(end.last_line)
+        if missing and inputs.image_of(str(image or "")) is None:
+            hint = f"--python PATH, where PATH has {missing}; this is {inputs.settings.python_text}"
+            if self._hints.first((task, hint)):
+                return hint
         if end.exit_code == 0:
             hint = "restartPolicy Always, the default, restarts it forever; with Never or OnFailure the pod ends"
         elif count == _RESTARTS_BEFORE_HINT:

@@ -6,7 +6,9 @@ Also what an earlier Pumice stored: `runs/JOB-UID8` becomes `runs/NAMESPACE/JOB/
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -76,8 +78,14 @@ def migrate(store: RunStore) -> None:
     """Take over the runs of an earlier Pumice, which had no numbers."""
     old = [each for each in _children(store.runs) if (each / _OLD_JOB).is_file()]
     for directory in sorted(old, key=lambda each: each.stat().st_mtime_ns):
-        with suppress(OSError, ValueError, KeyError):
-            _migrate(store, directory)
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with suppress(OSError, ValueError, KeyError):
+                # An earlier Pumice locked the directory of a run while it ran.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _migrate(store, directory)
+        finally:
+            os.close(lock)
 
 
 def _migrate(store: RunStore, directory: Path) -> None:

@@ -85,7 +85,8 @@ class RunDirectory:
 
     def newest_log(self, short_name: str, container: str) -> Path | None:
         logs = self._newest_pod(short_name).glob(f"{container}.*.log")
-        return max(logs, key=lambda path: path.stat().st_mtime_ns, default=None)
+        # The newest with text: a container that starts again may not have printed anything yet.
+        return max(logs, key=lambda path: (path.stat().st_size > 0, path.stat().st_mtime_ns), default=None)
 
     def remove_scratch(self) -> None:
         """Raises OSError."""

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from pumice.engines.local.runs.lost_runs import migrate
+from pumice.engines.local.runs.run_store import RunStore
+
+
+def test_runs_of_an_earlier_version_get_a_number_once_they_have_ended(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    old = store.runs / "ddp-de1f79ab"
+    old.mkdir(parents=True)
+    (old / "job.json").write_text(json.dumps({"metadata": {"name": "ddp", "uid": "de1f79ab-1"}}))
+    (old / "events.jsonl").write_text('{"type":"verdict","phase":"Failed","code":7}\n')
+    live = os.open(old, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(live, fcntl.LOCK_EX)
+    migrate(store)
+    assert list(store.all_runs()) == []
+    assert (old / "job.json").is_file()
+    os.close(live)
+    migrate(store)
+    (run,) = store.all_runs()
+    assert (run.ref, run.status().phase, run.status().exit_code) == ("ddp:1", "Failed", 7)
+    assert not old.exists()
