@@ -60,6 +60,7 @@ def deployment(cluster: Cluster, name: str) -> Object:
     return found
 
 
+@pytest.mark.soak
 def test_install_upgrade_and_uninstall(reader: Reader) -> None:
     cluster = reader.cluster
 

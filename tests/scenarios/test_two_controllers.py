@@ -146,7 +146,7 @@ def test_one_that_slept_over_a_step_does_no_harm(story: Story, record_property: 
     """The first one stops before a call, each in turn, and makes it when the other has done the next step alone."""
     expected = expected_of(story)
     alone = story.record(Driver(story.document, slow=story.slow))
-    calls = range(0 if SOAK else seed() % 4, alone.engine.calls, 1 if SOAK else 4)
+    calls = range(0 if SOAK else seed() % 8, alone.engine.calls, 1 if SOAK else 8)
     for call in calls:
         driver = TwoControllers(story.document, slow=story.slow, sleeper=call, turns=itertools.repeat(0))
         driver.settle()
