@@ -1,0 +1,202 @@
+"""The protocol on the sockets of the service and of runs: one JSON object per line, at most 16 MiB.
+
+Both sides check that the other one is a process of the same user, and begin with `hello`: a range of protocol numbers
+and the version of Pumice. A request is `{"id": 1, "do": "submit", ...}`; the answer has the same id, and `result` or
+`error` (`message`, `hint`). Objects without an id are announcements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from pumice.engines.local.daemon.runtime_directory import socket_address
+from pumice.engines.local.run_errors import RunError
+
+PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
+LIMIT: Final = 16 << 20
+RETIRE: Final = "retire"  # end, so that another version can take over; every protocol has it
+_PATIENCE: Final = 2.0  # seconds for the first line of the other side
+_CREDENTIALS: Final = struct.Struct("3i")
+_PRIVATE_UMASK: Final = 0o177
+
+Message: TypeAlias = dict[str, Any]
+Answer: TypeAlias = Callable[[Message], Awaitable[Any]]
+
+
+class ConnectionFailedError(RunError, OSError):
+    """There is no answer from a process of Pumice."""
+
+
+class VersionMismatchError(ConnectionFailedError):
+    """The other process speaks other protocols."""
+
+
+class RequestError(RunError):
+    """The other side refused a request."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    protocol: tuple[int, int] = PROTOCOLS
+    version: str = ""
+    pid: int = 0
+    serves: str = ""  # the state directory, or the uid of the run
+
+    def common_protocol(self) -> int | None:
+        """Return the highest protocol that both sides speak."""
+        highest = min(self.protocol[1], PROTOCOLS[1])
+        return highest if highest >= max(self.protocol[0], PROTOCOLS[0]) else None
+
+
+def own_hello(serves: str = "") -> Hello:
+    return Hello(version=importlib.metadata.version("pumice"), pid=os.getpid(), serves=serves)
+
+
+@dataclass(slots=True)
+class Connection:
+    """One side of a connection, after both sides said hello. They may have no protocol in common."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    peer: Hello = field(default_factory=Hello)
+    _last_id: int = 0
+
+    async def send(self, message: Message) -> None:
+        self.writer.write(msgspec.json.encode(message) + b"\n")
+        await self.writer.drain()
+
+    async def receive(self) -> Message | None:
+        """Return the next object; None at the end of the connection. Raises ConnectionFailedError."""
+        try:
+            line = await self.reader.readuntil(b"\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except asyncio.LimitOverrunError as error:
+            raise ConnectionFailedError(f"a message has more than {LIMIT >> 20} MiB") from error
+        try:
+            return msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise ConnectionFailedError(f"a message is not a JSON object: {error}") from error
+
+    async def call(self, what: str, **fields: Any) -> Any:
+        """Send a request and return the result. Raises RequestError and ConnectionFailedError."""
+        self._last_id += 1
+        await self.send({**fields, "id": self._last_id, "do": what})
+        while (answer := await self.receive()) is not None:
+            if answer.get("id") == self._last_id:
+                if (error := answer.get("error")) is not None:
+                    raise RequestError(str(error.get("message", "")), str(error.get("hint", "")))
+                return answer.get("result")
+        raise ConnectionFailedError("the connection ended before the answer")
+
+    def check_protocol(self) -> None:
+        """Raises VersionMismatchError."""
+        if self.peer.common_protocol() is None:
+            raise VersionMismatchError(
+                f"pumice {own_hello().version} cannot talk to pumice {self.peer.version}"
+                f" (protocols {_range(PROTOCOLS)} and {_range(self.peer.protocol)})",
+                "upgrade the older one: pip install --upgrade pumice",
+            )
+
+    async def serve(self, answers: Mapping[str, Answer]) -> None:
+        """Answer requests until the other side ends the connection. Without a common protocol only RETIRE is known."""
+        known = answers if self.peer.common_protocol() is not None else {RETIRE: answers[RETIRE]}
+        while (request := await self.receive()) is not None:
+            answer: Message = {"id": request.get("id")}
+            if (handler := known.get(str(request.get("do")))) is None:
+                answer["error"] = {"message": f"unknown request {request.get('do')!r}", "hint": "upgrade Pumice"}
+            else:
+                try:
+                    answer["result"] = await handler(request)
+                except RunError as error:
+                    answer["error"] = {"message": str(error), "hint": ""}
+            await self.send(answer)
+
+
+@asynccontextmanager
+async def connection_to(path: Path, serves: str = "") -> AsyncIterator[Connection]:
+    """Connect to the socket of a process of this user.
+
+    Raises ConnectionFailedError; FileNotFoundError or ConnectionRefusedError if no process listens.
+    """
+    with socket_address(path) as address:
+        reader, writer = await asyncio.open_unix_connection(address, limit=LIMIT)
+    try:
+        if peer_uid(writer.get_extra_info("socket")) != os.getuid():
+            raise ConnectionFailedError(f"{path}: a process of another user listens there")
+        connection = Connection(reader, writer)
+        await connection.send({"hello": msgspec.to_builtins(own_hello(serves))})
+        connection.peer = await _hello(connection)
+        yield connection
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def listen(path: Path, handler: Callable[[Connection], Awaitable[None]], serves: str) -> asyncio.Server:
+    """Listen on a socket that only this user can connect to. A stale socket is replaced."""
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer)
+        try:
+            if peer_uid(writer.get_extra_info("socket")) != os.getuid():
+                return
+            await connection.send({"hello": msgspec.to_builtins(own_hello(serves))})
+            connection.peer = await _hello(connection)
+            await handler(connection)
+        except (RunError, ConnectionError):
+            # The client went away, or is no client: the connection ends.
+            return
+        finally:
+            writer.close()
+
+    return await asyncio.start_unix_server(accepted, sock=bound_socket(path), limit=LIMIT)
+
+
+def bound_socket(path: Path) -> socket.socket:
+    """Return a socket at the path that only this user can connect to; remove what is there."""
+    path.unlink(missing_ok=True)
+    found = socket.socket(socket.AF_UNIX)
+    before = os.umask(_PRIVATE_UMASK)
+    try:
+        with socket_address(path) as address:
+            found.bind(address)
+    except OSError:
+        found.close()
+        raise
+    finally:
+        os.umask(before)
+    return found
+
+
+def peer_uid(peer: socket.socket) -> int:
+    """Return the user of the process on the other side; -1 where the system does not say it."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return os.getuid()  # the directory of the socket is closed to other users
+    return int(_CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))[1])
+
+
+async def _hello(connection: Connection) -> Hello:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            first = await connection.receive()
+        return msgspec.convert((first or {}).get("hello"), Hello)
+    except (TimeoutError, msgspec.ValidationError) as error:
+        raise ConnectionFailedError("the other side does not say hello") from error
+
+
+def _range(protocols: tuple[int, int]) -> str:
+    return str(protocols[0]) if protocols[0] == protocols[1] else f"{protocols[0]} to {protocols[1]}"

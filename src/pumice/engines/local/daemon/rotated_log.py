@@ -1,0 +1,47 @@
+"""The log of a process in the background: its output and its errors. At 1 MiB it becomes `NAME.1`, and begins anew."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.clock import wall_clock
+
+_LIMIT: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedLog:
+    path: Path
+    limit: int = _LIMIT
+
+    def write(self, message: str) -> None:
+        """Append a line with the time. A full disk must not stop the process."""
+        try:
+            self._rotate()
+            sys.stderr.write(f"{wall_clock():%Y-%m-%dT%H:%M:%SZ} {message}\n")
+            sys.stderr.flush()
+        except OSError:
+            return
+
+    def _rotate(self) -> None:
+        """Standard output and standard error are the log, so that whatever goes wrong is in it."""
+        if os.fstat(2).st_size < self.limit:
+            return
+        self.path.rename(self.path.with_name(f"{self.path.name}.1"))
+        fresh = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        for standard in (1, 2):
+            os.dup2(fresh, standard)
+        os.close(fresh)
+
+
+def last_lines(path: Path, count: int = 10) -> list[str]:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, count)]
+    except OSError:
+        return []

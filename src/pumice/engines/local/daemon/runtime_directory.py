@@ -1,0 +1,60 @@
+"""The directory of sockets and secrets: `$XDG_RUNTIME_DIR/pumice`, else `/tmp/pumice-UID`. Closed to other users.
+
+It is local and disappears at logout, so nothing in it may be the only copy of anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.run_errors import RefusedError
+
+_PRIVATE: Final = 0o700
+_SHARED: Final = Path("/tmp")  # noqa: S108 - owner, type and mode are checked
+
+
+def runtime_directory(environ: Mapping[str, str]) -> Path:
+    """Return the directory, and make it if it is missing. Raises RefusedError if it is not safe to use."""
+    base = Path(environ.get("XDG_RUNTIME_DIR") or "")
+    # The XDG specification ignores relative paths.
+    if base.is_absolute() and os.access(base, os.W_OK | os.X_OK):
+        return _checked(base / "pumice")
+    return _checked(_SHARED / f"pumice-{os.getuid()}")
+
+
+def _checked(directory: Path) -> Path:
+    """Another user may have made it first, in /tmp, or a link with its name."""
+    try:
+        directory.mkdir(mode=_PRIVATE, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise RefusedError(f"{directory}: {(error.strerror or str(error)).lower()}", _HINT) from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise RefusedError(f"{directory}: not a directory, so no socket can be there", _HINT)
+    if found.st_uid != os.getuid():
+        raise RefusedError(f"{directory}: belongs to another user (uid {found.st_uid})", _HINT)
+    if stat.S_IMODE(found.st_mode) != _PRIVATE:
+        directory.chmod(_PRIVATE)
+    return directory
+
+
+_HINT: Final = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+
+
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """Yield an address for the socket. A path of a socket has at most 107 bytes; through /proc any path fits."""
+    proc = Path("/proc/self/fd")
+    if len(os.fsencode(path)) < 100 or not proc.is_dir():  # noqa: PLR2004 - with a margin for other systems
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield str(proc / str(directory) / path.name)
+    finally:
+        os.close(directory)

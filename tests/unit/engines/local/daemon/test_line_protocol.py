@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.engines.local.daemon import line_protocol
+from pumice.engines.local.daemon.line_protocol import (
+    LIMIT,
+    RETIRE,
+    Connection,
+    ConnectionFailedError,
+    Hello,
+    Message,
+    RequestError,
+    VersionMismatchError,
+    connection_to,
+    listen,
+)
+from pumice.engines.local.run_errors import RefusedError
+
+
+async def _echo(request: Message) -> Any:
+    return request["text"]
+
+
+async def _refuse(_request: Message) -> Any:
+    raise RefusedError("no room", "make some")
+
+
+async def _retire(_request: Message) -> Any:
+    return "bye"
+
+
+ANSWERS = {"echo": _echo, "refuse": _refuse, RETIRE: _retire}
+
+
+@asynccontextmanager
+async def server(path: Path, handler: Callable[[Connection], Awaitable[None]] | None = None) -> AsyncIterator[None]:
+    async def serve(connection: Connection) -> None:
+        await connection.serve(ANSWERS)
+
+    listening = await listen(path, handler or serve, "here")
+    try:
+        yield
+    finally:
+        listening.close()
+
+
+def test_requests_and_answers(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(tmp_path / "s"), connection_to(tmp_path / "s") as connection:
+            assert (connection.peer.serves, connection.peer.pid) == ("here", os.getpid())
+            assert await connection.call("echo", text="x" * 100_000 + "\n") == "x" * 100_000 + "\n"
+            with pytest.raises(RequestError, match=r"no room\n.*make some"):
+                await connection.call("refuse")
+            with pytest.raises(RequestError, match="unknown request 'dance'"):
+                await connection.call("dance")
+            assert await connection.call("echo", text="still there") == "still there"
+
+    asyncio.run(story())
+
+
+def test_only_the_user_can_connect(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(tmp_path / "s"):
+            assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
+
+    asyncio.run(story())
+
+
+def test_another_user_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with server(tmp_path / "s"):
+            real = line_protocol.peer_uid
+            monkeypatch.setattr(line_protocol, "peer_uid", lambda peer: real(peer) + 1)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(tmp_path / "s"))
+                client.setblocking(False)
+                assert await asyncio.get_running_loop().sock_recv(client, 100) == b""
+            with pytest.raises(ConnectionFailedError, match="another user"):
+                async with connection_to(tmp_path / "s"):
+                    pass
+
+    asyncio.run(story())
+
+
+def test_a_process_of_another_user_by_the_kernels_word(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    tmp_path.chmod(0o755)
+
+    async def story() -> None:
+        async with server(tmp_path / "s"):
+            (tmp_path / "s").chmod(0o777)
+            code = "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX)\n"
+            code += "os.chdir(int(sys.argv[1])); s.connect('s'); sys.exit(len(s.recv(9)))"
+            directory = os.open(tmp_path, os.O_RDONLY)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", code, str(directory), pass_fds=(directory,)
+            )
+            os.close(directory)
+            assert await process.wait() == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", "not a JSON object", id="another protocol"),
+        pytest.param(b"[1]\n", "not a JSON object", id="no object"),
+        pytest.param(b"{}\n", "does not say hello", id="no hello"),
+        pytest.param(b'{"hello": {"protocol": "all"}}\n', "does not say hello", id="a wrong hello"),
+        pytest.param(b"", "does not say hello", id="closed at once"),
+        pytest.param(b"x" * (LIMIT + 2), "more than 16 MiB", id="too long"),
+    ],
+)
+def test_what_is_no_server_of_pumice(tmp_path: Path, sent: bytes, message: str) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        writer.close()
+
+    async def story() -> None:
+        listening = await asyncio.start_unix_server(answer, tmp_path / "s")
+        with pytest.raises(ConnectionFailedError, match=message):
+            async with connection_to(tmp_path / "s"):
+                pass
+        listening.close()
+
+    asyncio.run(story())
+
+
+def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_protocol, "_PATIENCE", 0.01)
+
+    async def story() -> None:
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(tmp_path / "s"))
+            silent.listen()
+            with pytest.raises(ConnectionFailedError, match="does not say hello"):
+                async with connection_to(tmp_path / "s"):
+                    pass
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_ends_before_the_answer(tmp_path: Path) -> None:
+    async def leave(connection: Connection) -> None:
+        await connection.receive()
+
+    async def story() -> None:
+        async with server(tmp_path / "s", leave), connection_to(tmp_path / "s") as connection:
+            with pytest.raises(ConnectionFailedError, match="ended before the answer"):
+                await connection.call("echo", text="")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "common"),
+    [
+        pytest.param((1, 1), (1, 1), 1, id="equal"),
+        pytest.param((2, 3), (1, 2), 2, id="overlap"),
+        pytest.param((1, 3), (2, 5), 3, id="the highest"),
+        pytest.param((3, 4), (1, 2), None, id="the other is older"),
+        pytest.param((1, 2), (3, 4), None, id="the other is newer"),
+    ],
+)
+def test_the_common_protocol(
+    own: tuple[int, int], other: tuple[int, int], common: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_protocol, "PROTOCOLS", own)
+    assert Hello(protocol=other).common_protocol() == common
+
+
+def test_without_a_common_protocol_a_server_only_retires(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with server(tmp_path / "s"), connection_to(tmp_path / "s") as connection:
+            connection.peer = Hello(protocol=(7, 8), version="9.0")
+            with pytest.raises(VersionMismatchError, match=r"cannot talk to pumice 9\.0 \(protocols 1 and 7 to 8\)"):
+                connection.check_protocol()
+
+        async def older(connection: Connection) -> None:
+            connection.peer = Hello(protocol=(7, 8))
+            await connection.serve(ANSWERS)
+
+        async with server(tmp_path / "s", older), connection_to(tmp_path / "s") as connection:
+            connection.check_protocol()
+            with pytest.raises(RequestError, match="unknown request 'echo'"):
+                await connection.call("echo", text="")
+            assert await connection.call(RETIRE) == "bye"
+
+    asyncio.run(story())
