@@ -94,7 +94,8 @@ With `--json` every event is one JSON object per line on standard output, with `
 Every run has a name, `NAME:N`: the Job's name and a number. Pumice stores the N-th run of a Job in
 `$XDG_STATE_HOME/pumice/runs/NAMESPACE/NAME/N` (`~/.local/state/pumice/...`), readable only by you: `run.json` (the Job
 and the options), `journal.jsonl` (what happened), `status.json` (how it stands), and for the N-th pod of a name
-`pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log` after M restarts. Values of Secrets and of
+`pods/TASK-INDEX/N/pod.json` and `pods/TASK-INDEX/N/CONTAINER.M.log` after M restarts, plain text beside its index
+`CONTAINER.M.idx`. Where the disk was full, a line of the log says how much is missing. Values of Secrets and of
 variables that are passed on are not stored. Finished runs are removed after 30 days, above 50 of one name and above
 20 GiB in all, completed ones first, which the next run reports; `[runs]` in `config.toml` sets `keep_days`,
 `keep_per_name` and `max_size`. Runs with `--keep` and the directories of claims,

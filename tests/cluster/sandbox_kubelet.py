@@ -20,11 +20,13 @@ from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.events import LogLine
 from pumice.engines.local.isolation import open_sandbox
 from pumice.engines.local.kubelet.container import Container
-from pumice.engines.local.kubelet.container_logs import LogFile, LogPump
+from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.pod import LocalPod
+from pumice.engines.local.logs.log_file import LogFile
 from pumice.engines.local.network.addresses import Addresses
 from pumice.engines.local.options import Isolation
 from pumice.engines.local.preflight import create_claim_directories
+from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.volumes.apply import VolumeFiles
@@ -205,7 +207,8 @@ class SandboxKubelet(Kubelet):
 
     def _open_logs(self, pod: Object, container: str, attempt: int) -> tuple[LogPump, LogPump]:
         name = _short_name(pod)
-        file = LogFile(self._settings.state / "logs" / f"{name}.{container}.{attempt}", self.warnings.append)
+        log = self._settings.state / "logs" / f"{name}.{container}.{attempt}.log"
+        file = LogFile(log, self.warnings.append, SequenceNumbers().next)
         return (
             LogPump(name, container, "stdout", file, self.log_lines.extend),
             LogPump(name, container, "stderr", file, self.log_lines.extend),

@@ -28,7 +28,7 @@ def now() -> dt.datetime:
 class NoLogFile:
     """A log file that keeps nothing."""
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes, _stream: str) -> int:
         return len(data)
 
     def close(self) -> None:

@@ -82,7 +82,11 @@ def test_events_of_a_failure(place: Place) -> None:
 def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(place: Place, flags: list[str]) -> None:
     assert place.run(_twice(), flags=flags).code == 0
     directory = place.state / "runs" / "default" / "trial" / "1"
-    files = {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(directory)): path.read_text(errors="replace")
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
     assert set(files) == {
         "run.json",
         "journal.jsonl",
@@ -90,6 +94,7 @@ def test_spec_events_and_logs_of_every_attempt_are_kept_and_no_scratch(place: Pl
         "owner.lock",
         "pods/only-0/1/pod.json",
         "pods/only-0/1/only.0.log",
+        "pods/only-0/1/only.0.idx",
         "pods/only-0/2/pod.json",
         "pods/only-0/2/only.0.log",
     }

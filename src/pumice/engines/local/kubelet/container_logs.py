@@ -12,7 +12,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final, Protocol
 
 from pumice.engines.local.events import LogLine
@@ -20,8 +19,6 @@ from pumice.engines.local.events import LogLine
 _CHUNK: Final = 65536
 # Longer lines are split, to bound memory.
 LONGEST_LINE: Final = 64 * 1024
-_PRIVATE: Final = 0o600
-SEGMENT: Final = 64 << 20
 _LONGEST_CHARACTER: Final = 4
 _CONTINUED: Final = 0b10  # the first bits of all but the first byte of a character
 # The end of a traceback says more than what a shell or a library prints after it.
@@ -36,7 +33,7 @@ Watcher = Callable[[Sequence[LogLine]], None]
 class Sink(Protocol):
     """The log file of a container."""
 
-    def write(self, data: bytes) -> object: ...
+    def write(self, data: bytes, stream: str) -> object: ...
 
     def close(self) -> None: ...
 
@@ -105,7 +102,7 @@ class LogPump:
         self._tail.extend(words for line in passed[-_LOOKED_AT:] if (words := line.text.strip()))
         if ended:
             self._shown = b""
-            self.file.write(b"".join(line + b"\n" for line in ended))
+            self.file.write(b"\n".join((*ended, b"")), self.stream)
         state = _visible(bar)
         if state and state != self._shown:
             self._shown = state
@@ -115,72 +112,6 @@ class LogPump:
 
     def _line(self, line: bytes, *, unfinished: bool = False) -> LogLine:
         return LogLine(self.pod, self.container, self.stream, line.decode("utf-8", "replace"), unfinished)
-
-
-@dataclass(slots=True)
-class LogFile:
-    """Shared by both streams of a container; created with the first line.
-
-    A full disk costs the rest of the log, not the job. With a limit the log continues in further files, its segments:
-    `c.0.log`, `c.0.1.log`, `c.0.2.log`. Above the limit the oldest are removed, but not the first, which has the
-    configuration and the first error; its last line says what is missing.
-    """
-
-    path: Path
-    warn: Callable[[str], None]
-    most: int | None = None  # bytes
-    segment: int = SEGMENT
-    _descriptor: int | None = None
-    _given_up: bool = False
-    _sizes: list[int] = field(default_factory=lambda: [0])
-    _removed: int = 0  # segments after the first
-
-    def write(self, data: bytes) -> None:
-        if self._given_up:
-            return
-        try:
-            if self.most is not None and 0 < self._sizes[-1] > self.segment - len(data):
-                self.close()
-                self._sizes.append(0)
-                self._remove_oldest(self.most)
-            self._sizes[-1] += len(data)
-            if self._descriptor is None:
-                self._descriptor = self._open()
-            while data:
-                data = data[os.write(self._descriptor, data) :]
-        except OSError as error:
-            self._given_up = True
-            self.close()
-            why = (error.strerror or str(error)).lower()
-            self.warn(f"logs are shown but no longer written to {self.path.parent}: {why}")
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self._descriptor = None
-
-    def _segment(self, number: int) -> Path:
-        return self.path.with_suffix(f".{number}.log") if number else self.path
-
-    def _remove_oldest(self, most: int) -> None:
-        """Keep the first segment and the newest ones, and room for the next."""
-        while sum(self._sizes) - sum(self._sizes[1 : 1 + self._removed]) + self.segment > most:
-            if self._removed + 2 >= len(self._sizes):
-                return
-            self._removed += 1
-            self._segment(self._removed).unlink(missing_ok=True)
-            gone = sum(self._sizes[1 : 1 + self._removed])
-            with self.path.open("r+b") as first:
-                first.truncate(self._sizes[0])
-                first.seek(self._sizes[0])
-                first.write(f"[pumice: {gone} bytes are missing here: the log is larger than {most} bytes]\n".encode())
-
-    def _open(self) -> int:
-        # Private, because programs print secrets.
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return os.open(
-            self._segment(len(self._sizes) - 1), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _PRIVATE
-        )
 
 
 def _newest(rest: bytes) -> bytes:

@@ -2,8 +2,8 @@
 
 All of it is closed to other users: logs and specs may contain secrets.
 
-    pods/TASK-INDEX/N/    the N-th pod of this name: pod.json, and CONTAINER.M.log of its M-th restart; a long log
-                          continues in CONTAINER.M.1.log and so on
+    pods/TASK-INDEX/N/    the N-th pod of this name: pod.json, and CONTAINER.M.log of its M-th restart with its index
+                          CONTAINER.M.idx; a long log continues in CONTAINER.M.1.log and so on
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from pumice.engines.local.kubelet.container_logs import LogFile
+from pumice.engines.local.logs.log_file import LogFile
+from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.model.job import Manifest
@@ -71,13 +72,17 @@ class RunDirectory:
 
     def add_pod(self, short_name: str, manifest: Manifest) -> Path:
         """Return the directory of a new pod."""
-        self._created[short_name] = self._created.get(short_name, 0) + 1
+        if short_name not in self._created:
+            # A run that lost its process continues in another one, and the logs of its pods stay.
+            stored = (self.directory / "pods" / short_name).glob("[0-9]*")
+            self._created[short_name] = max((int(path.name) for path in stored), default=0)
+        self._created[short_name] += 1
         directory = self._newest_pod(short_name)
         self._write(directory / "pod.json", manifest)
         return directory
 
     def open_log(self, pod_directory: Path, container: str, restart: int) -> LogFile:
-        log = LogFile(pod_directory / f"{container}.{restart}.log", self.warn, self.log_size)
+        log = LogFile(pod_directory / f"{container}.{restart}.log", self.warn, self.numbers.next, self.log_size)
         # A container that prints nothing has a log, too: verdicts name it.
         log.write(b"")
         log.close()
@@ -96,9 +101,12 @@ class RunDirectory:
         return self.directory / "pods" / short_name / str(self._created.get(short_name, 0))
 
     def _write(self, path: Path, value: object) -> None:
-        file = LogFile(path, self.warn)
-        file.write(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
-        file.close()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+            replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n", sync=False)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            self.warn(f"logs are shown but no longer written to {path.parent}: {why}")
 
 
 def once_per_machine(state: Path, warn: Callable[[str], None]) -> Callable[[str], None]:

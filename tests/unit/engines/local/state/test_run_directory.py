@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pumice.engines.local.kubelet.container_logs import LogFile
 from pumice.engines.local.state.run_directory import (
     RunDirectory,
     once_per_machine,
@@ -21,7 +20,8 @@ def test_files_of_a_run_are_closed_to_other_users(tmp_path: Path) -> None:
             log = record.open_log(directory, "main", restart)
             log.write(b"words\n")
             log.close()
-    pods = [f"pods/w-0/{number}/{name}" for number in (1, 2) for name in ("main.0.log", "main.1.log", "pod.json")]
+    names = ("main.0.idx", "main.0.log", "main.1.idx", "main.1.log", "pod.json")
+    pods = [f"pods/w-0/{number}/{name}" for number in (1, 2) for name in names]
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(tmp_path / "run")) for path in files) == pods
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
@@ -54,24 +54,3 @@ def test_a_state_directory_of_another_user(exists: bool, tmp_path: Path, monkeyp
     text = state_problem(state, PermissionError(13, "Permission denied", str(state / "runs" / "a"))).text
     assert text.startswith(f"{state}/runs/a: permission denied, so nothing can be stored in {state}\n  hint: ")
     assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in text) == exists
-
-
-def test_a_long_log_keeps_its_first_segment_and_the_newest(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "c.0.log", warn=pytest.fail, most=40, segment=10)
-    for number in range(10):
-        log.write(f"line {number}..\n".encode())
-    log.close()
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["c.0.7.log", "c.0.8.log", "c.0.9.log", "c.0.log"]
-    missing = "[pumice: 54 bytes are missing here: the log is larger than 40 bytes]"
-    assert (tmp_path / "c.0.log").read_text() == f"line 0..\n{missing}\n"
-    assert (tmp_path / "c.0.9.log").read_text() == "line 9..\n"
-
-
-def test_a_log_below_its_limit_is_whole(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "c.0.log", warn=pytest.fail, most=100, segment=50)
-    for number in range(9):
-        log.write(f"line {number}..\n".encode())
-    log.close()
-    parts = [(tmp_path / name).read_text() for name in ("c.0.log", "c.0.1.log")]
-    assert "".join(parts) == "".join(f"line {number}..\n" for number in range(9))
