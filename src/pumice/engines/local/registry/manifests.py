@@ -80,11 +80,11 @@ async def _fetch(client: RegistryClient, version: str) -> tuple[bytes, str, Mapp
     if not isinstance(document, dict):
         kind = headers.get("Content-Type", "no content type")
         raise RegistryError(f"{host} answers with something that is not a manifest ({kind[:80]})")
+    if document.get("schemaVersion") == 1:
+        raise ImageError("has a manifest of version 1, which registries gave up in 2019", "push the image again")
     said = document.get("mediaType") or headers.get("Content-Type", "").partition(";")[0].strip()
     if said in (*_INDEXES, *_MANIFESTS):
         return body, digest, document, str(said)
-    if document.get("schemaVersion") == 1:
-        raise ImageError("has a manifest of version 1, which registries gave up in 2019", "push the image again")
     # Some registries do not say what they send.
     if isinstance(document.get("manifests"), list):
         return body, digest, document, _INDEXES[0]

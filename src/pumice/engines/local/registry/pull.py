@@ -85,7 +85,8 @@ async def fetch_layout(
     await download(client, manifest.config, layout, transfer)
     if wanted is not None:
         _check_platform(_platform_in(manifest.config.path(layout)), wanted)
-    report.line(f"pulling from {client.image.host}: {len(layers)} layers, {size_text(manifest.size)}")
+    count = "1 layer" if len(layers) == 1 else f"{len(layers)} layers"
+    report.line(f"pulling from {client.image.host}: {count}, {size_text(manifest.size)}")
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def fetch(blob: Blob) -> None:
