@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pumice.cli.output import Style, style_for
+from pumice.cli.run.log_prefix import LogPrefix
 from pumice.cli.run.screen import Screen, plain
 from pumice.cli.run.status_line import PodStates, state_line
 from pumice.engines.local.events import (
@@ -34,8 +35,6 @@ from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.verdict import how_it_ended
 
-# The colours of tasks, each with the shades of its pods.
-_COLOURS: Final = tuple((f"3{colour}", f"9{colour}", f"2;3{colour}") for colour in (6, 2, 5, 4, 3))
 _MOST_BARS: Final = 8
 _MOST_KEPT: Final = 8
 
@@ -49,9 +48,7 @@ class TextView:
     timestamps: Callable[[], str] | None = None  # the time at the start of each log line
     clock: Callable[[], float] = time.monotonic
     _began: float = 0.0
-    _tasks: list[str] = field(default_factory=list)
-    _unnamed: dict[str, str] = field(default_factory=dict)  # by task, the container that the prefix does not name
-    _width: int = 0
+    _prefix: LogPrefix = field(default_factory=LogPrefix)
     _phase: str = ""
     _attempt: int = 0
     _last_action: str = ""
@@ -103,12 +100,7 @@ class TextView:
 
     def _show_plan(self, job: Job, images: str) -> None:
         self._states.resize(job)
-        self._tasks = [task.name for task in job.spec.tasks]
-        for task in job.spec.tasks:
-            containers = task.pod_spec.get("containers") or []
-            self._unnamed[task.name] = str(containers[0]["name"]) if len(containers) == 1 else task.name
-        names = [f"{task.name}-{max(task.replicas - 1, 0)}" for task in job.spec.tasks]
-        self._width = max(map(len, names), default=0)
+        self._prefix = LogPrefix.of(job)
         total = job.total_replicas
         tasks = ", ".join(f"{task.name} {task.replicas}" for task in job.spec.tasks)
         plugins = f"   plugins {', '.join(job.spec.plugins)}" if job.spec.plugins else ""
@@ -134,17 +126,8 @@ class TextView:
             return time + line.text
         source = (line.pod, line.container)
         if source not in self._labels:
-            self._labels[source] = self._label(*source)
+            self._labels[source] = self._prefix.text(*source, coloured=style_for(self.screen.logs).coloured)
         return time + self._labels[source] + line.text
-
-    def _label(self, pod: str, container: str) -> str:
-        task = pod.rpartition("-")[0]
-        unnamed = container in (self._unnamed.get(task, task), "")
-        name = (pod if unnamed else f"{pod} {container}").ljust(self._width)
-        if style_for(self.screen.logs).coloured and task in self._tasks:
-            shades = _COLOURS[self._tasks.index(task) % len(_COLOURS)]
-            name = f"\x1b[{shades[int(pod.rpartition('-')[2]) % len(shades)]}m{name}\x1b[0m"
-        return f"{name}  "
 
     def _show_phase(self, moved: PhaseChanged) -> None:
         """Print one line: the policy that acted says more than the phase that it led to."""
@@ -189,7 +172,7 @@ class TextView:
         return f"{status.succeeded} succeeded{failed}" + (f", {others} ended{by}" if others > 0 else "")
 
     def _show_failure(self, pod: ObservedPod, follows: str) -> None:
-        how = plain(one_line(how_it_failed(pod, self._unnamed.get(pod.task, ""))))
+        how = plain(one_line(how_it_failed(pod, self._prefix.unnamed.get(pod.task, ""))))
         failed = self._style.error(f"{pod.short_name} failed:")
         self._print(f"{self._elapsed():<5} {failed} {how}; {follows}")
 
@@ -200,7 +183,7 @@ class TextView:
 
     def _show_restart(self, restarted: ContainerRestarted) -> None:
         end, pod = restarted.end, restarted.pod
-        container = "" if end.container == self._unnamed.get(pod.task) else f" {end.container}"
+        container = "" if end.container == self._prefix.unnamed.get(pod.task) else f" {end.container}"
         line = f": {plain(one_line(end.last_line))}" if end.last_line else ""
         self._print(
             f"{self._elapsed():<5} {pod.short_name}{container} restart {restarted.count}: {how_it_ended(end)}{line}"
@@ -222,7 +205,7 @@ class TextView:
             self._print(f"kept: and {len(outcome.kept) - _MOST_KEPT} more")
 
     def _last_lines(self) -> list[str]:
-        if self.screen.terminal is None or not self._tasks:
+        if self.screen.terminal is None or not self._prefix.tasks:
             return []
         most = max(1, min(_MOST_BARS, self.screen.size()[1] // 3))
         coloured = style_for(self.screen.terminal).coloured

@@ -87,12 +87,15 @@ class LogReader:
             self._began = True
             self._skip(newest)
         for batches in _merged(list(self._sources.values()), newest):
-            if self.selection.grep is None:
-                yield batches
-            elif found := [
-                (*row[:4], b"".join(lines)) for row in batches if (lines := self.selection.matching(row[4]))
-            ]:
+            found = batches if self.selection.grep is None else list(self._matching(batches))
+            if found:
                 yield found
+
+    def _matching(self, batches: Sequence[LogBatch]) -> Iterator[LogBatch]:
+        for number, execution, time, flags, text in batches:
+            if lines := self.selection.matching(text):
+                prefix = self.prefix(execution)
+                yield (number, execution, time, flags, prefix + prefix.join(lines))
 
     def newest_sequence(self) -> int:
         """Return the sequence number of the newest batch; 0 if there is none."""
@@ -177,7 +180,9 @@ class LogReader:
         for first, execution in chosen.items():
             if self.selection.has(execution):
                 if first not in self._sources:
-                    self._sources[first] = LogSource(execution, [], self.prefix(execution))
+                    # `grep` looks at lines without their prefix.
+                    prefix = self.prefix(execution) if self.selection.grep is None else b""
+                    self._sources[first] = LogSource(execution, [], prefix)
                 self._sources[first].segments = sorted(found[first])
 
     def _execution(self, pod: Path, name: re.Match[str]) -> Execution:
