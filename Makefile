@@ -10,7 +10,7 @@ setup = @scripts/python scripts/setup.py
 python = .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run examples check test fuzz soak kubelet lint format bench docs dist pin clean
+.PHONY: help run examples check test fuzz soak kubelet lint format bench docs pictures dist pin clean
 
 
 help: ## This list
@@ -62,6 +62,10 @@ bench: ## Run the benchmarks in benchmarks/
 docs: ## Regenerate the generated pages of docs/ and the data of src/pumice/data/
 	$(setup) test
 	@$(python) -m scripts.docs
+
+pictures: ## Draw the terminal pictures of docs/images/ from real runs
+	$(setup) run
+	@$(python) -m scripts.terminal_pictures
 
 dist: ## Build the wheel and the source distribution into dist/
 	$(setup) run

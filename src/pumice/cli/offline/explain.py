@@ -11,7 +11,7 @@ from typing import Final
 
 from pumice.admission.admit import Admitted
 from pumice.cli.jobfile import JobDocument, add_gang_argument, as_stored, load_valid
-from pumice.cli.output import Style, fit, style_for, table
+from pumice.cli.output import Style, columns, fit, style_for, table
 from pumice.model.findings import Path
 from pumice.model.job import Job, TaskSpec
 from pumice.model.slot import Slot
@@ -202,11 +202,16 @@ def _body(one: _Explained, style: Style) -> Iterator[str]:
         heading = _HEADINGS[trace.kind] + (f" of container {trace.container}" if trace.container else "")
         groups.setdefault(heading, []).append(_row(one, trace))
     rows = [row for group in groups.values() for row in group]
-    lines = iter(table(rows, "  "))
+    lines = table(rows, "  ")
+    width = columns(sys.stdout)
+    if width is not None and max(map(len, lines)) > width:
+        # On a terminal one long value must not push the other sections out of it.
+        lines = [line for group in groups.values() for line in table(group, "  ")]
+    rest = iter(lines)
     for heading, group in groups.items():
         yield style.bold(heading)
         for _ in group:
-            yield next(lines)
+            yield next(rest)
 
 
 def _row(one: _Explained, trace: Trace) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pumice.cli.findings import counted, write_reports
 from pumice.cli.jobfile import JobFile, load, load_valid
-from pumice.cli.output import style_for
+from pumice.cli.output import fit, style_for
 from pumice.cli.run import options as run_options
 from pumice.cli.run.consent_question import consent_question
 from pumice.cli.run.screen import Screen
@@ -77,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
         print(error, run_options.same_command(args, "--isolation", "process"), sep="\n", file=sys.stderr)
         return BAD_INPUT
     except DoesNotFitError as error:
-        print(error, *([run_options.same_command(args, "--fit")] if error.fit_helps else []), sep="\n", file=sys.stderr)
+        lines = [fit(line, sys.stderr) for line in str(error).splitlines()]
+        command = [run_options.same_command(args, "--fit")] if error.fit_helps else []
+        print(*lines, *command, sep="\n", file=sys.stderr)
         return BAD_INPUT
     except RunError as error:
         print(error, file=sys.stderr)
