@@ -8,6 +8,8 @@ from scripts.docs_text import code, table
 INTRODUCTION = """\
 # Permissions
 
+[All guides](../../README.md#read-on)
+
 `pumice install` creates two ServiceAccounts. Their roles have no wildcards and grant nothing that no code needs. These
 tables are generated from the same list as the roles, and tests run with exactly these permissions.
 

@@ -14,12 +14,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.docs.markdown import Block, blocks
 from tests.meta.tree import ROOT
 
 # The environment that runs this test: what `make` has set up, or another one.
 ENVIRONMENT = Path(sys.executable).parent.parent
+PATH = f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
 _MARK = "\x1eend of a command\x1e"
 
 
@@ -59,15 +61,18 @@ def provide(block: Block, folder: Path) -> None:
         (information / "entry_points.txt").write_text(f"[{group}]\n{lines}")
 
 
-def outputs(block: Block, folder: Path) -> list[list[str]]:
-    """What each command of a block prints, on both streams, in a folder that has the examples."""
+def outputs(block: Block, folder: Path, extra: Mapping[str, str] = MappingProxyType({})) -> list[list[str]]:
+    """What each command of a block prints, on both streams, in a folder that has the examples.
+
+    `extra` is set in its environment.
+    """
     script = "".join(
         f"{_carried_out(one.command)}\n(c=$?; printf '%s\\n' '{_MARK}'; exit $c)\n" for one in exchanges(block)
     )
     done = subprocess.run(
         ["sh", "-c", script],
         cwd=folder,
-        env=_environment(folder),
+        env={**_environment(folder), **extra},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=120,
@@ -102,9 +107,12 @@ def _carried_out(command: str) -> str:
 
 def _environment(folder: Path) -> Mapping[str, str]:
     # Unbuffered, so that both streams come in the order in which a terminal would show them.
-    path = f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    # A home directory of its own, which is not the working directory: a run keeps its logs there.
+    home = folder.with_name(f"{folder.name}-home")
+    home.mkdir(exist_ok=True)
     return {
-        "PATH": path,
+        "PATH": PATH,
+        "HOME": str(home),
         "PYTHONPATH": str(folder),
         "PYTHONUNBUFFERED": "1",
         "LC_ALL": "C.UTF-8",

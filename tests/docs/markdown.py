@@ -49,7 +49,16 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that a person reads, generated or not."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    top = ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md")
+    return [*(ROOT / name for name in top), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def original(page: Path) -> Path:
+    """The page that a translation translates."""
+    return page.with_name("README.md") if page.parent == ROOT else page.parent.parent / page.name
+
+
+TRANSLATIONS = [ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("zh/*.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -61,5 +70,5 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def all_blocks(*languages: str) -> list[Block]:
     """The blocks of all pages but translations, whose blocks are the same (a test compares them)."""
-    originals = [page for page in pages() if page.parent.name != "zh"]
+    originals = [page for page in pages() if page not in TRANSLATIONS]
     return [block for page in originals for block in blocks(page) if block.language in languages]

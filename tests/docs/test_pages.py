@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -12,13 +13,18 @@ import yaml
 from pumice.cli.jobfile import load, render
 from pumice.plugins.registry import Registry
 from pumice.runtime.offline_context import offline_context
+from scripts.frameworks import TORCH, environment, find
+from scripts.terminal_pictures import comparable
+from tests.conftest import IN_CI
 from tests.docs import console
-from tests.docs.markdown import Block, all_blocks, blocks, pages
+from tests.docs.markdown import TRANSLATIONS, Block, all_blocks, blocks, original, pages
+from tests.local.running import need_namespaces
 from tests.meta.tree import ROOT, shown
 
 # Files of another kind, by the key that they start with.
 OTHERS = {"repos": "pre-commit", "steps": "a scenario of simulate"}
-TRANSLATED = sorted((ROOT / "docs" / "guides" / "zh").glob("*.md"))
+# Pages whose commands are one story: each block goes on where the last one ended. The reader has torch, and no GPU.
+STORIES = [ROOT / "docs" / "guides" / "your-first-job.md"]
 
 
 def _named(block: Block) -> str:
@@ -33,12 +39,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("block", all_blocks("console"), ids=_named)
+@pytest.mark.parametrize("block", [block for block in all_blocks("console") if block.page not in STORIES], ids=_named)
 def test_a_command_prints_the_output_shown(block: Block, folder: Path) -> None:
     console.provide(block, folder)
     outputs = console.outputs(block, folder)
     for exchange, actual in zip(console.exchanges(block), outputs, strict=True):
         assert console.matches(exchange.expected, actual), f"{block.position}: {exchange.command}\n" + "\n".join(actual)
+
+
+@pytest.mark.parametrize("page", STORIES, ids=shown)
+def test_the_commands_of_a_story_print_the_output_shown(page: Path, folder: Path) -> None:
+    need_namespaces()
+    python = find(TORCH, os.environ, ROOT)
+    if python is None:
+        (pytest.fail if IN_CI else pytest.skip)("no torch: make examples fetches it")
+    story = [block for block in blocks(page) if block.language == "console"]
+    console.provide(story[0], folder)
+    reader = {**environment(python, {"PATH": console.PATH}), "CUDA_VISIBLE_DEVICES": ""}
+    for block in story:
+        outputs = console.outputs(block, folder, reader)
+        for exchange, actual in zip(console.exchanges(block), outputs, strict=True):
+            printed = [line.replace(f"{folder}/", "/home/me/train/") for line in actual]
+            assert _comparable(printed) == _comparable(exchange.expected), f"{block.position}: {exchange.command}"
+
+
+def _comparable(lines: list[str]) -> list[str]:
+    """What is the same in every run and with every version of Python, which underline errors in different ways."""
+    return comparable([line for line in lines if not re.fullmatch(r"\S+ +[~^]+", line)])
 
 
 def test_a_plugin_of_a_page_is_really_installed() -> None:
@@ -109,6 +136,17 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.parametrize("page", [page for page in pages() if "guides" in page.parts], ids=shown)
+def test_every_guide_leads_back_to_all_guides_and_to_its_translation(page: Path) -> None:
+    top = page.read_text(encoding="utf-8").partition("\n## ")[0]
+    if page in TRANSLATIONS:
+        links = [f"[English](../{page.name})", "[全部指南](../../../README.zh.md#继续阅读)"]
+    else:
+        has_translation = (page.parent / "zh" / page.name).is_file()
+        links = ["[All guides](../../README.md#read-on)", *([f"[中文](zh/{page.name})"] if has_translation else [])]
+    assert [link for link in links if link not in top] == []
+
+
 @pytest.mark.parametrize("page", pages(), ids=shown)
 def test_prose_is_plain(page: Path) -> None:
     banned = r"\b(simply|just|easily|seamless(ly)?|blazing|powerful|leverage|effortless(ly)?)\b"
@@ -116,19 +154,19 @@ def test_prose_is_plain(page: Path) -> None:
     assert re.findall(banned, prose, re.IGNORECASE) == []
 
 
-@pytest.mark.parametrize("page", TRANSLATED, ids=shown)
+@pytest.mark.parametrize("page", TRANSLATIONS, ids=shown)
 def test_a_translation_has_the_same_blocks(page: Path) -> None:
-    original = page.parent.parent / page.name
-    assert [_without_comments(block) for block in blocks(page)] == [_without_comments(b) for b in blocks(original)]
+    written = [_without_comments(block) for block in blocks(original(page))]
+    assert [_without_comments(block) for block in blocks(page)] == written
 
 
-@pytest.mark.parametrize("page", TRANSLATED, ids=shown)
+@pytest.mark.parametrize("page", TRANSLATIONS, ids=shown)
 def test_a_translation_has_the_same_tables_and_headings(page: Path) -> None:
     def outline(file: Path) -> list[str]:
         text = re.sub(r"```.*?^```$", "", file.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
         return [line.split()[0] for line in text.splitlines() if re.match(r"#|\||- |\d\. ", line)]
 
-    assert outline(page) == outline(page.parent.parent / page.name)
+    assert outline(page) == outline(original(page))
 
 
 def _without_comments(block: Block) -> tuple[str, str, str]:

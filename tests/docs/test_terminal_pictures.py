@@ -58,7 +58,7 @@ def test_every_colour_of_a_picture_is_defined_for_light_and_dark(picture: Pictur
 def test_every_picture_is_on_a_page_and_has_a_script() -> None:
     shown = "".join(page.read_text(encoding="utf-8") for page in pages())
     assert {file.stem for file in IMAGES.glob("*.svg")} == {picture.name for picture in PICTURES}
-    assert [picture.name for picture in PICTURES if f"docs/images/{picture.file.name})" not in shown] == []
+    assert [picture.name for picture in PICTURES if f"images/{picture.file.name})" not in shown] == []
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_make_dist_builds_a_wheel_and_an_sdist(checkout: Path) -> None:
     source = {str(file.relative_to(checkout / "src")) for file in (checkout / "src").rglob("*") if file.is_file()}
     assert in_wheel == source
     assert {f"src/{name}" for name in source} <= in_sdist
-    assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"} <= in_sdist
+    assert {"pyproject.toml", "README.md", "README.zh.md", "CHANGELOG.md", "LICENSE"} <= in_sdist
 
 
 @dataclass(frozen=True, slots=True)
