@@ -1,4 +1,4 @@
-"""The log of a process in the background: its output and its errors. At 1 MiB it becomes `NAME.1`, and begins anew."""
+"""The log of a process in the background: its output and its errors. At 1 MiB it becomes `NAME.1`; a new one begins."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ A later run that fits may pass a run that does not, for `patience` after that ru
 drains for it. A later run starts only if it cannot delay it: it takes nothing of what that run lacks and leaves its
 demand of every other resource, or every run that blocks it has a bound and the later run ends before its start by these
 bounds. So a run waits at most for its patience, and then for the runs, or bounds, that were active then. Every run that
-ran out of patience is protected, not only the first: runs that are harmless to the first could pass the second for
-ever. A run that would not fit even if all others ended does not drain: other programs hold what it lacks.
+ran out of patience is protected, not only the first: runs that are harmless to the first could always pass the
+second. A run that would not fit even if all others ended does not drain: other programs hold what it lacks.
 """
 
 from __future__ import annotations
