@@ -37,6 +37,7 @@ USER_TESTS = (
     "tests/local/test_bounds.py",
     "tests/local/test_consent.py",
     "tests/local/test_escapes.py",
+    "tests/local/test_first_hour.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_init.py",
     "tests/local/test_isolation.py",
@@ -56,6 +57,7 @@ USER_TESTS = (
 )
 # Run by root, these run only as an ordinary user: they show the same as root, or need limits that root does not have.
 ONLY_AS_USER = (
+    "tests/local/test_first_hour.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_init.py",
     "tests/local/test_kill.py::test_kill_9_at_random_moments_without_namespaces",

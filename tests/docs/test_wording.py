@@ -78,8 +78,6 @@ RETIRED = [
     "Who wants to",
     "What compares",
     "Nothing of this",
-    "anew",
-    "for ever",
 ]
 
 

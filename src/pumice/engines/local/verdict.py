@@ -31,6 +31,7 @@ _MISSING = re.compile(r"No module named '?([A-Za-z0-9_]+)|\b(python[0-9.]*): (?:
 _SHOWN_FOLLOWERS = 3
 _MOST_LINES = 6
 _RESTARTS = (Action.RESTART_JOB, *TARGETED_ACTIONS)
+_FAILURES = {Event.ANY, Event.POD_FAILED, Event.TASK_FAILED}
 # How the user stopped a run.
 _STOPPED = {"Interrupted": " by Ctrl-C", "Terminated": " by SIGTERM", "HungUp": ": its terminal was closed"}
 # The log file has the whole line.
@@ -97,9 +98,12 @@ def _said(failure: Failure) -> str:
 
 
 def _attempt(job: Job, failure: Failure) -> str:
-    """Nothing if there is only one: no policy of the job restarts anything."""
+    """Nothing if there is only one: no policy of the job restarts anything after a failure."""
     policies = (*job.spec.policies, *(policy for task in job.spec.tasks for policy in task.policies))
-    restarts = any(policy.action in _RESTARTS for policy in policies)
+    restarts = any(
+        policy.action in _RESTARTS and (policy.all_exit_codes or _FAILURES & set(policy.all_events))
+        for policy in policies
+    )
     return f" (attempt {failure.attempt} of {job.spec.max_retry})" if restarts or failure.attempt > 1 else ""
 
 

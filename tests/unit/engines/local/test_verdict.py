@@ -202,8 +202,15 @@ def test_what_follows_from_a_failure(job: Job, left: int, text: str) -> None:
 
 def test_attempts_are_mentioned_where_a_policy_restarts() -> None:
     first = replace(_failed(0, _end(1)), retry=0)
-    for job, attempt in ((_with_policy(), ""), (_with_policy(event="*", action="RestartJob"), " (attempt 1 of 3)")):
-        outcome = Outcome(job, _failures(first).in_order())
+    for policy, attempt in (
+        ({}, ""),
+        ({"event": "PodFailed", "action": "TerminateJob"}, ""),
+        ({"event": "PodEvicted", "action": "RestartJob"}, ""),
+        ({"event": "*", "action": "RestartJob"}, " (attempt 1 of 3)"),
+        ({"event": "TaskFailed", "action": "RestartTask"}, " (attempt 1 of 3)"),
+        ({"exit_code": 3, "action": "RestartPod"}, " (attempt 1 of 3)"),
+    ):
+        outcome = Outcome(_with_policy(**policy), _failures(first).in_order())
         assert verdict_lines(outcome)[0] == f"w-0 failed first: exit code 1 after 1.0s{attempt}"
 
 

@@ -87,7 +87,8 @@ def _named(named: str, environ: Mapping[str, str]) -> ActivePython:
     if found is None:
         hint = "name an interpreter, such as .venv/bin/python, or the directory of an environment"
         raise SettingsError(f"{named}: no such Python", hint, Position("--python"))
-    return read_python(Path(found).absolute())
+    # `../env` is shown and mounted without the dots. The interpreter itself may be a link, into another environment.
+    return read_python(Path(found).parent.resolve() / Path(found).name)
 
 
 def _candidates(environ: Mapping[str, str], needed: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:

@@ -63,7 +63,7 @@ def test_pumice_without_the_framework_is_passed_over_for_what_make_run_fetched(t
 
 def test_named_by_a_flag(tmp_path: Path) -> None:
     on_path, named = python(tmp_path / "path"), python(tmp_path / "named")
-    for text in (named, named / "bin/python3"):
+    for text in (named, named / "bin/python3", on_path / ".." / "named"):
         assert active_python(environ(on_path), named=str(text)).bin == str(named / "bin")
     with pytest.raises(SettingsError, match=r"--python: .*gone: no such Python"):
         active_python(environ(on_path), named=str(tmp_path / "gone"))
