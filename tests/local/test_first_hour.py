@@ -97,6 +97,7 @@ class Shell:
         self.cwd = directory
 
     def start(self, command: str) -> subprocess.Popen[str]:
+        another = os.geteuid() != self.user
         return subprocess.Popen(
             ["python3", "-c", FOREGROUND, "sh", "-c", f"exec {command}"],
             cwd=self.cwd,
@@ -105,7 +106,9 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            **({"user": self.user, "extra_groups": []} if os.geteuid() != self.user else {}),
+            user=self.user if another else None,
+            group=pwd.getpwuid(self.user).pw_gid if another else None,
+            extra_groups=[] if another else None,
         )
 
     def run(self, command: str, code: int = 0) -> Result:
@@ -140,7 +143,7 @@ def ordinary() -> Iterator[Shell]:
         for name in filter(lambda each: (ROOT / each).is_file(), filter(None, names)):
             (repository / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, repository / name)
-        for path in (home, *(Path(base) / each for base, folders, files in os.walk(home) for each in folders + files)):
+        for path in (Path(home), *Path(home).rglob("*")):
             os.chown(path, user, -1)
         yield Shell(Path(home), user, cwd=Path(home))
 
