@@ -6,6 +6,7 @@ import hashlib
 import json
 import posixpath
 import shutil
+import tarfile
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from pumice.engines.local.images.streams import (
     CHUNK,
     COMPRESSION_ERRORS,
     Bytes,
+    Forward,
     Skipping,
     Window,
     decompressed,
@@ -100,8 +102,15 @@ def plain_file(path: Path, scratch: Path) -> IO[bytes]:
 def spooled(stream: Bytes, scratch: Path) -> IO[bytes]:
     """Copy a tar file that can be read only once to a temporary file, decompressed."""
     try:
-        plain = decompressed(stream)
-        return _spooled(plain.read(_BLOCK), plain, scratch)
+        plain = Forward(decompressed(stream), hashed=False)
+        head = plain.read(_BLOCK)
+        if not head:
+            raise ImageError("is empty", "the program that writes to the pipe has failed, or saved nothing")
+        # What is no archive may have no end.
+        tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
+        return _spooled(head, plain, scratch)
+    except tarfile.HeaderError:
+        raise ImageError("is not an archive", "make one with `docker save` or `podman save`") from None
     except COMPRESSION_ERRORS as error:
         raise ImageError(f"is damaged or cut short: {error}") from None
 
