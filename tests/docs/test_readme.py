@@ -51,6 +51,14 @@ def test_every_command_is_in_the_table(page: Path) -> None:
     assert [command for command in COMMANDS if f"`pumice {command}" not in text] == []
 
 
+@pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
+def test_every_guide_is_listed(page: Path) -> None:
+    folder = "docs/guides/zh" if page.name == "README.zh.md" else "docs/guides"
+    guides = sorted(f"{folder}/{file.name}" for file in (ROOT / folder).glob("*.md"))
+    text = page.read_text(encoding="utf-8")
+    assert [guide for guide in guides if f"]({guide})" not in text] == []
+
+
 def test_every_way_to_install_is_tested() -> None:
     tested = (ROOT / "tests" / "meta" / "test_dist.py").read_text()
     text = READMES[0].read_text(encoding="utf-8")

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from pumice.model.job import Manifest
 from tests.unit.cli.running import EXAMPLES, JOB, PYTORCH, Terminal, joined
+from tests.unit.cli.screens import OnTerminal
 
 EVERYTHING = """\
 apiVersion: batch.volcano.sh/v1alpha1
@@ -146,6 +150,19 @@ def test_everything_in_a_pod(terminal: Terminal) -> None:
         "tasks[0].maxRetry 3 default container restarts before TaskFailed",
         "dnsPolicy ClusterFirstWithHostNet default for a pod on the host's network",
     ]
+
+
+def test_a_long_value_widens_only_its_own_section_of_a_narrow_terminal(tmp_path: Path) -> None:
+    command = "import sys; from pumice.cli.main import main; sys.exit(main())"
+    environ = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "dumb"}
+    argv = [sys.executable, "-c", command, "explain", str(PYTORCH), "worker-1"]
+    seen = {}
+    for columns in (100, 200):
+        terminal = OnTerminal(argv, tmp_path, environ, columns=columns)
+        assert terminal.read_to_end() == 0
+        [seen[columns]] = [line for line in terminal.screen.lines if line.startswith("  MASTER_PORT ")]
+    assert seen[100] == "  MASTER_PORT      23456                             pytorch  --port"
+    assert len(seen[200]) > len(seen[100])
 
 
 def test_the_title_has_rank_and_host_name(terminal: Terminal) -> None:
