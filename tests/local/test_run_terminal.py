@@ -92,3 +92,24 @@ def test_a_dumb_terminal_gets_plain_lines(place: Place) -> None:
     terminal = OnTerminal(place.argv(_job()), place.directory, place.env)
     assert terminal.read_to_end() == 0
     assert b"\x1b" not in terminal.raw
+
+
+def test_messages_fit_80_columns(place: Place) -> None:
+    """Log lines stay as they are, and so does the command to type next, which a person copies."""
+    policies = [{"event": "PodFailed", "action": "TerminateJob"}]
+    trial = task("a-trial-of-the-parameter-sweep", "echo one two; exit 3", policies=policies)
+    terminal = OnTerminal(
+        place.argv(job(trial, task("another-task-with-a-long-name", "exec sleep 600"))),
+        place.directory,
+        place.env,
+        columns=80,
+    )
+    assert terminal.read_to_end() == 3
+    lines = terminal.screen.lines
+    wide = [line for line in lines if len(line) > 80]
+    assert [line for line in wide if " " in line.strip() and not line.startswith("  next  ")] == []
+    assert {"pods:", "images:", "PodFailed", "TerminateJob"} <= set(" ".join(lines).split())
+    # What was broken: the plan of the job and the policy that acted.
+    text = " ".join(line.strip() for line in lines)
+    assert "a-trial-of-the-parameter-sweep 1, another-task-with-a-long-name 1 gang 2" in text
+    assert "a-trial-of-the-parameter-sweep-0 failed: exit code 3; PodFailed -> TerminateJob" in text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from pumice.cli.output import Style
+from pumice.cli.output import Style, fit
 from pumice.model.findings import ABSENT, Finding, Severity
 from pumice.model.problem import Problem
 from pumice.model.text import printable
@@ -79,7 +79,7 @@ class Report:
 
 def write_reports(reports: Sequence[Report], out: TextIO, style: Style, *, as_json: bool = False) -> None:
     for report in reports:
-        print(report.json() if as_json else report.text(style), file=out)
+        print(report.json() if as_json else fit(report.text(style), out), file=out)
 
 
 def counted(reports: Sequence[Report]) -> str:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
-import textwrap
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Final, TextIO
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
+_LABEL: Final = re.compile(r" *[^ ]+(?: [^ ]+)*  +(?=[^ ])")
+_LONGEST_LABEL: Final = 20
+_NARROWEST: Final = 16  # columns in which a sentence can be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +40,35 @@ def style_for(stream: TextIO) -> Style:
     return Style(allowed and stream.isatty())
 
 
-def table(rows: Sequence[tuple[str, ...]], indent: str = "") -> list[str]:
-    """The rows as lines with aligned columns, without trailing spaces."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]
+def table(rows: Sequence[tuple[str, ...]], indent: str = "", width: int | None = None) -> list[str]:
+    """The rows as lines with aligned columns, without trailing spaces.
+
+    Where they are wider than `width`, the last column is broken between words. If too little is left for it, a long
+    cell widens only its own row, which is broken like any other line.
+    """
+    cells_of = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in cells_of]
+    if width is not None and rows and not _has_room(cells_of[-1], width - _start(indent, widths)):
+        most = width // 3 + 2
+        widths = [max((len(cell) for cell in column if len(cell) <= most), default=0) for column in cells_of]
+    lines = []
+    for row in rows:
+        before = indent + "".join(cell.ljust(size) + "  " for cell, size in zip(row[:-1], widths, strict=False))
+        line = (before + row[-1]).rstrip()
+        aligned = width is not None and _has_room(row[-1:], width - len(before))
+        lines += broken(line, width, len(before) if aligned else None)
+    return lines
+
+
+def _start(indent: str, widths: Sequence[int]) -> int:
+    """The column in which the last cell of a row begins."""
+    return len(indent) + sum(widths[:-1]) + 2 * (len(widths) - 1)
+
+
+def _has_room(cells: Sequence[str], width: int) -> bool:
+    """Whether texts can be broken to this width."""
+    longest = max(len(word) for cell in cells for word in (cell.split() or [""]))
+    return width >= max(longest, min(_NARROWEST, max(map(len, cells))))
 
 
 def columns(stream: TextIO) -> int | None:
@@ -56,14 +84,46 @@ def columns(stream: TextIO) -> int | None:
         return None
 
 
-def fit(line: str, stream: TextIO) -> str:
-    """Break a line between words where it is wider than the terminal; what follows is indented."""
+def fit(text: str, stream: TextIO) -> str:
+    """Break lines between words where they are wider than the terminal; what follows is indented."""
     width = columns(stream)
-    if width is None or len(line) <= width:
-        return line
-    indent = " " * (len(line) - len(line.lstrip()) + 4)
-    # A terminal may be very narrow.
-    return "\n".join(textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False))
+    return "\n".join(part for line in text.split("\n") for part in broken(line, width))
+
+
+def broken(line: str, width: int | None, indent: int | None = None) -> list[str]:
+    """A line as lines of at most `width` columns; a word that is wider stays whole.
+
+    What follows is indented by `indent`: by default to the text after a label at the beginning of the line, such as a
+    time or `last line`.
+    """
+    if width is None or visible(line) <= width:
+        return [line]
+    if indent is None:
+        label = _LABEL.match(_COLOUR.sub("", line))
+        leading = len(line) - len(line.lstrip())
+        indent = (
+            len(label[0]) if label is not None and len(label[0]) <= min(_LONGEST_LABEL, width // 2) else leading + 4
+        )
+    parts, current = [], ""
+    for gap, word in re.findall(r"( *)([^ ]+)", line):
+        if current.strip() and visible(current) + len(gap) + visible(word) > width:
+            parts.append(current)
+            current = " " * indent + word
+        else:
+            current += gap + word
+    return [*parts, current]
+
+
+def visible(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    return sum(map(cells, _COLOUR.sub("", text)))
+
+
+def cells(character: str) -> int:
+    """Return how many columns a character takes."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 @dataclass(slots=True)

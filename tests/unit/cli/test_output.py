@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pumice.cli.output import Style, fit, style_for, table
+from pumice.cli.output import Style, broken, fit, style_for, table, visible
 
 
 class Screen(io.StringIO):
@@ -53,7 +53,46 @@ def test_lines_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [fit(line, stream) for stream in (io.StringIO(), Screen())] == [line, line]
     monkeypatch.setenv("COLUMNS", "30")
     assert fit(line, io.StringIO()) == line
-    assert fit(line, Screen()) == "  --port   23456   port that\n      rank 0 listens on"
+    assert fit(line, Screen()) == "  --port   23456   port that\n           rank 0 listens on"
     assert fit("short", Screen()) == "short"
     monkeypatch.setenv("COLUMNS", "no number")
     assert fit(line, Screen()) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "lines"),
+    [
+        pytest.param("a b c", 5, ["a b c"], id="fits"),
+        pytest.param("aaa bbb ccc", 7, ["aaa bbb", "    ccc"], id="between words"),
+        pytest.param("  aaa bbb ccc", 9, ["  aaa bbb", "      ccc"], id="indented more than the first line"),
+        pytest.param("0.3s  worker-1 failed", 14, ["0.3s  worker-1", "      failed"], id="below the text of a label"),
+        pytest.param("aaaaaaaaaa bbbbbbbbbb", 5, ["aaaaaaaaaa", "    bbbbbbbbbb"], id="a word is never cut"),
+        pytest.param("\x1b[1maa\x1b[0m bb", 5, ["\x1b[1maa\x1b[0m bb"], id="colours take no columns"),
+        pytest.param("工作 工作", 8, ["工作", "    工作"], id="characters of two columns"),
+        pytest.param("aaa bbb", None, ["aaa bbb"], id="no terminal"),
+    ],
+)
+def test_lines_are_broken_between_words(line: str, width: int | None, lines: list[str]) -> None:
+    assert broken(line, width) == lines
+
+
+def test_columns_of_a_text() -> None:
+    assert [visible(text) for text in ("abc", "\x1b[1;31mab\x1b[0m", "工作", "e\u0301")] == [3, 2, 4, 1]
+
+
+def test_the_last_column_of_a_narrow_table_is_broken() -> None:
+    rows = [("--port", "int", "port that rank 0 listens on"), ("--x", "string", "-")]
+    assert table(rows, "  ", 37) == [
+        "  --port  int     port that rank 0",
+        "                  listens on",
+        "  --x     string  -",
+    ]
+
+
+def test_a_long_cell_widens_its_own_row_only() -> None:
+    rows = [("name", "a-very-long-value-of-30-columns", "where it is from"), ("b", "2", "why")]
+    assert table(rows, "", 40) == [
+        "name  a-very-long-value-of-30-columns",
+        "      where it is from",
+        "b     2  why",
+    ]

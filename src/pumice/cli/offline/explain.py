@@ -183,8 +183,8 @@ def _write_text(explained: Iterable[_Explained], style: Style) -> None:
             print()
         print(fit(_title(one, style), sys.stdout))
         print()
-        for line in _body(one, style):
-            print(fit(line, sys.stdout))
+        for line in _body(one, style, columns(sys.stdout)):
+            print(line)
 
 
 def _title(one: _Explained, style: Style) -> str:
@@ -195,23 +195,23 @@ def _title(one: _Explained, style: Style) -> str:
     return style.bold(f"pod {one.slot.pod_name}") + rank + host
 
 
-def _body(one: _Explained, style: Style) -> Iterator[str]:
+def _body(one: _Explained, style: Style, width: int | None) -> Iterator[str]:
     groups: dict[str, list[tuple[str, ...]]] = {}
     order = sorted(one.traces, key=lambda trace: _ORDER.index(trace.kind))
     for trace in order:
         heading = _HEADINGS[trace.kind] + (f" of container {trace.container}" if trace.container else "")
         groups.setdefault(heading, []).append(_row(one, trace))
-    rows = [row for group in groups.values() for row in group]
-    lines = table(rows, "  ")
-    width = columns(sys.stdout)
-    if width is not None and max(map(len, lines)) > width:
-        # On a terminal one long value must not push the other sections out of it.
-        lines = [line for group in groups.values() for line in table(group, "  ")]
-    rest = iter(lines)
+    lines = table([row for group in groups.values() for row in group], "  ")
+    if width is not None and max(map(len, lines), default=0) > width:
+        # Each group has columns of its own, which are narrower.
+        for heading, group in groups.items():
+            yield style.bold(heading)
+            yield from table(group, "  ", width)
+        return
     for heading, group in groups.items():
         yield style.bold(heading)
-        for _ in group:
-            yield next(rest)
+        yield from lines[: len(group)]
+        del lines[: len(group)]
 
 
 def _row(one: _Explained, trace: Trace) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pumice.cli.main import BAD_INPUT
-from pumice.cli.output import ProgressLine, table
+from pumice.cli.output import ProgressLine, columns, table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, images_directory
@@ -89,7 +89,7 @@ def _list(images: list[Image], *, as_json: bool) -> None:
             print(json.dumps(described(image), ensure_ascii=False))
     elif images:
         rows = [(familiar(i.name), i.digest[:_SHORT_DIGEST] or "-", _size(i), i.source) for i in images]
-        print("\n".join(table([("NAME", "DIGEST", "SIZE", "SOURCE"), *rows])))
+        print("\n".join(table([("NAME", "DIGEST", "SIZE", "SOURCE"), *rows], width=columns(sys.stdout))))
     else:
         print("no images; add one with `pumice image add NAME=PATH` or `pumice image pull NAME`", file=sys.stderr)
 

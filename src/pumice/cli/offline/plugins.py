@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Final
 
-from pumice.cli.output import fit, style_for, table
+from pumice.cli.output import columns, fit, style_for, table
 from pumice.model.suggestions import nearest
 from pumice.plugins.arguments import Option
 from pumice.plugins.base import Base
@@ -57,7 +57,7 @@ def page(plugin: type[Base]) -> list[str]:
     rows = [
         (f"--{o.flag}", o.type.__name__.replace("str", "string"), default_text(o), o.help) for o in plugin.options()
     ]
-    lines += table(rows, "  ") if rows else ["  no arguments"]
+    lines += table(rows, "  ", columns(sys.stdout)) if rows else ["  no arguments"]
     example = ", ".join(f'"{arg}"' for arg in plugin.example)
     return [*lines, "", "  plugins:", f"    {plugin.name}: [{example}]"]
 
@@ -71,7 +71,7 @@ def default_text(option: Option) -> str:
 def _list(registry: Registry) -> list[str]:
     rows = [(p.name, ", ".join(p.requires) or "-", p.summary) for p in registry.plugins.values()]
     return [
-        *table([("NAME", "NEEDS", "WHAT IT DOES"), *rows]),
+        *table([("NAME", "NEEDS", "WHAT IT DOES"), *rows], width=columns(sys.stdout)),
         "",
         "pumice plugins NAME shows the arguments of one",
     ]

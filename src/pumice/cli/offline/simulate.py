@@ -15,7 +15,7 @@ from typing import Final
 from pumice.admission.admit import Admitted
 from pumice.cli.findings import Report, counted, in_order, write_reports
 from pumice.cli.jobfile import load_valid
-from pumice.cli.output import style_for, table
+from pumice.cli.output import fit, style_for, table
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
 from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario, Step
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         return 2
     lines = simulation.story.lines
     for text in _as_json(lines, outcomes) if args.json else (*texts(lines), *_expectation_lines(outcomes)):
-        print(text)
+        print(text if args.json else fit(text, sys.stdout))
     return 0 if all(outcome.met_at is not None for outcome in outcomes) else 1
 
 

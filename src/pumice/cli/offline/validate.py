@@ -7,7 +7,7 @@ import sys
 
 from pumice.cli.findings import counted, write_reports
 from pumice.cli.jobfile import NO_JOB, JobFile, load
-from pumice.cli.output import style_for
+from pumice.cli.output import fit, style_for
 from pumice.runtime.offline_context import offline_context
 
 
@@ -42,4 +42,5 @@ def _print_valid_jobs(loaded: JobFile) -> None:
     for entry in loaded.jobs:
         job = entry.admitted.job
         count = job.total_replicas
-        print(f"{loaded.name}: {job.name}: good ({count} pod{'' if count == 1 else 's'})", file=sys.stderr)
+        good = f"{loaded.name}: {job.name}: good ({count} pod{'' if count == 1 else 's'})"
+        print(fit(good, sys.stderr), file=sys.stderr)

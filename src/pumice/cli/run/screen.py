@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
+
+from pumice.cli.output import cells
 
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"  # CSI; OSC and its like; others
@@ -106,13 +107,6 @@ def clipped(text: str, width: int) -> str:
         index += 1
     cut = index < len(text)
     return "".join(shown) + (_RESET if cut and "\x1b" in text else "")
-
-
-def cells(character: str) -> int:
-    """Return how many columns a character takes."""
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _is_file(stream: TextIO) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pumice.cli.output import Style, style_for
+from pumice.cli.output import Style, broken, columns, style_for
 from pumice.cli.run.log_prefix import LogPrefix
 from pumice.cli.run.screen import Screen, plain
 from pumice.cli.run.status_line import PodStates, state_line
@@ -37,6 +37,7 @@ from pumice.reconcile.verdict import how_it_ended
 
 _MOST_BARS: Final = 8
 _MOST_KEPT: Final = 8
+_NEXT: Final = "  next  "  # of a verdict
 
 
 @dataclass(slots=True)
@@ -219,7 +220,11 @@ class TextView:
         self._print(f"{self._elapsed():<5} {paint(self._phase)}{' ' * (10 - len(self._phase))} {about}".rstrip())
 
     def _print(self, text: str) -> None:
-        self.screen.print(text.split("\n"), message=True)
+        """Print a message. Lines are broken between words, but for a command that a person copies."""
+        width = columns(self.screen.messages)
+        lines = text.split("\n")
+        whole = [[line] if line.startswith(_NEXT) else broken(line, width) for line in lines]
+        self.screen.print([part for parts in whole for part in parts], message=True)
 
     @property
     def _style(self) -> Style:
