@@ -73,7 +73,9 @@ def comparable(lines: Sequence[str]) -> list[str]:
         group = found.setdefault(pod[0] if pod else "", [])
         if not group or group[-1] != same:
             group.append(same)
-    return [line for pod in sorted(found) for line in found[pod]]
+    # Where messages are broken depends on the length of paths.
+    messages = " ".join(found.pop("", []))
+    return [messages, *(line for pod in sorted(found) for line in found[pod])]
 
 
 def drawn(picture: Picture, environ: Mapping[str, str]) -> str:
