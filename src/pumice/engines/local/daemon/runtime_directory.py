@@ -23,12 +23,12 @@ def runtime_directory(environ: Mapping[str, str]) -> Path:
     base = Path(environ.get("XDG_RUNTIME_DIR") or "")
     # The XDG specification ignores relative paths.
     if base.is_absolute() and os.access(base, os.W_OK | os.X_OK):
-        return _checked(base / "pumice")
-    return _checked(_SHARED / f"pumice-{os.getuid()}")
+        return private_directory(base / "pumice")
+    return private_directory(_SHARED / f"pumice-{os.getuid()}")
 
 
-def _checked(directory: Path) -> Path:
-    """Another user may have made it first, in /tmp, or a link with its name."""
+def private_directory(directory: Path) -> Path:
+    """Make a directory that is closed to other users. Raises RefusedError: another user may have made it first."""
     try:
         directory.mkdir(mode=_PRIVATE, exist_ok=True)
         found = directory.lstat()

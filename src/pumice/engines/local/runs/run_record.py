@@ -25,6 +25,14 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """The base of what is stored as JSON."""
 
 
+class GangPods(_Stored, frozen=True):
+    """Pods of one task that start together and request the same."""
+
+    task: str
+    count: int
+    requests: dict[str, str] = {}
+
+
 class RunRecord(_Stored, frozen=True):
     """`run.json`. The uid is the Job's; `python` and `version` are those that submitted it."""
 
@@ -45,6 +53,10 @@ class RunRecord(_Stored, frozen=True):
     options: dict[str, Any] = {}  # without the values of secret variables
     secrets: list[str] = []  # names of variables and Secrets that are not stored
     priority: int = 0
+    gang: list[GangPods] = []  # what it needs to start
+    scalable: bool = True  # it works with fewer pods, too
+    gpus: list[str] | None = None  # the devices that the submitter sees; None if all
+    bound: float | None = None  # seconds after which it ends, at the latest
     note: str = ""
     python: str = ""
     version: str = ""
@@ -72,7 +84,10 @@ class RunStatus(_Stored, frozen=True):
     attempt: int = 1
     max_attempts: int = 0
     pods: PodCounts = PodCounts()
+    arrival: int = 0  # its number in the queue of the machine; 0 if it never waited
+    held: dt.datetime | None = None  # when it first had to wait, in this queue
     started: dt.datetime | None = None  # when it got its room
+    gpus: tuple[str, ...] = ()  # the devices that it got with it
     finished: dt.datetime | None = None
     exit_code: int | None = None
     note: str = ""  # what `ps` shows: the last failure, or why it waits

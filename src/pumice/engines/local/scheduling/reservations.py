@@ -12,7 +12,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -38,6 +38,27 @@ def reservations_directory(state: Path) -> Path:
     return state / "hosts" / socket.gethostname() / "reservations"
 
 
+@contextmanager
+def turn(directory: Path) -> Iterator[None]:
+    """Keep other processes from reading or reserving meanwhile: whoever decides about this machine takes it."""
+    lock = None
+    with suppress(FileNotFoundError):
+        # Somebody may remove the state directory under a run.
+        lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def live_reservations(directory: Path) -> dict[str, Reservation]:
+    """Return the reservations of all live runs, by the uid of the run. Call it in your turn."""
+    found = {path.stem: _read_if_alive(path) for path in sorted(directory.glob(f"*{_SUFFIX}"))}
+    return {uid: reservation for uid, reservation in found.items() if reservation is not None}
+
+
 class Reservations:
     """The reservation of one run, and those of the others."""
 
@@ -57,25 +78,14 @@ class Reservations:
             self._own.unlink(missing_ok=True)
             os.close(self._file)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other runs from reading or reserving meanwhile."""
-        lock = None
-        with suppress(FileNotFoundError):
-            # A run may outlive its login session, whose directory is removed: no other run uses it then.
-            lock = os.open(self._directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            if lock is not None:
-                os.close(lock)
+        return turn(self._directory)
 
     def others(self) -> list[Reservation]:
         """Return the reservations of all other live runs. Call it while locked."""
-        files = (path for path in sorted(self._directory.glob(f"*{_SUFFIX}")) if path != self._own)
-        found = [_read_if_alive(path) for path in files]
-        return [reservation for reservation in found if reservation is not None]
+        found = live_reservations(self._directory)
+        return [reservation for uid, reservation in found.items() if uid != self._own.stem]
 
     def reserve(self, reservation: Reservation) -> None:
         """Replace this run's reservation. Call it while locked."""

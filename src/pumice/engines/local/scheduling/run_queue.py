@@ -1,0 +1,142 @@
+"""The queue of this machine, read from the store: who waits, who runs, and what `plan` decides about it.
+
+Every process that starts runs evaluates it in its turn (`reservations.turn`) and starts only its own, so the order is
+the same with and without the service.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.scheduling.gpu_programs import read_gpu_programs
+from pumice.engines.local.scheduling.machine import Machine, read_machine
+from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
+from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
+from pumice.engines.local.scheduling.why import Why, WhyCode
+from pumice.model.quantity import Quantity
+from pumice.model.resources import sum_usage
+from pumice.model.vocabulary import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class RunQueue:
+    """What the store says about the runs of this machine at one moment."""
+
+    waiting: Mapping[str, tuple[StoredRun, Waiting]]  # by uid
+    running: Sequence[Running]
+
+    def decide(
+        self, machine: Machine, now: dt.datetime, patience: dt.timedelta = PATIENCE
+    ) -> dict[str, tuple[StoredRun, Decision]]:
+        """Return what to do with each waiting run, by uid, in the order of the queue."""
+        uids = {waiting.name: uid for uid, (_, waiting) in self.waiting.items()}
+        decisions = plan((waiting for _, waiting in self.waiting.values()), self.running, machine, now, patience)
+        return {uids[name]: (self.waiting[uids[name]][0], decision) for name, decision in decisions.items()}
+
+
+def read_queue(store: RunStore, runs: Sequence[tuple[StoredRun, RunStatus]]) -> RunQueue:
+    """Return the queue of this machine. `runs` are its active runs. Call it in your turn."""
+    reserved = live_reservations(reservations_directory(store.state))
+    waiting: dict[str, tuple[StoredRun, Waiting]] = {}
+    running: list[Running] = []
+    # A name may occur in several namespaces.
+    names = Counter(run.ref for run, _ in runs)
+    for run, status in runs:
+        record = run.record
+        name = run.ref if names[run.ref] == 1 else f"{record.namespace}/{run.ref}"
+        demand = waiting_of(run, status, name)
+        bound = None if record.bound is None else dt.timedelta(seconds=record.bound)
+        ends_by = None if bound is None or status.started is None else status.started + bound
+        reservation = reserved.pop(record.uid, None)
+        if is_waiting(status):
+            # A foreground run waits as long as its process lives.
+            if record.mode != FOREGROUND or run.is_owned:
+                waiting[record.uid] = run, demand
+        elif reservation is not None:
+            running.append(Running(name=name, amounts=reservation.amounts, gpus=reservation.gpus, ends_by=ends_by))
+        elif status.started is not None and status.finished is None and run.is_owned:
+            # It has its room, and its supervisor has not reserved it yet.
+            running.append(Running(name=name, amounts=demand.demand, gpus=status.gpus, ends_by=ends_by))
+    for uid, reservation in reserved.items():
+        running.append(Running(name=uid, amounts=reservation.amounts, gpus=reservation.gpus))
+    return RunQueue(waiting, running)
+
+
+def active_runs(store: RunStore) -> list[tuple[StoredRun, RunStatus]]:
+    """Return the active runs of this host with their statuses."""
+    return [(run, run.status()) for run in store.active_runs() if run.is_of_this_host]
+
+
+def is_waiting(status: RunStatus) -> bool:
+    """Return whether a run waits for its room: not one that is suspended, or that has never been queued."""
+    return status.arrival > 0 and status.started is None and status.finished is None and status.phase != Phase.ABORTED
+
+
+def waiting_of(run: StoredRun, status: RunStatus, name: str = "") -> Waiting:
+    record = run.record
+    pods = (
+        PodSet(each.task, each.count, {what: Quantity.parse(text) for what, text in each.requests.items()})
+        for each in record.gang
+    )
+    return Waiting(
+        name=name or run.ref,
+        pods=tuple(pods),
+        arrival=status.arrival,
+        priority=record.priority,
+        scalable=record.scalable,
+        gpus=None if record.gpus is None else tuple(record.gpus),
+        bound=None if record.bound is None else dt.timedelta(seconds=record.bound),
+        held_since=status.held,
+    )
+
+
+def machine_for(queue: RunQueue) -> Machine:
+    """Read the machine. All its GPUs count; programs on them are asked for only if a waiting run wants GPUs."""
+    environ = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    machine = read_machine(environ=environ)
+    wanted = sum_usage((waiting.demand, 1) for _, waiting in queue.waiting.values())
+    if machine.gpus and any(name.endswith("/gpu") for name in wanted):
+        return replace(machine, gpu_programs=read_gpu_programs(environ))
+    return machine
+
+
+def why_it_waits(store: RunStore, run: StoredRun, now: dt.datetime) -> Why | None:
+    """Return why a waiting run waits, as a reader sees it; None if it does not wait."""
+    with turn(reservations_directory(store.state)):
+        queue = read_queue(store, active_runs(store))
+    if run.record.uid not in queue.waiting:
+        return None
+    _, decision = queue.decide(machine_for(queue), now)[run.record.uid]
+    return why_of(run, decision, run.status().held or now)
+
+
+def why_of(run: StoredRun, decision: Decision, since: dt.datetime) -> Why:
+    """Return the reason of a decision about a run."""
+    match decision:
+        case Hold(why):
+            return why
+        case Refuse(short):
+            message = "does not fit this machine, even when it is empty"
+            return Why(run=run.ref, code=WhyCode.RESOURCES, since=since, short=short, message=message)
+        case Start():
+            return Why(run=run.ref, code=WhyCode.STARTING, since=since, message="has its room and starts")
+
+
+def next_arrival(state: Path) -> int:
+    """Return the next number in the queue of this machine. Call it in your turn."""
+    file = reservations_directory(state).with_name("arrivals")
+    last = 0
+    with suppress(FileNotFoundError, ValueError):
+        last = int(file.read_text(encoding="ascii"))
+    temporary = file.with_suffix(".new")
+    temporary.write_text(f"{last + 1}\n", encoding="ascii")
+    temporary.rename(file)
+    return last + 1

@@ -1,0 +1,92 @@
+"""Connects to the service, and starts it if it does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.clock import elapsed
+from pumice.engines.local.daemon.background import start_in_background, wait_until_ready
+from pumice.engines.local.daemon.line_protocol import (
+    PROTOCOLS,
+    RETIRE,
+    Connection,
+    ConnectionFailedError,
+    connection_to,
+    own_hello,
+)
+from pumice.engines.local.daemon.rotated_log import last_lines
+from pumice.engines.local.service.service_paths import ServicePaths
+
+_PATIENCE: Final = 5.0
+_PAUSE: Final = 0.05
+
+
+@asynccontextmanager
+async def running_service(state: Path, environ: Mapping[str, str]) -> AsyncIterator[Connection | None]:
+    """Yield a connection to the service if it runs, else None. Raises ConnectionFailedError and RefusedError."""
+    async with AsyncExitStack() as stack:
+        connection = None
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            connection = await stack.enter_async_context(connection_to(ServicePaths(state).socket(environ)))
+        yield connection
+
+
+@asynccontextmanager
+async def connected_service(
+    state: Path, environ: Mapping[str, str], patience: float = _PATIENCE
+) -> AsyncIterator[Connection]:
+    """Yield a connection to the service; start it if it does not run, or if it is older than this Pumice.
+
+    Raises ConnectionFailedError with the last lines of its log, VersionMismatchError and RefusedError.
+    """
+    paths, deadline = ServicePaths(state), elapsed() + patience
+    while True:
+        async with running_service(state, environ) as connection:
+            if connection is not None and not _is_older(connection):
+                connection.check_protocol()
+                yield connection
+                return
+            if connection is not None:
+                with suppress(ConnectionFailedError):
+                    await connection.call(RETIRE)
+        # The service may be about to listen, or to end; or somebody removed its socket.
+        if paths.wake_holder():
+            await asyncio.sleep(_PAUSE)
+            failed = elapsed() > deadline
+        else:
+            failed = not await asyncio.to_thread(start_service, state, environ, max(0.0, deadline - elapsed()))
+        if failed:
+            lines = "\n".join(f"  {line}" for line in last_lines(paths.log))
+            raise ConnectionFailedError(f"the service does not start\n{lines}".rstrip(), f"its log is {paths.log}")
+
+
+def start_service(state: Path, environ: Mapping[str, str], seconds: float = _PATIENCE) -> bool:
+    """Start the service, and wait until it or another one runs. False if it failed."""
+    reading, writing = os.pipe()
+    try:
+        command = [sys.executable, "-I", "-m", "pumice.engines.local.service", str(state)]
+        start_in_background(command, environ, ServicePaths(state).log, writing)
+    finally:
+        os.close(writing)
+    try:
+        return wait_until_ready(reading, seconds)
+    finally:
+        os.close(reading)
+
+
+def _is_older(connection: Connection) -> bool:
+    peer = connection.peer
+    return peer.protocol[1] < PROTOCOLS[0] or _numbers(peer.version) < _numbers(own_hello().version)
+
+
+def _numbers(version: str) -> list[int]:
+    """Return what a version is compared by: its release numbers."""
+    found = re.match(r"[0-9.]*", version)
+    return [int(number) for number in (found[0] if found else "").split(".") if number]

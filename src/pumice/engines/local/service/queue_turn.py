@@ -1,0 +1,67 @@
+"""One turn of the queue: starts the detached runs that `plan` starts, and notes why the others wait."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.scheduling.machine import Machine
+from pumice.engines.local.scheduling.plan import Hold, Start
+from pumice.engines.local.scheduling.reservations import reservations_directory, turn
+from pumice.engines.local.scheduling.run_queue import RunQueue, is_waiting, machine_for, read_queue, why_of
+from pumice.engines.local.service import queued_runs
+
+Launch = Callable[[StoredRun, OwnerLock], None]
+
+
+@dataclass(slots=True)
+class QueueTurn:
+    """`launch` starts the supervisor of a run whose lock it gets."""
+
+    store: RunStore
+    launch: Launch
+    now: Callable[[], dt.datetime]
+    machine: Callable[[RunQueue], Machine] = machine_for
+    drains_at: list[dt.datetime] = field(default_factory=list)  # when it has to be taken again, if nothing happens
+
+    def take(self, runs: list[tuple[StoredRun, RunStatus]]) -> list[str]:
+        """Return the uids of the runs that were started. `runs` are the active runs of this host. Raises OSError."""
+        statuses = {run.record.uid: status for run, status in runs}
+        started: list[tuple[StoredRun, OwnerLock]] = []
+        self.drains_at = []
+        directory = reservations_directory(self.store.state)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with turn(directory):
+            queue = read_queue(self.store, runs)
+            if not queue.waiting:
+                return []
+            for uid, (run, decision) in queue.decide(self.machine(queue), self.now()).items():
+                if isinstance(decision, Hold) and decision.why.drains_at is not None:
+                    self.drains_at.append(decision.why.drains_at)
+                if run.record.mode == FOREGROUND:
+                    continue  # its own process decides the same
+                if not isinstance(decision, Start):
+                    queued_runs.hold(run, statuses[uid], why_of(run, decision, statuses[uid].held or self.now()))
+                elif (lock := _taken(run)) is not None:
+                    queued_runs.start(run, decision.gpus)
+                    started.append((run, lock))
+        for run, lock in started:
+            try:
+                self.launch(run, lock)
+            finally:
+                # The supervisor has it now; if it could not be started, the run is lost and found again.
+                lock.release()
+        return [run.record.uid for run, _ in started]
+
+
+def _taken(run: StoredRun) -> OwnerLock | None:
+    """Return the lock of a run that still waits: somebody may have stopped or suspended it."""
+    lock = OwnerLock.take(run.directory)
+    if lock is not None and not is_waiting(run.status()):
+        lock.release()
+        return None
+    return lock

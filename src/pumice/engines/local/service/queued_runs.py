@@ -1,0 +1,105 @@
+"""What the service writes about runs that no supervisor owns: queued, held, started, lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.runs.atomic_files import replace_file
+from pumice.engines.local.runs.journal import Journal, SequenceNumbers
+from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
+from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
+from pumice.engines.local.scheduling.reservations import reservations_directory, turn
+from pumice.engines.local.scheduling.run_queue import next_arrival
+from pumice.engines.local.scheduling.why import Why, sentence
+
+QUEUED_ENTRY: Final = "Queued"
+STARTED_ENTRY: Final = "Started"
+LOST_ENTRY: Final = "Lost"
+
+
+def submit(store: RunStore, record: RunRecord) -> StoredRun:
+    """Store a run and queue it. The same uid again yields the same run: a client may not have got the answer.
+
+    Raises OSError, and RefusedError for a record that names no directory.
+    """
+    for name in (record.namespace, record.name, record.uid):
+        if not name or "/" in name or name.startswith("."):
+            raise RefusedError(f"{name!r}: cannot be the name of a run")
+    run = find(store, record)
+    if run is None:
+        directory = store.reserve(record.namespace, record.name)
+        owned = store.create(directory, msgspec.structs.replace(record, number=int(directory.name)))
+        run, lock = owned.run, owned.lock
+    elif not run.status().arrival and (taken := OwnerLock.take(run.directory)) is not None:
+        lock = taken
+    else:
+        return run
+    try:
+        queue(store, run)
+    finally:
+        lock.release()
+    return run
+
+
+def find(store: RunStore, record: RunRecord) -> StoredRun | None:
+    """Return the run with the uid of the record. Removes what a crash left of one that was never stored."""
+    link = store.active / record.uid
+    run = store.load(link) if link.is_symlink() else None
+    if run is not None and run.record.uid == record.uid:
+        return StoredRun(Path(os.path.realpath(link)), run.record)
+    link.unlink(missing_ok=True)
+    return next((run for run in store.all_runs(record.namespace, record.name) if run.record.uid == record.uid), None)
+
+
+def queue(store: RunStore, run: StoredRun) -> None:
+    """Give a run its number in the queue. Its owner lock is held."""
+    directory = reservations_directory(store.state)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with turn(directory):
+        arrival = next_arrival(store.state)
+    append(run, QUEUED_ENTRY, {"arrival": arrival}, arrival=arrival, phase=QUEUED, held=None, started=None)
+
+
+def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
+    """Note why a run waits, where readers find it. Somebody who owns it meanwhile knows better."""
+    text = sentence(why)
+    if status.held is not None and status.note == text:
+        return
+    lock = OwnerLock.take(run.directory)
+    if lock is None:
+        return
+    with suppress(OSError):
+        # On a full disk it waits all the same.
+        write_status(run, msgspec.structs.replace(run.status(), held=why.since, note=text))
+    lock.release()
+
+
+def start(run: StoredRun, gpus: tuple[str, ...]) -> None:
+    """Note that a run has its room. Its owner lock is held."""
+    append(run, STARTED_ENTRY, {"gpus": gpus}, started=wall_clock(), gpus=gpus, note="", reason="", message="")
+
+
+def append(run: StoredRun, kind: str, data: Mapping[str, Any], **changes: Any) -> RunStatus:
+    """Append to the journal of a run and write its status. Its owner lock is held."""
+    journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
+    journal.open()
+    try:
+        entry = journal.append(kind, data, sync=True)
+    finally:
+        journal.close()
+    status = msgspec.structs.replace(run.status(), seq=entry.seq, **changes)
+    write_status(run, status)
+    return status
+
+
+def write_status(run: StoredRun, status: RunStatus) -> None:
+    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")

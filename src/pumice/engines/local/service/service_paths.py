@@ -1,0 +1,86 @@
+"""Where the service of a state directory keeps its lock, its log and its socket."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from pumice.engines.local.daemon.runtime_directory import private_directory, runtime_directory
+from pumice.engines.local.runs.owner_lock import Owner, OwnerLock
+from pumice.engines.local.runs.run_store import host_name
+from pumice.engines.local.state.settings import home_directory
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePaths:
+    state: Path
+
+    @property
+    def host(self) -> Path:
+        """The state directory may be shared by several machines, as on NFS."""
+        return self.state / "hosts" / host_name()
+
+    @property
+    def lock(self) -> Path:
+        return self.host / "locks" / "service.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.host / "service.log"
+
+    def socket(self, environ: Mapping[str, str]) -> Path:
+        """Return the path of the socket: each state directory has its own service. Raises RefusedError."""
+        directory = runtime_directory(environ)
+        home = home_directory(environ)
+        if home is None or self.state != home / ".local" / "state" / "pumice":
+            directory = private_directory(directory / sha256(os.fsencode(self.state.resolve())).hexdigest()[:12])
+        return directory / "service.sock"
+
+    def take_lock(self) -> int | None:
+        """Return the descriptor of the lock of the one service; None if another process has it. Raises OSError."""
+        self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        OwnerLock(descriptor).sign()
+        return descriptor
+
+    def wake_holder(self) -> bool:
+        """Have the service look after its socket. False if no live process has signed the lock."""
+        with suppress(OSError, msgspec.DecodeError):
+            owner = msgspec.json.decode(self.lock.read_bytes(), type=Owner)
+            if owner.is_alive:
+                os.kill(owner.pid, signal.SIGUSR1)
+                return True
+        return False
+
+    @property
+    def notices(self) -> Path:
+        return self.host / "notices"
+
+    def add_notice(self, line: str) -> None:
+        """Leave a line for the next command to print: what happened while nobody looked."""
+        with suppress(OSError), self.notices.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def take_notices(self) -> list[str]:
+        """Return the lines that no command has printed yet, once."""
+        mine = self.notices.with_name(f"notices.{os.getpid()}")
+        try:
+            self.notices.rename(mine)
+            lines = mine.read_text(encoding="utf-8", errors="replace").splitlines()
+            mine.unlink()
+        except OSError:
+            return []
+        return lines

@@ -1,0 +1,253 @@
+"""The process of the service: one per user, machine and state directory.
+
+It takes turns in the queue, watches the supervisors of detached runs, recovers those that are lost, and removes old
+runs every hour. After five minutes without queued runs, running detached runs and clients it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.daemon.background import report_ready
+from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, Message, listen, own_hello
+from pumice.engines.local.daemon.rotated_log import RotatedLog
+from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.runs.lost_runs import settle_lost_runs
+from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.retention import prune, removal_text
+from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.scheduling.reservations import reservations_directory
+from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
+from pumice.engines.local.service import queued_runs
+from pumice.engines.local.service.queue_turn import QueueTurn
+from pumice.engines.local.service.recovery import recover
+from pumice.engines.local.service.service_paths import ServicePaths
+from pumice.engines.local.service.supervisors import Supervisors
+from pumice.engines.local.state.settings import Retention
+from pumice.model.vocabulary import Phase
+
+IDLE: Final = 300.0  # seconds until a service without work ends
+_TICK: Final = 1.0  # between two looks at what other processes change
+_LOOK_AGAIN: Final = 30.0  # for what no file tells: memory, programs on GPUs, a removed socket
+_HOUR: Final = 3600.0
+
+
+@dataclass(slots=True)
+class Service:
+    paths: ServicePaths
+    environ: Mapping[str, str]
+    log: RotatedLog
+    idle: float = IDLE
+    store: RunStore = field(init=False)
+    supervisors: Supervisors = field(init=False)
+    queue: QueueTurn = field(init=False)
+    _clients: int = 0
+    _waiting: int = 0  # runs in the queue at the last turn
+    _retired: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _server: asyncio.Server | None = None
+    _recovering: set[asyncio.Task[None]] = field(default_factory=set)
+    _seen: object = None  # what the last turn was about
+
+    def __post_init__(self) -> None:
+        self.store = RunStore(self.paths.state)
+        self.supervisors = Supervisors(self.environ, self._supervisor_ended)
+        self.queue = QueueTurn(self.store, self._launch, wall_clock)
+
+    async def run(self, ready: int) -> None:
+        """Serve until there is nothing to do, or somebody asks the service to end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._retire_now)
+        loop.add_signal_handler(signal.SIGUSR1, self._changed.set)
+        await self._keep_socket()
+        self.log.write(f"service {own_hello().version} started, pid {os.getpid()}, state {self.paths.state}")
+        report_ready(ready)
+        await asyncio.to_thread(settle_lost_runs, self.store, wall_clock())
+        for run, _ in active_runs(self.store):
+            self._recover(run)
+        busy, looked, pruned = elapsed(), 0.0, 0.0
+        while not self._retired:
+            now = elapsed()
+            if now - looked >= _LOOK_AGAIN or self._changed.is_set():
+                looked, self._seen = now, None
+                await self._keep_socket()
+            self._changed.clear()
+            if now - pruned >= _HOUR:
+                pruned = now
+                await asyncio.to_thread(self._prune)
+            if self._take_turn():
+                busy = now
+            elif now - busy >= self.idle:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(_TICK, self.idle)):
+                    await self._changed.wait()
+        self.log.write("service ends")
+        self._close()
+
+    def _take_turn(self) -> bool:
+        """Start what can start. Return whether there is anything to wait for."""
+        seen = self._look()
+        if seen == self._seen and not any(wall_clock() >= moment for moment in self.queue.drains_at):
+            return self._is_busy
+        self._seen = seen
+        try:
+            runs = active_runs(self.store)
+            self.queue.take(runs)
+        except OSError as error:
+            self.log.write(f"the queue waits: {error}")
+            return True
+        for run, status in runs:
+            if is_waiting(status) or status.phase == Phase.ABORTED or run.record.uid in self.supervisors.watched:
+                continue
+            if not run.is_owned:
+                self._recover(run)
+            elif run.record.mode != FOREGROUND:
+                self.supervisors.adopt(run)
+        self._waiting = sum(is_waiting(status) for _, status in runs)
+        return self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._waiting or self.supervisors.watched or self._clients or self._recovering)
+
+    def _look(self) -> object:
+        """Return something that differs when runs came, ended or changed what they hold. It is cheap."""
+        found: list[tuple[str, int]] = []
+        for directory in (self.store.active, reservations_directory(self.store.state)):
+            with contextlib.suppress(OSError), os.scandir(directory) as entries:
+                found += [(entry.name, entry.stat(follow_symlinks=False).st_mtime_ns) for entry in entries]
+        return sorted(found)
+
+    def _launch(self, run: StoredRun, lock: OwnerLock) -> None:
+        self.log.write(f"starts {run.ref}")
+        try:
+            self.supervisors.start(run, lock)
+        except OSError as error:
+            self.log.write(f"{run.ref} cannot be started: {error}")
+            asyncio.get_running_loop().call_soon(self._supervisor_ended, run.record.uid)
+
+    def _supervisor_ended(self, uid: str) -> None:
+        run = self.store.load(self.store.active / uid)
+        if run is not None:
+            self._recover(StoredRun((self.store.active / uid).resolve(), run.record))
+        self._changed.set()
+
+    def _recover(self, run: StoredRun) -> None:
+        async def recovered() -> None:
+            try:
+                line = await asyncio.to_thread(recover, self.store, run)
+            except OSError as error:
+                line = f"{run.ref} cannot be recovered: {error}"
+            if line:
+                self.log.write(line)
+                self.paths.add_notice(line)
+            self._changed.set()
+
+        task = asyncio.get_running_loop().create_task(recovered())
+        self._recovering.add(task)
+        task.add_done_callback(self._recovering.discard)
+
+    def _prune(self) -> None:
+        newest = max(self.store.all_runs(), key=lambda run: run.record.created, default=None)
+        stored = {} if newest is None else newest.record.options.get("settings", {}).get("retention", {})
+        try:
+            removed = prune(self.store, msgspec.convert(stored, Retention), wall_clock())
+        except (OSError, msgspec.ValidationError) as error:
+            self.log.write(f"no runs removed: {error}")
+            return
+        if removed:
+            self.log.write(removal_text(removed))
+            self.paths.add_notice(removal_text(removed))
+
+    async def _keep_socket(self) -> None:
+        """Listen, and listen again when the socket is gone: a logout removes the runtime directory."""
+        try:
+            path = self.paths.socket(self.environ)
+            if self._server is None or not await asyncio.to_thread(os.path.lexists, path):
+                if self._server is not None:
+                    self._server.close()
+                self._server = await listen(path, self._serve, str(self.paths.state))
+        except (OSError, RefusedError) as error:
+            self.log.write(f"no socket: {error}")
+            if self._server is None:
+                raise
+
+    async def _serve(self, connection: Connection) -> None:
+        self._clients += 1
+        try:
+            await connection.serve(
+                {"submit": self._submit, "wake": self._wake, "status": self._status, RETIRE: self._retire}
+            )
+        finally:
+            self._clients -= 1
+
+    async def _submit(self, request: Message) -> Any:
+        try:
+            record = msgspec.convert(request.get("record"), RunRecord)
+            run = await asyncio.to_thread(queued_runs.submit, self.store, record)
+        except msgspec.ValidationError as error:
+            raise RefusedError(f"not a run: {error}") from error
+        except OSError as error:
+            raise RefusedError(f"the run cannot be stored: {error}", "make room in the state directory") from error
+        self._changed.set()
+        return {"run": run.ref, "uid": run.record.uid, "directory": str(run.directory)}
+
+    async def _wake(self, _request: Message) -> Any:
+        """Look at once: a client changed a run."""
+        self._changed.set()
+        return True
+
+    async def _status(self, _request: Message) -> Any:
+        runs: list[tuple[StoredRun, RunStatus]] = active_runs(self.store)
+        return {
+            "pid": os.getpid(),
+            "version": own_hello().version,
+            "state": str(self.paths.state),
+            "queued": sum(is_waiting(status) for _, status in runs),
+            "running": len(self.supervisors.watched),
+            "log": str(self.paths.log),
+        }
+
+    async def _retire(self, _request: Message) -> Any:
+        # The answer goes out before the process ends.
+        asyncio.get_running_loop().call_soon(self._retire_now)
+        return True
+
+    def _retire_now(self) -> None:
+        self._retired = True
+        self._changed.set()
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(OSError, RefusedError):
+            self.paths.socket(self.environ).unlink(missing_ok=True)
+        self.supervisors.close()
+
+
+def main(state: str, ready: int) -> None:
+    """Run the service. One that another process beats to the lock ends at once, with code 0."""
+    # A client may send it as soon as the lock is signed.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    paths = ServicePaths(Path(state))
+    lock = paths.take_lock()
+    if lock is None:
+        report_ready(ready)
+        sys.exit(0)
+    service = Service(paths, dict(os.environ), RotatedLog(paths.log))
+    asyncio.run(service.run(ready))
+    os.close(lock)

@@ -1,0 +1,95 @@
+"""Starts the supervisors of runs, and notices when one ends. They do not end with the service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pumice.engines.local.daemon.background import allowed_environment
+from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
+from pumice.engines.local.runs.run_store import StoredRun
+
+_MODULE = "pumice.engines.local.supervisor"
+_LOG = "supervisor.log"
+
+
+def supervisor_command(run: StoredRun, lock: int) -> list[str]:
+    """Return the command of a supervisor: the Python that submitted the run, if it is still there."""
+    python = run.record.python if os.access(run.record.python, os.X_OK) else sys.executable
+    return [python, "-I", "-m", _MODULE, str(run.directory), str(lock)]
+
+
+@dataclass(slots=True)
+class Supervisors:
+    """`ended` is called with the uid of a run whose supervisor is gone, however it ended."""
+
+    environ: Mapping[str, str]
+    ended: Callable[[str], None]
+    command: Callable[[StoredRun, int], list[str]] = supervisor_command
+    _watched: dict[str, int] = field(default_factory=dict)  # descriptors of processes, by the uid of the run
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def watched(self) -> frozenset[str]:
+        return frozenset(self._watched)
+
+    def start(self, run: StoredRun, lock: OwnerLock) -> None:
+        """Start a supervisor, which gets the lock, so that it is never free in between. Raises OSError."""
+        environ = allowed_environment(self.environ)
+        if run.record.gpus is not None:
+            environ["CUDA_VISIBLE_DEVICES"] = ",".join(run.record.gpus)
+        output = os.open(run.directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            child = subprocess.Popen(  # noqa: S603 - our own program
+                self.command(run, lock.descriptor),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                env=environ,
+                umask=0o077,
+                start_new_session=True,
+                pass_fds=(lock.descriptor,),
+            )
+        finally:
+            os.close(output)
+        self._children[run.record.uid] = child
+        self._watch(run.record.uid, child.pid)
+
+    def adopt(self, run: StoredRun) -> None:
+        """Watch a supervisor that another service started, or a client."""
+        owner = read_owner(run.directory)
+        if run.record.uid not in self._watched and owner.is_alive:
+            self._watch(run.record.uid, owner.pid)
+
+    def forget(self, uid: str) -> None:
+        descriptor = self._watched.pop(uid, None)
+        if descriptor is not None:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+
+    def close(self) -> None:
+        for uid in list(self._watched):
+            self.forget(uid)
+        for child in self._children.values():
+            # It goes on; the interpreter would warn that nobody waited for it.
+            child.returncode = child.poll() or 0
+        self._children.clear()
+
+    def _watch(self, uid: str, pid: int) -> None:
+        with suppress(OSError):
+            # It may have ended already, which its free lock says.
+            self._watched[uid] = descriptor = os.pidfd_open(pid)
+            asyncio.get_running_loop().add_reader(descriptor, self._fired, uid)
+
+    def _fired(self, uid: str) -> None:
+        self.forget(uid)
+        child = self._children.pop(uid, None)
+        if child is not None:
+            child.wait()
+        self.ended(uid)
