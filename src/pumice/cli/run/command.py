@@ -10,14 +10,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pumice.cli.findings import counted, write_reports
-from pumice.cli.jobfile import JobFile, load, load_valid
+from pumice.cli.jobfile import JobDocument, JobFile, load, load_valid
 from pumice.cli.output import fit, style_for
 from pumice.cli.run import options as run_options
 from pumice.cli.run.consent_question import consent_question
@@ -29,8 +29,10 @@ from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Locate
 from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
 from pumice.engines.local.run_errors import DoesNotFitError, NoNamespacesError, RunError
-from pumice.engines.local.runs.job_source import JobSource
+from pumice.engines.local.runs.run_record import DETACHED
+from pumice.engines.local.runs.run_request import JobSource, RunRequest
 from pumice.engines.local.session import LocalSession
+from pumice.engines.local.supervisor.control_server import run_with_control
 from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Manifest
 from pumice.runtime.offline_context import offline_context
@@ -42,37 +44,24 @@ add_arguments = run_options.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    loaded = load_valid(args.file)
-    if loaded is None:
-        return BAD_INPUT
-    jobs = [each for each in loaded.jobs if args.job in (None, each.admitted.job.name)]
-    if len(jobs) != 1:
-        names = [each.admitted.job.name for each in loaded.jobs]
-        print(
-            f"{args.file}: contains {len(names)} Jobs; `pumice run` runs exactly one"
-            if args.job is None
-            else f"--job: {args.job}: {args.file} contains no such Job",
-            f"  hint: --job {' or --job '.join(names)}",
-            sep="\n",
-            file=sys.stderr,
-        )
-        return BAD_INPUT
-    others = [_load_documents(file) for file in args.documents]
-    if None in others:
-        return BAD_INPUT
+    detached = args.detach
     _prepare_streams()
-    job = jobs[0]
-    files = [file for file in (loaded, *others) if file is not None]
-    documents = [value for file in files for value in _documents(file, job.admitted.written.namespace or "default")]
-    source = JobSource(args.file, job.document.marks)
+    return with_request(args, lambda request: _submit(request) if detached else _run(request, args))
+
+
+def with_request(args: argparse.Namespace, start: Callable[[RunRequest], int]) -> int:
+    """Read the Job file and the options, and call `start`; after a question of consent once more."""
+    read = _read_job(args)
+    if read is None:
+        return BAD_INPUT
+    job, documents = read
     try:
         options = run_options.read_options(args, tuple(job.admitted.job.spec.plugins))
+        request = RunRequest(job.admitted, options, documents, JobSource(args.file, job.document.marks))
         try:
-            return _run(LocalSession(job.admitted, options, documents, source), args)
+            return start(request)
         except ConsentError as error:
-            if not consent_question(error, options.settings, args):
-                return BAD_INPUT
-            return _run(LocalSession(job.admitted, options, documents, source), args)
+            return start(request) if consent_question(error, options.settings, args) else BAD_INPUT
     except NoNamespacesError as error:
         print(error, run_options.same_command(args, "--isolation", "process"), sep="\n", file=sys.stderr)
         return BAD_INPUT
@@ -86,8 +75,44 @@ def run(args: argparse.Namespace) -> int:
         return error.exit_code
 
 
-def _run(session: LocalSession, args: argparse.Namespace) -> int:
-    return asyncio.run(_Driver(session, _view(args, session.source)).run())
+def _read_job(args: argparse.Namespace) -> tuple[JobDocument, list[Manifest]] | None:
+    """Return the Job, and the documents that it may use. None, with the reason on stderr, if it cannot be run."""
+    loaded = load_valid(args.file)
+    if loaded is None:
+        return None
+    jobs = [each for each in loaded.jobs if args.job in (None, each.admitted.job.name)]
+    if len(jobs) != 1:
+        names = [each.admitted.job.name for each in loaded.jobs]
+        print(
+            f"{args.file}: contains {len(names)} Jobs; `pumice run` runs exactly one"
+            if args.job is None
+            else f"--job: {args.job}: {args.file} contains no such Job",
+            f"  hint: --job {' or --job '.join(names)}",
+            sep="\n",
+            file=sys.stderr,
+        )
+        return None
+    others = [_load_documents(file) for file in args.documents]
+    if None in others:
+        return None
+    job = jobs[0]
+    files = [file for file in (loaded, *others) if file is not None]
+    namespace = job.admitted.written.namespace or "default"
+    return job, [value for file in files for value in _documents(file, namespace)]
+
+
+def _run(request: RunRequest, args: argparse.Namespace) -> int:
+    session = LocalSession(request.job, request.options, request.documents, request.source)
+    return asyncio.run(_Driver(session, _view(args, request.source)).run())
+
+
+def _submit(request: RunRequest) -> int:
+    """Start the run in a process of its own, and print its name."""
+    from pumice.client.local_client import LocalClient
+
+    options = replace(request.options, mode=DETACHED)
+    print(LocalClient().submit(replace(request, options=options)))
+    return 0
 
 
 def _load_documents(file: str) -> JobFile | None:
@@ -161,7 +186,7 @@ class _Driver:
             # The preparation does not let the event loop handle anything: interrupt it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: self._warn(context))
-        outcome = await self.session.run(self._show)
+        outcome = await run_with_control(self.session, self._show)
         return outcome.exit_code
 
     def _show(self, event: RunEvent) -> None:

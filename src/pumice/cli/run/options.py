@@ -55,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir-read-only", action="store_true", help="pods cannot write to the working directory")
     parser.add_argument("--pull", action="store_true", help="fetch images that are not here from their registries")
     parser.add_argument("--job", metavar="NAME", help="the Job to run, where the file has several")
+    parser.add_argument("-d", "--detach", action="store_true", help="run in the background; print the run's name")
+    parser.add_argument("--priority", type=int, default=0, metavar="N", help="in the queue of this machine; default 0")
     parser.add_argument("--note", metavar="TEXT", help="a remark that is recorded with the run")
     parser.add_argument(
         "--python", metavar="PATH", help="the Python of pods without an image: an interpreter or a venv"
@@ -158,6 +160,7 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
         ignore=tuple(dict.fromkeys(args.ignore)),
         pull=args.pull,
         note=args.note or "",
+        priority=args.priority,
         isolation=Isolation(args.isolation or config.isolation or Isolation.AUTO),
         required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
     )

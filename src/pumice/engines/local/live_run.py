@@ -148,6 +148,12 @@ class LiveRun:
         self.emit(Stopping(longest_grace(self.plan.manifests)))
         self.engine.send(Action.TERMINATE_JOB)
 
+    def suspend(self) -> None:
+        self.engine.send(Action.ABORT_JOB)
+
+    def restart(self) -> None:
+        self.engine.send(Action.RESTART_JOB)
+
     def scale(self, replicas: Mapping[str, int]) -> None:
         admitted = updated(self.engine.job, replicas)
         self.plan.inputs.resize(admitted.job)

@@ -17,6 +17,7 @@ HUNG_UP = 129
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
+SUSPENDED = "Suspended"  # the reason of a run that was suspended and can be resumed
 KILLED = "Killed"  # the reason of a run that was stopped by force
 
 

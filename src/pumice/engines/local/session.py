@@ -26,7 +26,7 @@ from pumice.engines.local.kubelet.pod import longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
-from pumice.engines.local.outcome import KILLED, TIMED_OUT, Outcome, Stop
+from pumice.engines.local.outcome import KILLED, SUSPENDED, TIMED_OUT, Outcome, Stop
 from pumice.engines.local.registry.job_images import Preparation, prepared_with_images
 from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
@@ -111,6 +111,17 @@ class LocalSession:
         Raises SettingsError if admission refuses the update. Pods that run already do not see the names of new pods.
         """
         self._running().scale(replicas)
+
+    def suspend(self) -> None:
+        """End the pods and the run; what has succeeded is remembered, and a later run of the same record goes on."""
+        live = self._running()
+        if self._stop is None:
+            self._stop = Stop(1, SUSPENDED)
+            live.suspend()
+
+    def restart(self) -> None:
+        """Restart all pods. It costs no retry."""
+        self._running().restart()
 
     async def kill(self, pod: str, number: int = signal.SIGKILL) -> bool:
         """Send a signal to the containers of a pod (`worker-0`). False if none of them runs."""

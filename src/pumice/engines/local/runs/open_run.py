@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.logs.log_reader import LogReader
+from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
 from pumice.engines.local.runs.new_record import new_record
@@ -28,6 +29,7 @@ class OpenRun:
     owned: OwnedRun | None
     numbers: SequenceNumbers = field(default_factory=SequenceNumbers)  # of the journal and the logs
     _journal: Journal | None = None
+    _recorder: Recorder | None = None
 
     def begin(self, request: RunRequest, warn: Callable[[str], None]) -> Recorder:
         """Store the run, if it is new; return the listener that records it. Raises OSError."""
@@ -42,7 +44,8 @@ class OpenRun:
         self._journal = Journal(self.directory, self.numbers, wall_clock, elapsed, lost)
         self._journal.open()
         source = request.source
-        return Recorder(self.directory, self._journal, lambda outcome: verdict_lines(outcome, source), elapsed)
+        self._recorder = Recorder(self.directory, self._journal, lambda each: verdict_lines(each, source), elapsed)
+        return self._recorder
 
     @property
     def ref(self) -> str:
@@ -52,9 +55,10 @@ class OpenRun:
         if self.owned is None:
             self.store.give_up(self.directory)
             return
-        if self._journal is not None:
+        if self._journal is not None and self._recorder is not None:
             self._journal.close()
-            self.store.finish(self.owned.run)
+            if self._recorder.status.reason != SUSPENDED:
+                self.store.finish(self.owned.run)
         self.owned.lock.release()
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged, RunEvent, RunPlanned, Tick
-from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.outcome import SUSPENDED, Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventEncoder
 from pumice.engines.local.runs.journal import Journal
@@ -27,7 +27,7 @@ from pumice.reconcile.verdict import how_it_ended
 # Seconds between two writes of the status, unless the run has ended.
 _PAUSE: Final = 0.5
 # The reasons of stops that a user or another program asked for.
-STOPPED: Final = frozenset({"Stopped", "Suspended"})
+STOPPED: Final = frozenset({"Stopped", SUSPENDED})
 
 
 @dataclass(slots=True)

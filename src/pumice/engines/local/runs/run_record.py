@@ -66,7 +66,7 @@ class RunRecord(_Stored, frozen=True):
         return f"{self.name}:{self.number}"
 
 
-class PodCounts(_Stored, frozen=True):
+class PodCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     running: int = 0
     total: int = 0
     succeeded: int = 0

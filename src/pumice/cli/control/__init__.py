@@ -1,0 +1,1 @@
+"""The commands that start, change and remove runs."""

@@ -1,0 +1,25 @@
+"""`pumice rm RUN...`: removes the records and logs of runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from pumice.cli.runs.arguments import RUN_HELP, add_namespace, client_of, guarded, one_or_more
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--force", action="store_true", help="stop runs that have not finished")
+    add_namespace(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _remove(args))
+
+
+def _remove(args: argparse.Namespace) -> int:
+    client = client_of(args)
+    for each in one_or_more(args.runs, client):
+        client.remove(each, force=args.force)
+        print(each.ref)
+    return 0

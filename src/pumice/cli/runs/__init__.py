@@ -1,0 +1,1 @@
+"""The commands that show runs. Each parses its arguments, calls the client and prints what it returns."""

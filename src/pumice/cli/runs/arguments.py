@@ -1,0 +1,100 @@
+"""Arguments and output that the commands on runs share."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pumice.client.local_client import LocalClient
+from pumice.engines.local.run_errors import RunError, SettingsError
+from pumice.engines.local.runs.run_names import LAST
+from pumice.engines.local.runs.run_store import NoSuchRunError, StoredRun
+from pumice.model.duration import Duration, DurationError, elapsed_text
+from pumice.model.problem import Position
+from pumice.yaml.writer import write_yaml
+
+BAD_INPUT: Final = 2
+FAILED: Final = 1
+NOT_SUCCESSFUL: Final = 100
+NOT_FINISHED: Final = 101
+NO_SUCH_RUN: Final = 102
+STOPPED: Final = 103
+TIMED_OUT: Final = 124
+RUN_HELP: Final = "NAME (its newest run), NAME:N, @last, or 8 or more characters of a uid"
+
+
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-n", "--namespace", default="", metavar="NS", help="the namespace of the Jobs; default all")
+
+
+def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
+    choices = (*more, "json", "yaml")
+    parser.add_argument("-o", "--output", choices=choices, help="print data instead of text")
+
+
+def client_of(args: argparse.Namespace) -> LocalClient:
+    return LocalClient(namespace=args.namespace)
+
+
+def chosen_run(client: LocalClient, text: str | None) -> StoredRun:
+    """Return the named run; without a name the newest, which is named on stderr. Raises NoSuchRunError."""
+    run = client.find(text or LAST)
+    if not text:
+        print(f"{run.ref}", file=sys.stderr)
+    return run
+
+
+def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
+    """Print the errors of a command; return its exit code."""
+    try:
+        return work()
+    except NoSuchRunError as error:
+        print(error, file=sys.stderr)
+        return no_such_run
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    except (RunError, ConnectionError) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+
+
+def print_data(value: object, form: str) -> None:
+    """Print a value as one JSON or YAML document."""
+    plain: Any = msgspec.to_builtins(value)
+    if form == "json":
+        print(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+    else:
+        write_yaml([plain], sys.stdout)
+
+
+def seconds(text: str, flag: str) -> float:
+    """Parse a duration such as 10m. Raises SettingsError."""
+    try:
+        return Duration.parse(text).nanoseconds / 1e9
+    except DurationError as error:
+        raise SettingsError(f"{text}: {error.message}", error.hint, Position(flag)) from error
+
+
+def age(moment: dt.datetime, now: dt.datetime) -> str:
+    """Return how long ago something was: `40s`, `12m`, `3h`, `5d`."""
+    passed = max(0.0, (now - moment).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if passed >= 2 * size or (unit != "d" and passed >= size):
+            return f"{int(passed // size)}{unit}"
+    return f"{int(passed)}s"
+
+
+def lasted(begin: dt.datetime, end: dt.datetime) -> str:
+    return elapsed_text((end - begin).total_seconds())
+
+
+def one_or_more(texts: Sequence[str], client: LocalClient) -> list[StoredRun]:
+    """Return all named runs, each once. Raises NoSuchRunError for the first that does not exist, before any effect."""
+    found = [client.find(text) for text in texts]
+    return list({run.record.uid: run for run in found}.values())

@@ -1,0 +1,90 @@
+"""`pumice attach [RUN]`: shows a run as `run` does, until it ends. Ctrl-C leaves it running."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+
+from pumice.cli.run.screen import Screen
+from pumice.cli.run.text_view import TextView
+from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, client_of, guarded
+from pumice.cli.runs.replay import view_source
+from pumice.client.local_client import LocalClient
+from pumice.engines.local.event_json import JsonView
+from pumice.engines.local.events import Listener, LogLine, LogOutput, RunPlanned
+from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.run_errors import NotRunningError
+from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.engines.local.runs.journal import Entry, read_journal
+from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.supervisor.control_protocol import ControlConnection
+from pumice.engines.local.verdict import verdict_lines
+from pumice.model.job import Job
+
+_UNUSED = dt.datetime.min.replace(tzinfo=dt.UTC)  # the time of an event is shown when it arrives
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per event")
+    parser.add_argument("--no-prefix", action="store_true", help="print log lines without the names of their pods")
+    add_namespace(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _attach(client_of(args), args))
+
+
+def _attach(client: LocalClient, args: argparse.Namespace) -> int:
+    stored = chosen_run(client, args.run)
+    source = view_source(stored)
+    view: Listener
+    if args.json:
+        view = JsonView(lambda text: print(text, end="", flush=True), lambda each: verdict_lines(each, source))
+    else:
+        view = TextView(Screen.of(sys.stdout, sys.stderr), source, prefix=not args.no_prefix)
+    decoder = EventDecoder(Job())
+    try:
+        connection = client.connect(stored)
+    except NotRunningError:
+        return _show_end(stored, view, decoder)
+    with connection:
+        connection.settimeout(None)
+        connection.call("events")
+        for entry in read_journal(stored.directory)[0]:
+            event = decoder.decode(entry)
+            if isinstance(event, RunPlanned):
+                view(event)
+        try:
+            return _follow(connection, view, decoder)
+        except ConnectionResetError:
+            client.wait([stored], timeout=30)
+            return client.summary(stored).exit_code or 0
+        except KeyboardInterrupt:
+            print(f"\n{stored.ref} goes on: `pumice attach {stored.ref}` shows it again", file=sys.stderr)
+            return 0
+
+
+def _follow(connection: ControlConnection, view: Listener, decoder: EventDecoder) -> int:
+    """Show what happens until the run ends; return its exit code."""
+    while True:
+        message = connection.receive()
+        if message["event"] == "LogOutput":
+            view(LogOutput([LogLine(*line) for line in message["data"]]))
+            continue
+        event = decoder.decode(Entry(0, _UNUSED, 0, message["event"], message["data"]))
+        if event is not None:
+            view(event)
+        if isinstance(event, Outcome):
+            return event.exit_code
+
+
+def _show_end(stored: StoredRun, view: Listener, decoder: EventDecoder) -> int:
+    """A run that has ended: show its plan and its outcome."""
+    code = stored.status().exit_code
+    for entry in read_journal(stored.directory)[0]:
+        event = decoder.decode(entry)
+        if isinstance(event, RunPlanned | Outcome):
+            view(event)
+    return code or 0

@@ -1,0 +1,64 @@
+"""`pumice get RUN`: prints the Job of a run with its status, and how it ended."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from pumice.cli.runs.arguments import (
+    NO_SUCH_RUN,
+    NOT_FINISHED,
+    NOT_SUCCESSFUL,
+    RUN_HELP,
+    STOPPED,
+    add_namespace,
+    add_output,
+    chosen_run,
+    client_of,
+    guarded,
+    print_data,
+)
+from pumice.client.values import RunSummary
+from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.engines.local.runs.journal import read_journal
+from pumice.engines.local.runs.run_store import StoredRun
+from pumice.model.job import Job
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    parser.add_argument("--exit-code", action="store_true", help="report by the exit code how the run ended")
+    add_namespace(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _get(args), NO_SUCH_RUN if args.exit_code else 2)
+
+
+def _get(args: argparse.Namespace) -> int:
+    client = client_of(args)
+    stored = chosen_run(client, args.run)
+    found = client.summary(stored)
+    print_data(job_with_status(stored, found), args.output or "yaml")
+    return exit_code(found) if args.exit_code else 0
+
+
+def job_with_status(stored: StoredRun, found: RunSummary) -> dict[str, Any]:
+    """Return the Job as the API of a cluster would, with the run beside it."""
+    decoder = EventDecoder(Job())
+    for entry in read_journal(stored.directory)[0]:
+        decoder.decode(entry)
+    job: dict[str, Any] = msgspec.to_builtins(decoder.job) if decoder.job.name else dict(stored.record.job)
+    return {**job, "run": msgspec.to_builtins(found)}
+
+
+def exit_code(found: RunSummary) -> int:
+    """Return 0 for a run that completed."""
+    if not found.is_finished:
+        return NOT_FINISHED
+    if found.succeeded:
+        return 0
+    return STOPPED if found.stopped else NOT_SUCCESSFUL

@@ -1,0 +1,116 @@
+"""`pumice history [NAME|RUN]`: lists the runs of a Job, or the attempts of a run."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+from dataclasses import dataclass
+
+from pumice.cli.output import table
+from pumice.cli.run.screen import plain
+from pumice.cli.runs.arguments import add_namespace, add_output, age, client_of, guarded, lasted, print_data
+from pumice.client.local_client import LocalClient
+from pumice.engines.local.events import PhaseChanged, PodChanged
+from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.engines.local.runs.journal import Entry, read_journal
+from pumice.engines.local.runs.run_names import LAST
+from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.verdict import how_it_failed, one_line
+from pumice.model.job import Job
+
+
+@dataclass
+class Attempt:
+    """One execution of a job: until it ended, or until a policy restarted it."""
+
+    number: int
+    begin: dt.datetime
+    end: dt.datetime | None = None
+    first_failure: str = ""
+    policy: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME|RUN", help="a Job's name, or NAME:N for the attempts of a run")
+    parser.add_argument("--events", action="store_true", help="everything that happened in the run")
+    add_namespace(parser)
+    add_output(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _history(client_of(args), args))
+
+
+def _history(client: LocalClient, args: argparse.Namespace) -> int:
+    one_run = args.events or (args.name is not None and (":" in args.name or args.name == LAST))
+    if not one_run:
+        return _runs(client, args)
+    stored = client.find(args.name or LAST)
+    entries = read_journal(stored.directory)[0]
+    if args.events:
+        return _events(entries, args)
+    found = attempts(stored, entries)
+    if args.output:
+        print_data({"items": found}, args.output)
+        return 0
+    rows = [("ATTEMPT", "TOOK", "FIRST FAILURE", "POLICY")]
+    for each in found:
+        took = lasted(each.begin, each.end or client.now())
+        rows.append((str(each.number), took, plain(each.first_failure), each.policy))
+    print("\n".join(table(rows)))
+    return 0
+
+
+def _runs(client: LocalClient, args: argparse.Namespace) -> int:
+    found = client.runs([args.name] if args.name else [], everything=True)
+    if args.output:
+        print_data({"items": found}, args.output)
+        return 0
+    now = client.now()
+    rows = [("RUN", "PHASE", "TRY", "TOOK", "AGE", "NOTE")]
+    for each in found:
+        took = lasted(each.started or each.created, each.finished or now)
+        rows.append((each.run, each.phase, str(each.attempt), took, age(each.created, now), plain(each.note)))
+    print("\n".join(table(rows)))
+    return 0
+
+
+def _events(entries: list[Entry], args: argparse.Namespace) -> int:
+    if args.output:
+        print_data({"items": entries}, args.output)
+    for entry in [] if args.output else entries:
+        print(entry.time.isoformat(timespec="milliseconds"), entry.kind, plain(_about(entry)))
+    return 0
+
+
+def _about(entry: Entry) -> str:
+    """Return what an event is about, in a few words."""
+    data = entry.data if isinstance(entry.data, dict) else {}
+    pod = data.get("pod")
+    status = data.get("status") or (data.get("job") or {}).get("status") or {}
+    state = status.get("state") or {} if isinstance(status, dict) else {}
+    words = [
+        f"{pod['task']}-{pod['index']} {pod['phase']}" if isinstance(pod, dict) else str(pod or ""),
+        str(state.get("phase") or ""),
+        str(data.get("message") or ""),
+    ]
+    return " ".join(filter(None, words))
+
+
+def attempts(stored: StoredRun, entries: list[Entry]) -> list[Attempt]:
+    """Return the attempts of a run, from its journal."""
+    decoder, found = EventDecoder(Job()), [Attempt(1, stored.record.created)]
+    for entry in entries:
+        event = decoder.decode(entry)
+        if isinstance(event, PhaseChanged) and event.attempt > found[-1].number:
+            found[-1].end = entry.time
+            found.append(Attempt(event.attempt, entry.time))
+        if isinstance(event, PhaseChanged) and event.acted is not None:
+            found[-1].policy = f"{event.acted.event}: {event.acted.action}"
+        if isinstance(event, PodChanged) and event.follows and not found[-1].first_failure:
+            how = one_line(how_it_failed(event.pod, ""))
+            found[-1].first_failure = f"{event.pod.short_name}: {how}"
+        if isinstance(event, Outcome):
+            found[-1].end = entry.time
+    return found

@@ -1,0 +1,74 @@
+"""`pumice wait RUN...`: waits until runs have finished, or have reached a phase."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from pumice.cli.runs.arguments import (
+    NO_SUCH_RUN,
+    RUN_HELP,
+    TIMED_OUT,
+    add_namespace,
+    client_of,
+    guarded,
+    one_or_more,
+    seconds,
+)
+from pumice.cli.runs.get import exit_code
+from pumice.client.local_client import FINISHED, RUNNING, WaitTimeoutError
+from pumice.client.values import RunSummary
+from pumice.engines.local.run_errors import SettingsError
+from pumice.model.problem import Position
+from pumice.model.suggestions import did_you_mean
+from pumice.model.vocabulary import Phase
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
+        "--for", dest="goal", default=FINISHED, metavar="GOAL", help="finished (default), running, or a phase"
+    )
+    parser.add_argument("--any", action="store_true", help="until one of the runs has reached it")
+    parser.add_argument("--timeout", metavar="10m", help="give up after this time (exit code 124)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run")
+    add_namespace(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _wait(args), NO_SUCH_RUN)
+
+
+def _wait(args: argparse.Namespace) -> int:
+    client = client_of(args)
+    goals = (FINISHED, RUNNING, *map(str, Phase))
+    if args.goal.lower() not in map(str.lower, goals):
+        hint = f"{did_you_mean(args.goal, goals)} it is one of {', '.join(goals)}".lstrip()
+        raise SettingsError(f"{args.goal}: unknown", hint, Position("--for"))
+    timeout = None if args.timeout is None else seconds(args.timeout, "--timeout")
+    runs = one_or_more(args.runs, client)
+    try:
+        found = client.wait(runs, args.goal, some=args.any, timeout=timeout)
+    except WaitTimeoutError as error:
+        print(error, file=sys.stderr)
+        return TIMED_OUT
+    for each in found:
+        if args.json:
+            print(msgspec.json.encode(each).decode())
+        elif each.is_finished:
+            print(f"{each.run} {each.phase}{f': {each.verdict[0]}' if each.verdict else ''}")
+        else:
+            print(f"{each.run} {each.phase}")
+    codes = [_code(each, args.goal) for each in found if not args.any or each.is_finished or _is_there(each, args.goal)]
+    return (min if args.any else max)(codes, default=0)
+
+
+def _is_there(found: RunSummary, goal: str) -> bool:
+    return found.phase.lower() == goal.lower()
+
+
+def _code(found: RunSummary, goal: str) -> int:
+    """A run that has reached the goal is good, however it ended."""
+    return 0 if goal != FINISHED and _is_there(found, goal) else exit_code(found)

@@ -1,0 +1,190 @@
+"""The client of this machine: reads the store, and talks to the processes of runs through their control sockets."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pumice.client.values import RunSummary, summary
+from pumice.engines.local.run_errors import NotRunningError, RunError
+from pumice.engines.local.runs.lost_runs import close_lost_run, migrate, settle_lost_runs
+from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned, read_owner
+from pumice.engines.local.runs.run_names import LAST, parse_pod
+from pumice.engines.local.runs.run_request import RunRequest
+from pumice.engines.local.runs.run_store import NoSuchRunError, OwnedRun, RunStore, StoredRun
+from pumice.engines.local.state.settings import state_directory
+from pumice.engines.local.supervisor.control_protocol import ControlConnection, UnreachableError
+from pumice.engines.local.supervisor.runtime_directory import socket_path
+from pumice.engines.local.supervisor.start import start_detached
+
+_POLL: Final = 0.1
+RECENT: Final = dt.timedelta(hours=24)
+FINISHED: Final = "finished"
+RUNNING: Final = "running"
+
+
+class WaitTimeoutError(RunError, TimeoutError):
+    """The runs did not reach the goal in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClient:
+    """`now` is the wall clock, to tell recent runs."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    namespace: str = ""
+    now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)  # noqa: TID251 - the clock of the caller
+
+    @property
+    def store(self) -> RunStore:
+        return RunStore(state_directory(self.environ))
+
+    # --- read -----------------------------------------------------------------------------------------------------
+
+    def find(self, text: str) -> StoredRun:
+        """Return the run of a name. Raises NoSuchRunError."""
+        return self.store.find(text, self.namespace)
+
+    def find_pod(self, text: str) -> tuple[StoredRun, str]:
+        """Return run and pod of `[RUN/]TASK-INDEX`. Raises NoSuchRunError."""
+        found = parse_pod(text)
+        if found is None:
+            raise NoSuchRunError(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX")
+        return self.find(found[0]), found[1]
+
+    def runs(self, names: Sequence[str] = (), *, everything: bool = False, active: bool = False) -> list[RunSummary]:
+        """Return active runs and those that finished within 24 hours, the newest first; by default of all names."""
+        with suppress(OSError):
+            migrate(self.store)
+        if names:
+            stored = [run for name in names for run in self._named(name)]
+        else:
+            stored = self.store.active_runs() if active else list(self.store.all_runs(self.namespace))
+        recent = self.now() - RECENT
+        found = []
+        for run in stored:
+            status = run.status()
+            if not everything and status.finished is not None and (active or (not names and status.finished < recent)):
+                continue
+            found.append(self.summary(run))
+        return sorted(found, key=lambda each: (each.created, each.uid), reverse=True)
+
+    def _named(self, name: str) -> list[StoredRun]:
+        """Return all runs of a Job's name, or the one run that the name means."""
+        runs = list(self.store.all_runs(self.namespace, name)) if ":" not in name and name != LAST else []
+        return runs or [self.find(name)]
+
+    def summary(self, run: StoredRun) -> RunSummary:
+        status = run.status()
+        note = ""
+        if status.finished is None and not run.is_owned:
+            if not run.is_of_this_host:
+                note = f"on {run.record.host}"
+            elif (run.directory / "journal.jsonl").exists():
+                note = "its process was killed"
+        return summary(run, status, note)
+
+    # --- change ---------------------------------------------------------------------------------------------------
+
+    def submit(self, request: RunRequest) -> str:
+        """Start a run that outlives this process; return its name. Raises RunError."""
+        return start_detached(request)
+
+    def connect(self, run: StoredRun) -> ControlConnection:
+        """Connect to the process of a run. Raises NotRunningError if it has ended."""
+        if not run.is_owned:
+            raise NotRunningError(f"{run.ref} is not running: {run.status().phase}")
+        path = socket_path(self.environ, run.record.uid)
+        try:
+            return ControlConnection(path)
+        except UnreachableError:
+            # The socket is made a moment after the run begins, and again after a logout has removed it.
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline and is_owned(run.directory):
+                with suppress(UnreachableError):
+                    return ControlConnection(path)
+                time.sleep(_POLL)
+            raise
+
+    def call(self, run: StoredRun, op: str, **fields: Any) -> dict[str, Any]:
+        with self.connect(run) as connection:
+            connection.settimeout(None)
+            return connection.call(op, **fields)
+
+    def stop(self, run: StoredRun, *, force: bool = False) -> None:
+        """Stop a run; one whose process was killed is closed. `force` ends a process that does not respond."""
+        if not run.is_owned:
+            self._close_lost(run)
+            return
+        try:
+            self.call(run, "stop", force=force)
+        except (UnreachableError, OSError):
+            owner = read_owner(run.directory)
+            if not force or not owner.is_alive:
+                raise
+            os.kill(owner.pid, signal.SIGKILL)
+
+    def _close_lost(self, run: StoredRun) -> None:
+        if run.status().finished is not None:
+            return
+        lock = OwnerLock.take(run.directory)
+        if lock is not None:
+            close_lost_run(self.store, OwnedRun(run, lock), "Stopped", self.now())
+            lock.release()
+
+    def remove(self, run: StoredRun, *, force: bool = False) -> None:
+        """Remove the record of a run. Raises RunError if it runs, unless `force` stops it first."""
+        if run.is_owned:
+            if not force:
+                raise RunError(f"{run.ref} is running", f"pumice stop {run.ref}, or --force")
+            self.stop(run, force=True)
+            self.wait([run], timeout=60)
+        lock = OwnerLock.take(run.directory)
+        if lock is None:
+            raise RunError(f"{run.ref} is running", f"pumice stop {run.ref}, or --force")
+        try:
+            self.store.remove(run)
+        finally:
+            lock.release()
+
+    def settle(self) -> None:
+        """Close runs whose process was killed."""
+        settle_lost_runs(self.store, self.now())
+
+    # --- wait -----------------------------------------------------------------------------------------------------
+
+    def wait(
+        self, runs: Sequence[StoredRun], goal: str = FINISHED, *, some: bool = False, timeout: float | None = None
+    ) -> list[RunSummary]:
+        """Wait until all runs, or with `some` one of them, have reached the goal or have ended.
+
+        Raises WaitTimeoutError.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = [self.summary(run) for run in runs]
+            done = [_reached(each, goal) or not run.is_owned for each, run in zip(found, runs, strict=True)]
+            if any(done) if some else all(done):
+                return [self.summary(run) for run in runs]
+            if deadline is not None and time.monotonic() >= deadline:
+                waiting = ", ".join(each.run for each, is_done in zip(found, done, strict=True) if not is_done)
+                raise WaitTimeoutError(f"{waiting}: not {goal} within {timeout:g}s")
+            time.sleep(_POLL)
+
+
+def _reached(run: RunSummary, goal: str) -> bool:
+    if run.is_finished or goal == FINISHED:
+        return run.is_finished
+    return run.phase.lower() == goal.lower()
+
+
+def run_files(run: StoredRun) -> Iterator[Path]:
+    """Yield all files of a run."""
+    yield from sorted(path for path in run.directory.rglob("*") if path.is_file())

@@ -1,0 +1,1 @@
+"""Runs that other processes can reach: the control socket of a run, and the process of a detached run."""

@@ -1,0 +1,205 @@
+"""Runs that outlive the terminal: started in the background, listed, watched, entered, stopped and removed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fork_server import fork_server
+from tests.local.running import Manifest, Place, Result, companion, job, need_namespaces, processes, task
+
+MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
+WAITING = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+class Terminal:
+    """Commands of a user, whose runs end with the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.place = Place(directory, {"XDG_RUNTIME_DIR": str(directory)})
+
+    def __call__(self, *words: str, code: int | None = 0) -> Result:
+        directory = self.place.directory
+        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.place.env, timeout=100)
+        assert code is None or done.returncode == code, (words, done)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def submit(self, *documents: Manifest, flags: tuple[str, ...] = ()) -> str:
+        return self("submit", self.place.write(*documents), *flags).out.strip()
+
+    def items(self, *words: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self("ps", "-o", "json", *words).out)["items"]
+        return found
+
+    def phase(self, run: str) -> str:
+        return str(next(each["phase"] for each in self.items("-a") if each["run"] == run))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, self("ps", "-a", "-o", "wide").out
+            time.sleep(0.05)
+
+    def owner(self, run: str) -> int:
+        name, _, number = run.partition(":")
+        directory = self.place.state / "runs" / "default" / name / number
+        return int(json.loads((directory / "owner.lock").read_text())["pid"])
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    found = Terminal(tmp_path)
+    yield found
+    found("stop", "--all", "--force", code=None)
+    found.until(lambda: not processes(str(tmp_path)))
+
+
+def test_a_run_outlives_the_command_that_started_it(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", WAITING, replicas=2)), flags=("--note", "a remark"))
+    assert run == "trial:1"
+    terminal.until(lambda: terminal.items()[0]["pods"] == {**terminal.items()[0]["pods"], "running": 2, "total": 2})
+    (item,) = terminal.items()
+    assert {"run", "name", "number", "uid", "namespace", "phase", "pods", "attempt", "note", "created"} <= set(item)
+    assert (item["run"], item["phase"], item["mode"], item["exitCode"]) == (run, "Running", "detached", None)
+    listed = terminal("ps").out.splitlines()
+    assert listed[0].split() == ["RUN", "PHASE", "PODS", "TRY", "AGE", "NOTE"]
+    assert listed[1].split()[:4] == [run, "Running", "2/2", "1/3"]
+    assert terminal("get", run, "--exit-code", code=101).out.startswith("apiVersion: batch.volcano.sh/v1alpha1\n")
+    assert terminal("exec", "w-1", "--", "sh", "-c", "echo $VC_TASK_INDEX here; exit 3", code=3).out.endswith("here\n")
+    (terminal.place.directory / "go").touch()
+    assert terminal("wait", run).out == "trial:1 Completed\n"
+    (item,) = terminal.items()
+    assert (item["phase"], item["exitCode"], item["pods"]["succeeded"]) == ("Completed", 0, 2)
+    assert terminal("ps", "-o", "name").out == "trial:1\n"
+    assert terminal("get", "--exit-code", code=0).err == "trial:1\n"
+    shown = terminal("replay", run).err
+    assert "run trial:1 " in shown
+    assert "Completed" in shown
+    assert terminal("rm", run).out == "trial:1\n"
+    assert terminal.items("-a") == []
+    assert terminal("get", run, code=2).err == "trial:1: no such run\n  hint: `pumice ps -a` lists all runs\n"
+    assert terminal("wait", run, code=102).out == ""
+
+
+def test_a_foreground_run_is_listed_and_stopped_from_another_terminal(terminal: Terminal) -> None:
+    process = terminal.place.start(job(task("w", WAITING)))
+    terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
+    assert terminal.items()[0]["mode"] == "foreground"
+    assert terminal("rm", "trial", code=1).err.startswith("trial:1 is running\n  hint: pumice stop trial:1")
+    assert terminal("stop", "trial").out == "trial:1 Terminated\n"
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, (out, err)
+    assert terminal("wait", "trial:1", code=103).out.startswith("trial:1 Terminated")
+    terminal("get", "trial:1", "--exit-code", code=103)
+
+
+def test_a_failed_run_says_why(terminal: Terminal) -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    run = terminal.submit(job(task("w", "echo bad news; exit 4"), policies=policies, maxRetry=2))
+    assert terminal("wait", run, code=100).out.startswith("trial:1 Failed: w-0 failed")
+    assert "bad news" in terminal("why", run).out
+    why = json.loads(terminal("why", run, "-o", "json").out)
+    assert (why["run"], why["code"], why["phase"]) == (run, "Failed", "Failed")
+    attempts = json.loads(terminal("history", run, "-o", "json").out)["items"]
+    assert [(each["number"], each["first_failure"].startswith("w-0: exit code 4")) for each in attempts] == [
+        (1, True),
+        (2, True),
+    ]
+    assert "PodFailed: RestartJob" in terminal("history", run).out
+    assert [line.split()[0] for line in terminal("history", "trial").out.splitlines()] == ["RUN", run]
+
+
+def test_attach_shows_a_run_until_it_ends(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", WAITING)))
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    attached = fork_server(*MODULES)
+    output = terminal.place.directory / "attached"
+    with output.open("wb") as out:
+        shown = attached.start(["attach", run], cwd=terminal.place.directory, env=terminal.place.env, out=out.fileno())
+    terminal.until(lambda: b"run trial:1" in output.read_bytes())
+    (terminal.place.directory / "go").touch()
+    assert shown.wait(60) == 0
+    assert "w-0  done" in output.read_text()
+    assert "Completed" in output.read_text()
+
+
+def test_nothing_outlives_a_killed_supervisor_and_its_run_can_be_removed(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", WAITING)))
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    os.kill(terminal.owner(run), signal.SIGKILL)
+    terminal.until(lambda: not processes(str(terminal.place.directory)))
+    assert "its process was killed" in terminal("ps").out
+    assert terminal("stop", run).out == "trial:1 Terminated\n"
+    assert terminal("rm", run).out == "trial:1\n"
+
+
+def test_bad_input_starts_nothing(terminal: Terminal) -> None:
+    (terminal.place.directory / "bad.yaml").write_text("kind: Job\n")
+    assert terminal("submit", "bad.yaml", code=2).out == ""
+    missing = job(task("w", "true", container={"envFrom": [{"secretRef": {"name": "hush"}}]}))
+    result = terminal("submit", terminal.place.write(missing), code=2)
+    assert (result.out, "hush" in result.err) == ("", True)
+    assert terminal.items("-a") == []
+    for words in ("stop", "stop nothing", "exec w-0 -- true", "scale x w=1", "attach", "why", "ps nothing"):
+        assert "Traceback" not in terminal(*words.split(), code=2).err
+
+
+def test_secrets_are_not_stored_nor_in_arguments(terminal: Terminal) -> None:
+    secret = companion("Secret", "hush", stringData={"WORD": "open-sesame"})
+    digest = hashlib.sha256(b"open-sesame swordfish caller\n").hexdigest()
+    script = f'test "$(echo $WORD $API_TOKEN $MINE | sha256sum)" = "{digest}  -" && {{ {WAITING}; }}'
+    only = task("w", script, container={"envFrom": [{"secretRef": {"name": "hush"}}]})
+    terminal.place.environ["MINE"] = "caller"
+    run = terminal.submit(job(only), secret, flags=("--env", "API_TOKEN=swordfish", "--env", "MINE"))
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    arguments = Path(f"/proc/{terminal.owner(run)}/cmdline").read_bytes()
+    (terminal.place.directory / "go").touch()
+    assert terminal("wait", run).out == "trial:1 Completed\n"
+    for word in (b"open-sesame", b"swordfish", b"caller"):
+        assert word not in arguments
+        for path in (terminal.place.state / "runs").rglob("*"):
+            assert not path.is_file() or word not in path.read_bytes(), path
+    record = json.loads((terminal.place.state / "runs/default/trial/1/run.json").read_text())
+    assert record["secrets"] == ["API_TOKEN", "MINE", "Secret hush"]
+
+
+def test_another_user_gets_no_answer(terminal: Terminal) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become another user")
+    run = terminal.submit(job(task("w", WAITING)))
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    directory = terminal.place.directory / "pumice"
+    terminal.until(lambda: any(directory.glob("*.sock")))
+    (path,) = directory.glob("*.sock")
+    assert directory.stat().st_mode & 0o777 == 0o700
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        's.sendall(b\'{"op":"hello","protocol":[1,1]}\\n\'); print(len(s.recv(100)))'
+    )
+    # The directories are opened to all users, so that only the check of the peer is left.
+    opened = [directory, *directory.parents[:3]]
+    modes = [each.stat().st_mode for each in opened]
+    for each, mode in zip(opened, modes, strict=True):
+        each.chmod(mode | 0o005)
+    path.chmod(0o666)
+    argv = ["/usr/bin/python3", "-c", script, str(path)]
+    theirs = subprocess.run(argv, user=65534, group=65534, extra_groups=(), capture_output=True, text=True, check=False)
+    own = subprocess.run(argv, capture_output=True, text=True, check=True)
+    for each, mode in zip(opened, modes, strict=True):
+        each.chmod(mode)
+    assert theirs.stdout.strip() in ("", "0"), theirs
+    assert int(own.stdout) > 0
