@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pumice.client.values import RunSummary, summary
+from pumice.engines.local.daemon.line_protocol import Connection, ConnectionFailedError, connection_to
 from pumice.engines.local.run_errors import NotRunningError, RunError
 from pumice.engines.local.runs.lost_runs import close_lost_run, migrate, settle_lost_runs
-from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned, read_owner
+from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import NoSuchRunError, OwnedRun, RunStore, StoredRun
 from pumice.engines.local.state.settings import state_directory
-from pumice.engines.local.supervisor.control_protocol import ControlConnection, UnreachableError
-from pumice.engines.local.supervisor.runtime_directory import socket_path
+from pumice.engines.local.supervisor.control_server import control_socket
 from pumice.engines.local.supervisor.start import start_detached
 
 _POLL: Final = 0.1
+_PATIENCE: Final = 5.0
 RECENT: Final = dt.timedelta(hours=24)
 FINISHED: Final = "finished"
 RUNNING: Final = "running"
@@ -97,26 +99,32 @@ class LocalClient:
         """Start a run that outlives this process; return its name. Raises RunError."""
         return start_detached(request)
 
-    def connect(self, run: StoredRun) -> ControlConnection:
-        """Connect to the process of a run. Raises NotRunningError if it has ended."""
-        if not run.is_owned:
-            raise NotRunningError(f"{run.ref} is not running: {run.status().phase}")
-        path = socket_path(self.environ, run.record.uid)
-        try:
-            return ControlConnection(path)
-        except UnreachableError:
-            # The socket is made a moment after the run begins, and again after a logout has removed it.
-            deadline = time.monotonic() + 5
-            while time.monotonic() < deadline and is_owned(run.directory):
-                with suppress(UnreachableError):
-                    return ControlConnection(path)
-                time.sleep(_POLL)
-            raise
+    @asynccontextmanager
+    async def connected(self, run: StoredRun) -> AsyncIterator[Connection]:
+        """Connect to the process of a run. Raises NotRunningError if it has ended, ConnectionFailedError."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            if not run.is_owned:
+                raise NotRunningError(f"{run.ref} is not running: {run.status().phase}")
+            try:
+                async with connection_to(control_socket(run.record.uid)) as connection:
+                    connection.check_protocol()
+                    yield connection
+                    return
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                # The socket is made a moment after the run begins, and again after a logout has removed it.
+                if time.monotonic() > deadline:
+                    raise ConnectionFailedError(f"{run.ref} does not respond", "stop --force ends it") from error
+            await asyncio.sleep(_POLL)
 
-    def call(self, run: StoredRun, op: str, **fields: Any) -> dict[str, Any]:
-        with self.connect(run) as connection:
-            connection.settimeout(None)
-            return connection.call(op, **fields)
+    def call(self, run: StoredRun, request: str, **fields: Any) -> Any:
+        """Send a request to the process of a run, and return the result. Raises RunError."""
+
+        async def call() -> Any:
+            async with self.connected(run) as connection:
+                return await connection.call(request, **fields)
+
+        return asyncio.run(call())
 
     def stop(self, run: StoredRun, *, force: bool = False) -> None:
         """Stop a run; one whose process was killed is closed. `force` ends a process that does not respond."""
@@ -125,7 +133,7 @@ class LocalClient:
             return
         try:
             self.call(run, "stop", force=force)
-        except (UnreachableError, OSError):
+        except ConnectionFailedError:
             owner = read_owner(run.directory)
             if not force or not owner.is_alive:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import datetime as dt
 import sys
 
@@ -18,7 +19,6 @@ from pumice.engines.local.run_errors import NotRunningError
 from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.supervisor.control_protocol import ControlConnection
 from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Job
 
@@ -44,47 +44,41 @@ def _attach(client: LocalClient, args: argparse.Namespace) -> int:
         view = JsonView(lambda text: print(text, end="", flush=True), lambda each: verdict_lines(each, source))
     else:
         view = TextView(Screen.of(sys.stdout, sys.stderr), source, prefix=not args.no_prefix)
-    decoder = EventDecoder(Job())
     try:
-        connection = client.connect(stored)
+        return asyncio.run(_follow(client, stored, view))
     except NotRunningError:
-        return _show_end(stored, view, decoder)
-    with connection:
-        connection.settimeout(None)
-        connection.call("events")
-        for entry in read_journal(stored.directory)[0]:
-            event = decoder.decode(entry)
-            if isinstance(event, RunPlanned):
-                view(event)
-        try:
-            return _follow(connection, view, decoder)
-        except ConnectionResetError:
-            client.wait([stored], timeout=30)
-            return client.summary(stored).exit_code or 0
-        except KeyboardInterrupt:
-            print(f"\n{stored.ref} goes on: `pumice attach {stored.ref}` shows it again", file=sys.stderr)
-            return 0
+        return _show_end(stored, view)
+    except KeyboardInterrupt:
+        print(f"\n{stored.ref} goes on: `pumice attach {stored.ref}` shows it again", file=sys.stderr)
+        return 0
 
 
-def _follow(connection: ControlConnection, view: Listener, decoder: EventDecoder) -> int:
+async def _follow(client: LocalClient, stored: StoredRun, view: Listener) -> int:
     """Show what happens until the run ends; return its exit code."""
-    while True:
-        message = connection.receive()
-        if message["event"] == "LogOutput":
-            view(LogOutput([LogLine(*line) for line in message["data"]]))
-            continue
-        event = decoder.decode(Entry(0, _UNUSED, 0, message["event"], message["data"]))
-        if event is not None:
-            view(event)
-        if isinstance(event, Outcome):
-            return event.exit_code
+    decoder = EventDecoder(Job())
+    async with client.connected(stored) as connection:
+        await connection.call("events")
+        for entry in read_journal(stored.directory)[0]:
+            if isinstance(event := decoder.decode(entry), RunPlanned):
+                view(event)
+        while (message := await connection.receive()) is not None:
+            if message.get("event") == LogOutput.__name__:
+                view(LogOutput([LogLine(*line) for line in message["data"]]))
+                continue
+            event = decoder.decode(Entry(0, _UNUSED, 0, str(message.get("event")), message.get("data")))
+            if event is not None:
+                view(event)
+            if isinstance(event, Outcome):
+                return event.exit_code
+    (found,) = client.wait([stored])
+    return found.exit_code or 0
 
 
-def _show_end(stored: StoredRun, view: Listener, decoder: EventDecoder) -> int:
+def _show_end(stored: StoredRun, view: Listener) -> int:
     """A run that has ended: show its plan and its outcome."""
-    code = stored.status().exit_code
+    decoder = EventDecoder(Job())
     for entry in read_journal(stored.directory)[0]:
         event = decoder.decode(entry)
         if isinstance(event, RunPlanned | Outcome):
             view(event)
-    return code or 0
+    return stored.status().exit_code or 0

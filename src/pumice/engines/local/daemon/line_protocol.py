@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from pumice.engines.local.daemon.runtime_directory import socket_address
-from pumice.engines.local.run_errors import RunError
+from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError, RunError, SettingsError
 
 PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
 LIMIT: Final = 16 << 20
@@ -45,6 +45,12 @@ class VersionMismatchError(ConnectionFailedError):
 
 class RequestError(RunError):
     """The other side refused a request."""
+
+
+# Errors that a client tells apart.
+_KINDS: Final[Mapping[str, type[RunError]]] = {
+    each.__name__: each for each in (NoSuchPodError, NotRunningError, RefusedError, SettingsError)
+}
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +102,8 @@ class Connection:
         while (answer := await self.receive()) is not None:
             if answer.get("id") == self._last_id:
                 if (error := answer.get("error")) is not None:
-                    raise RequestError(str(error.get("message", "")), str(error.get("hint", "")))
+                    kind = _KINDS.get(str(error.get("kind")), RequestError)
+                    raise kind(str(error.get("message", "")), str(error.get("hint", "")))
                 return answer.get("result")
         raise ConnectionFailedError("the connection ended before the answer")
 
@@ -120,7 +127,7 @@ class Connection:
                 try:
                     answer["result"] = await handler(request)
                 except RunError as error:
-                    answer["error"] = {"message": str(error), "hint": ""}
+                    answer["error"] = {"message": str(error), "hint": "", "kind": type(error).__name__}
             await self.send(answer)
 
 

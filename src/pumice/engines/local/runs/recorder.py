@@ -22,6 +22,7 @@ from pumice.engines.local.verdict import how_it_failed, one_line
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
+from pumice.reconcile.phases import FINAL
 from pumice.reconcile.verdict import how_it_ended
 
 # Seconds between two writes of the status, unless the run has ended.
@@ -93,7 +94,7 @@ class Recorder:
         lines = tuple(self.explain(outcome))
         stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
         self._set(
-            phase=outcome.phase or self.status.phase,
+            phase=_final_phase(outcome),
             reason=outcome.reason or outcome.job.status.state.reason,
             message=outcome.job.status.state.message,
             finished=wall_clock(),
@@ -120,3 +121,9 @@ class Recorder:
                 pending=phases.count(PodPhase.PENDING),
             )
         )
+
+
+def _final_phase(outcome: Outcome) -> str:
+    """Return the phase that the run ended in. Killed pods leave the job in the phase that it had."""
+    ended = FINAL | {Phase.ABORTED}
+    return outcome.phase if outcome.phase in ended or outcome.stop is None else Phase.TERMINATED

@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from pumice.admission.admit import admit
 from pumice.engines.local.events import RunEvent, RunPlanned
 from pumice.engines.local.outcome import TERMINATED, Stop
@@ -19,8 +21,9 @@ from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.session import LocalSession
-from pumice.engines.local.supervisor.control_protocol import decode, encode, encode_error
 from pumice.engines.local.supervisor.control_server import run_with_control
+from pumice.engines.local.supervisor.run_error_json import plain_error
+from pumice.engines.local.supervisor.start import Started
 from pumice.model.problem import PumiceError
 from pumice.runtime.offline_context import offline_context
 
@@ -35,7 +38,7 @@ def main() -> None:
     with client.makefile("rb") as stream:
         line = stream.readline()
     if line:
-        sys.exit(asyncio.run(_run(decode(line), client)))
+        sys.exit(asyncio.run(_run(msgspec.json.decode(line, type=dict[str, Any]), client)))
 
 
 def session_of(plain: Mapping[str, Any]) -> LocalSession:
@@ -48,26 +51,26 @@ def session_of(plain: Mapping[str, Any]) -> LocalSession:
 async def _run(plain: Mapping[str, Any], client: socket.socket) -> int:
     session = session_of(plain)
 
-    def answer(message: Mapping[str, Any]) -> None:
+    def answer(message: Started) -> None:
         # The client may be gone; the run goes on.
         with suppress(OSError):
-            client.sendall(encode(message))
+            client.sendall(msgspec.json.encode(message) + b"\n")
         client.close()
 
     def listen(event: RunEvent) -> None:
         if isinstance(event, RunPlanned):
             _redirect_errors(Path(event.directory) / _LOG)
-            answer({"run": event.name})
+            answer(Started(run=event.name))
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: session.stop(Stop(TERMINATED, "Terminated")))
     try:
         outcome = await run_with_control(session, listen)
     except RunError as error:
-        answer({"error": encode_error(error)})
+        answer(Started(error=plain_error(error)))
         return 2
     except PumiceError as error:
-        answer({"error": encode_error(RunError(error.problem.message, error.problem.hint))})
+        answer(Started(error=plain_error(RunError(error.problem.message, error.problem.hint))))
         return 1
     return outcome.exit_code
 

@@ -16,7 +16,7 @@ import msgspec
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.new_record import plain_options
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.supervisor.control_protocol import decode, decode_error, encode
+from pumice.engines.local.supervisor.run_error_json import error_of
 
 _CODE: Final = "import sys; sys.path[:] = {path!r}; from pumice.engines.local.supervisor.process import main; main()"
 _LONGEST: Final = 1 << 20
@@ -24,6 +24,13 @@ _LONGEST: Final = 1 << 20
 
 class SupervisorError(RunError):
     """The process of the run ended before the run began."""
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of the process: the name of the run, or why it did not start."""
+
+    run: str = ""
+    error: dict[str, Any] | None = None
 
 
 def start_detached(request: RunRequest) -> str:
@@ -39,16 +46,16 @@ def start_detached(request: RunRequest) -> str:
                 cwd="/",
                 start_new_session=True,
             )
-        ours.sendall(encode(plain_request(request)))
+        ours.sendall(msgspec.json.encode(plain_request(request)) + b"\n")
         answer = _first_line(ours)
     if not answer:
         raise SupervisorError(f"the process of the run ended with code {process.wait()} before the run began")
     # The process goes on without us; without this, Python warns that it was not waited for.
     process.returncode = 0
-    found = decode(answer)
-    if "error" in found:
-        raise decode_error(found["error"])
-    return str(found["run"])
+    found = msgspec.json.decode(answer, type=Started)
+    if found.error is not None:
+        raise error_of(found.error)
+    return found.run
 
 
 def plain_request(request: RunRequest) -> dict[str, Any]:
