@@ -12,6 +12,7 @@ from typing import Any
 
 from pumice.cli.help_examples import EXAMPLES
 from pumice.cli.main import COMMANDS, load_command
+from scripts.docs_runs import RUNS
 from scripts.docs_text import code, fenced, sentence, table
 
 INTRODUCTION = """\
@@ -192,7 +193,7 @@ def section(name: str) -> str:
         rows = [(_spellings(names, more), more["help"]) for names, more in recorder.declared]
         parts.append(table(("Argument", "Meaning"), rows))
     parts.append(f"Examples:\n\n{fenced('sh', chr(10).join(EXAMPLES[name]))}")
-    return "\n".join([*parts, MORE[name]])
+    return "\n".join([*parts, MORE.get(name) or RUNS[name]])
 
 
 def _usage(names: Sequence[str], more: dict[str, Any]) -> str:

@@ -1,0 +1,66 @@
+"""What the reference says about the commands on runs, besides their arguments."""
+
+from __future__ import annotations
+
+NAMES = """\
+A run is `NAME` (the newest run of this Job), `NAME:N`, `@last`, or 8 or more characters of its uid. Commands that only
+read take `@last` if no run is named, and name it on standard error. No such run: exit code 2.
+"""
+
+RUNS = {
+    "submit": """\
+The same as `pumice run -d` for each file. Prints the name of each run, `NAME:N`, on standard output. The run goes on
+when the terminal is closed. What keeps a run from starting is reported before anything is stored, with exit code 2.
+""",
+    "ps": """\
+`TRY` is the attempt and the number of attempts that the Job allows. `-o json` prints `{"items": [...]}` with `run`,
+`name`, `number`, `uid`, `namespace`, `phase`, `pods`, `attempt`, `note`, `created`, `finished`, `exitCode` and more.
+Runs in the foreground are listed, too.
+""",
+    "get": f"""\
+{NAMES}
+With `--exit-code`: 0 completed, 100 ended without success, 101 not finished, 102 no such run, 103 ended by `stop` or
+`suspend`.
+""",
+    "attach": f"""\
+{NAMES}
+The exit code is that of the run. Ctrl-C leaves the run running.
+""",
+    "wait": """\
+Exit code 0: all runs completed, or reached the phase. 100: ended without success. 102: no such run. 103: ended by
+`stop` or `suspend`. 124: `--timeout`. Of several runs, the highest.
+""",
+    "why": f"""\
+{NAMES}
+""",
+    "history": """\
+A name lists its runs, `NAME:N` the attempts of that run: how long each took, its first failure, and the policy that
+acted.
+""",
+    "stop": """\
+The pods get their grace period; `--force` ends them at once. The command waits until the runs have ended.
+""",
+    "suspend": """\
+The command waits until the pods have ended.
+""",
+    "restart": """\
+It is the Command `RestartJob`: all pods are deleted and created again.
+""",
+    "scale": """\
+The rules are those of an update of the Job on a cluster. Pods that run already do not see the names of new pods.
+""",
+    "exec": """\
+A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`. The command has the container's user, limits and
+environment. The exit code is the command's.
+""",
+    "rm": """\
+Removes the records and logs. Directories of claims stay.
+""",
+    "clean": """\
+Removes finished runs by the rules of `[runs]` in `config.toml`, or by `--older-than` and `--max-size`. Without a
+terminal it needs `-y`.
+""",
+    "replay": f"""\
+{NAMES}
+""",
+}
