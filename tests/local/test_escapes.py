@@ -4,7 +4,9 @@ An attack harms nothing: it reads a canary that the test has planted, or writes 
 one, add a row to the list of the Job that it belongs to: what the pod runs, what its manifest adds, and all that it may
 print. A pod that must not even start names the text of the refusal.
 
-As root, `make test` runs this file twice: as root, whose mistakes cost the machine, and as an ordinary user.
+As root, `make test` runs this file twice: as root, whose mistakes cost the machine, and as an ordinary user. Attacks on
+consent, by a Job or a pumice.toml that names credentials, are in test_consent.py; those by addresses in
+test_tunnel_programs.py.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.init.seccomp import REFUSED, call_numbers, is_known
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
+from tests.local.roots import small_root
 from tests.local.running import Place, job, need_namespaces, task
 from tests.local.sandbox.boxes import Box, in_box, python_mounts, run
 
@@ -358,6 +361,50 @@ async def test_a_link_swapped_in_for_a_sub_path_is_not_mounted(box: Box, tmp_pat
     seen = Counter(await asyncio.gather(*(start(f"victim-{number}") for number in range(200))))
     refused = "/part: subPath sub: has a symbolic link, which is not followed"
     assert set(seen) <= {"inside", refused}, seen
+
+
+LINKS = """
+cd {project}
+if [ -e swapped ]; then
+    cat /sub/part/file
+else
+    mv sub old
+    ln -s {secret} sub
+    touch swapped
+    exit 1
+fi
+"""
+TOML = {
+    "mounts": '"/sub" = "./sub"',
+    "files": '"nowhere" = { "/sub/part/file" = "./sub/part/file" }',
+    "images": '"nowhere" = "./sub"',
+}
+
+
+@pytest.mark.parametrize("way", ["hostPath", "subPath", *TOML])
+def test_a_link_that_a_pod_makes_is_not_followed_by_the_next(way: str, tmp_path: Path) -> None:
+    """Consent and checks are for where a path led before the first pod ran, not for where a pod lets it lead."""
+    place = Place(tmp_path / "project")
+    secret, sub = tmp_path / "secret", place.directory / "sub"
+    for directory, text in ((sub, "inside"), (secret, "canary")):
+        part = directory / "sub/part" if way == "images" else directory / "part"
+        part.mkdir(parents=True)
+        (part / "file").write_text(f"{text}\n")
+        if way == "images":
+            small_root(directory, {name: name for name in ("sh", "cat", "mv", "ln", "touch")})
+    only = task("only", LINKS.format(project=place.directory, secret=secret))
+    pod = only["template"]["spec"]
+    if way in TOML:
+        (place.directory / "pumice.toml").write_text(f"[{way}]\n{TOML[way]}\n")
+    else:
+        mount = {"mountPath": "/sub"} if way == "hostPath" else {"mountPath": "/sub/part", "subPath": "part"}
+        pod["volumes"] = [{"name": "v", "hostPath": {"path": str(sub)}}]
+        pod["containers"][0]["volumeMounts"] = [{"name": "v", **mount}]
+    again = [{"event": "PodFailed", "action": "RestartJob"}]
+    result = place.run(job(only, policies=again, maxRetry=2), flags=["--network=job", "--no-prefix"])
+    # An image stays what it was for the first pod.
+    assert result.out == ("inside\n" if way == "images" else ""), result.err
+    assert way == "images" or re.search("StartError.*symbolic link.*not followed", result.err), result.err
 
 
 def test_only_a_flag_lifts_the_filter(place: Place) -> None:

@@ -14,6 +14,12 @@ from tests.local.sandbox.boxes import Box, in_box
 MERGED = Path("/bin").is_symlink()
 
 
+@pytest.fixture(autouse=True)
+def _unattached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has no mounts of its own: a directory stays where it is."""
+    monkeypatch.setattr(JobFilesystem, "_attach", lambda _self, path, _volume="": path)
+
+
 def _filesystem(directory: Path, *, all_users: bool) -> JobFilesystem:
     skeletons = directory / "skeletons"
     skeletons.mkdir()

@@ -137,7 +137,7 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
         passed_on=flags.passed_on(args.env, args.env_file),
         mounts=tuple(mounts),
         keep=args.keep,
-        workdir_read_only=args.workdir_read_only,
+        workdir_read_only=args.workdir_read_only or "workdir-read-only" in config.switches,
         project=beside,
         config=config_directory(os.environ),
         host_accesses=(*defaults.host_accesses, *toml.accesses(beside)),
@@ -146,8 +146,8 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
             *(flags.host_prefix(text, here) for text in args.allow_host_path),
             *(each.path for each in given if not each.read_only),
         ),
-        unconfined=args.unconfined,
-        nested_namespaces=args.allow_nested_namespaces,
+        unconfined=args.unconfined or "unconfined" in config.switches,
+        nested_namespaces=args.allow_nested_namespaces or "allow-nested-namespaces" in config.switches,
     )
     return RunOptions(
         _with_limits(settings, args, config),

@@ -21,6 +21,7 @@ FILE: Final = "config.toml"
 # Lists of texts, each as the flag of the same name takes it.
 _LISTS: Final = ("mount", "allow-host-path", "env")
 _LIMITS: Final = ("pids-limit", "log-limit", "disk-limit")
+_SWITCHES: Final = ("unconfined", "allow-nested-namespaces", "workdir-read-only")
 _RUNS: Final = "runs"
 _RUNS_KEYS: Final = ("keep_days", "keep_per_name", "max_size")
 _CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
@@ -34,6 +35,7 @@ class UserConfig:
     network: str = ""
     isolation: str = ""
     limits: Mapping[str, str] = field(default_factory=dict)  # by the name of the flag
+    switches: frozenset[str] = frozenset()  # those that are on, likewise
     retention: Retention = field(default_factory=Retention)
 
 
@@ -56,6 +58,7 @@ def read_user_config(environ: Mapping[str, str]) -> UserConfig:
         network=found.get("network", ""),
         isolation=found.get("isolation", ""),
         limits={name: str(found[name]) for name in _LIMITS if name in found},
+        switches=frozenset(name for name in _SWITCHES if found.get(name)),
         retention=_retention(found.get(_RUNS, {}), f"{path}: {_RUNS}"),
     )
 
@@ -90,20 +93,27 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    problems = []
-    known = (*_LISTS, *_CHOICES, *_LIMITS, _RUNS)
+    problems: list[tuple[str, str]] = []
+    known = (*_LISTS, *_CHOICES, *_LIMITS, *_SWITCHES, _RUNS)
     for name, value in found.items():
-        if name in _LISTS:
-            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-                problems.append((f"{name}: must be a list of texts, found {kind_of(value)}", ""))
-        elif name in _CHOICES:
-            if value not in _CHOICES[name]:
-                problems.append((f"{name}: {value}: must be one of {', '.join(_CHOICES[name])}", ""))
-        elif name in _LIMITS:
-            if not isinstance(value, str | int) or isinstance(value, bool):
-                problems.append((f"{name}: must be a number or a text, found {kind_of(value)}", ""))
-        elif name == _RUNS:
+        if name == _RUNS:
             problems.extend(_runs_problems(value))
-        else:
+        elif name not in known:
             problems.append((f"{name}: unknown", f"{did_you_mean(name, known)} there are {', '.join(known)}".lstrip()))
+        elif expected := _expected(name, value):
+            problems.append((f"{name}: {expected}", ""))
     return problems
+
+
+def _expected(name: str, value: object) -> str:
+    """Return what the key takes instead of this value; empty if it takes it."""
+    found = f"found {kind_of(value)}"
+    if name in _LISTS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        return f"must be a list of texts, {found}"
+    if name in _CHOICES and value not in _CHOICES[name]:
+        return f"{value}: must be one of {', '.join(_CHOICES[name])}"
+    if name in _LIMITS and (not isinstance(value, str | int) or isinstance(value, bool)):
+        return f"must be a number or a text, {found}"
+    if name in _SWITCHES and not isinstance(value, bool):
+        return f"must be true or false, {found}"
+    return ""

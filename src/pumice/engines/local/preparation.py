@@ -116,6 +116,7 @@ def prepared(request: RunRequest, emit: Emitter, pulled: Sequence[str] = ()) -> 
                     documents=documents,
                     objects=lambda: list(objects.values()),
                     claims=claim_paths(admitted.written, documents, state),
+                    host_accesses=accesses,
                     address_of=Addresses(slot.short_name for slot in slots(job)).of,
                     image_of=images.of,
                     allocatable=machine.free(),

@@ -19,9 +19,9 @@ def _read(tmp_path: Path, text: str) -> UserConfig:
 
 def test_good_config(tmp_path: Path) -> None:
     text = f'pids-limit = 9\nmount = ["{tmp_path}:/data:ro"]\nallow-host-path = ["/srv/x"]\n'
-    text += 'env = ["A=b"]\nnetwork = "job"\n'
+    text += 'env = ["A=b"]\nnetwork = "job"\nunconfined = true\nworkdir-read-only = false\n'
     config = _read(tmp_path, text)
-    assert config.limits == {"pids-limit": "9"}
+    assert (config.limits, config.switches) == ({"pids-limit": "9"}, frozenset({"unconfined"}))
     assert config.mounts == (ExtraMount(tmp_path, read_only=True, at=Path("/data")),)
     assert (config.allowed, config.env, config.network, config.isolation) == ((Path("/srv/x"),), {"A": "b"}, "job", "")
 
@@ -38,6 +38,7 @@ def test_no_config(tmp_path: Path) -> None:
         pytest.param("env = [1]", "config.toml: env: must be a list of texts", id="kind in a list"),
         pytest.param('network = "x"', "config.toml: network: x: must be one of job, outbound", id="choice"),
         pytest.param("disk-limit = true", "config.toml: disk-limit: must be a number or a text", id="limit"),
+        pytest.param('unconfined = "no"', "config.toml: unconfined: must be true or false, found ", id="switch"),
         pytest.param("networks = 1", "config.toml: networks: unknown", id="unknown"),
         pytest.param('mount = ["/none"]', "/none: no such file or directory", id="missing path"),
         pytest.param("[", "config.toml: ", id="not TOML"),

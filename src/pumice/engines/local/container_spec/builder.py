@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ from pumice.engines.local.container_spec.users import (
     user_and_group,
     violates_run_as_non_root,
 )
+from pumice.engines.local.host_access.access import read_real
 from pumice.engines.local.host_access.covers import Covers, HiddenPaths, hidden_paths
 from pumice.engines.local.images.file_in_image import read_inside
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
 from pumice.engines.local.network.network_env import interface_env
-from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, USER, StartError
+from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, MOUNT, USER, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs, Tmpfs
 from pumice.engines.local.scheduling.fit import gpu_env, gpu_shares
 from pumice.engines.local.scheduling.machine import gpu_devices
@@ -174,7 +176,7 @@ class SpecBuilder:
 
     def _mounts(self, image: Image | None, volumes: Volumes, container: Manifest) -> tuple[list[Mount | Tmpfs], Covers]:
         files = self.inputs.settings.files.get(str(container.get("image") or ""), {})
-        directories = [Mount(str(source), path, read_only=True) for path, source in files.items() if source.is_dir()]
+        directories = [self._mount(source, path, read_only=True) for path, source in files.items() if source.is_dir()]
         own = [*self._own_mounts(image), *directories]
         shown = [*own, *(mount for mount in volumes.mounts if isinstance(mount, Mount))]
         covers = self.hidden.covers(shown, host_is_image=image is None)
@@ -182,11 +184,17 @@ class SpecBuilder:
 
     def _own_mounts(self, image: Image | None) -> list[Mount]:
         settings = self.inputs.settings
-        workdir = str(settings.workdir)
-        mounts = [Mount(workdir, workdir, settings.workdir_read_only)] if settings.share_workdir else []
+        mounts = []
+        if settings.share_workdir:
+            mounts.append(self._mount(settings.workdir, str(settings.workdir), read_only=settings.workdir_read_only))
         if image is None:
-            mounts += [Mount(str(path), str(path), read_only=True) for path in settings.python]
-        return mounts + [Mount(str(extra.path), str(extra.target), extra.read_only) for extra in settings.mounts]
+            mounts += [self._mount(path, str(path), read_only=True) for path in settings.python]
+        extra = [self._mount(each.path, str(each.target), read_only=each.read_only) for each in settings.mounts]
+        return mounts + extra
+
+    def _mount(self, path: Path, target: str, *, read_only: bool) -> Mount:
+        """Mount where the path led before the first pod ran. Links that pods have made since are not followed."""
+        return Mount(self.inputs.real_paths[str(path)], target, read_only, volume="/")
 
     def _message_mount(self, uid: str, container: Manifest, attempt: int) -> Mount:
         """Mount a termination message file even if none is named: programs write to the default path."""
@@ -215,13 +223,23 @@ class SpecBuilder:
         image, settings = str(container.get("image") or ""), self.inputs.settings
         programs = {f"/usr/local/bin/{program.name}": program for program in settings.programs.get(image, ())}
         return [
-            *(File(path, source.read_bytes(), 0o755) for path, source in programs.items()),
+            *(File(path, self._read(source), 0o755) for path, source in programs.items()),
             *(
-                File(path, source.read_bytes(), 0o644)
+                File(path, self._read(source), 0o644)
                 for path, source in settings.files.get(image, {}).items()
                 if source.is_file()
             ),
         ]
+
+    def _read(self, path: Path) -> bytes:
+        """Read a file as `_mount` mounts it."""
+        try:
+            return read_real(self.inputs.real_paths[str(path)])
+        except OSError as error:
+            reason = os.strerror(error.errno or 0).lower()
+            if error.errno == errno.ELOOP:
+                reason = "has a symbolic link, which is not followed"
+            raise StartError(MOUNT, f"{path}: {reason}") from error
 
     def _user(self, manifest: Manifest, container: Manifest, image: Image | None) -> tuple[int | None, int | None]:
         user, group = user_and_group(manifest, container, image)

@@ -25,6 +25,7 @@ class ConfigSources:
     binary: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     secrets: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     claims: Mapping[str, Path] = field(default_factory=dict)  # the directory of each claim
+    real_paths: Mapping[str, str] = field(default_factory=dict)  # where each path of this machine leads
 
     def config_map_files(self, name: str) -> Mapping[str, bytes] | None:
         """Return all entries of a ConfigMap; None if there is no such ConfigMap."""
@@ -34,7 +35,7 @@ class ConfigSources:
 
 
 def read_config_sources(
-    manifests: Iterable[Manifest], claims: Mapping[str, Path]
+    manifests: Iterable[Manifest], claims: Mapping[str, Path], real_paths: Mapping[str, str] | None = None
 ) -> tuple[ConfigSources, list[Problem]]:
     """Return what the manifests contain, without the entries that have a problem."""
     config_maps: dict[str, dict[str, bytes]] = {}
@@ -48,7 +49,7 @@ def read_config_sources(
             binary[name] = _encoded(manifest, "binaryData", problems)
         elif kind == "Secret":
             secrets[name] = {**_encoded(manifest, "data", problems), **_texts(manifest, "stringData", problems)}
-    return ConfigSources(config_maps, binary, secrets, dict(claims)), problems
+    return ConfigSources(config_maps, binary, secrets, dict(claims), real_paths or {}), problems
 
 
 def missing_source(where: str, kind: str, name: object) -> Problem:

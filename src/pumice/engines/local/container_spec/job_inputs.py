@@ -17,6 +17,7 @@ from pumice.engines.local.container_spec.etc_hosts import (
     truncated,
 )
 from pumice.engines.local.container_spec.restrictions import refused_restrictions
+from pumice.engines.local.host_access.access import HostAccess, real_paths
 from pumice.engines.local.images.store import Image
 from pumice.engines.local.sandbox.sandbox_errors import IMAGE, StartError
 from pumice.engines.local.sandbox.specs import SandboxOptions
@@ -37,17 +38,23 @@ class JobInputs:
     documents: Sequence[Manifest]  # ConfigMaps and Secrets of the user's files
     objects: Callable[[], Sequence[Manifest]]  # the plugins' objects in their current state
     claims: Mapping[str, Path]
+    host_accesses: Sequence[HostAccess] = ()  # what the user has consented to
     address_of: Callable[[str], str]  # a pod's short name -> its address
     image_of: Callable[[str], Image | None]  # None: the host's file system serves as image
     allocatable: Mapping[str, Quantity] = field(default_factory=dict)
     _sources: tuple[list[Manifest], ConfigSources, list[Problem]] | None = None
     _hosts: str = ""
+    real_paths: Mapping[str, str] = field(init=False)  # where paths of this machine lead
+
+    def __post_init__(self) -> None:
+        self.real_paths = real_paths(self.host_accesses, self.settings.shared_paths())
 
     def config_sources(self) -> tuple[ConfigSources, list[Problem]]:
         """Parse again only after the plugins' objects changed: large jobs ask once per container."""
         objects = list(self.objects())
         if self._sources is None or self._sources[0] != objects:
-            self._sources = (objects, *read_config_sources([*self.documents, *objects], self.claims))
+            found = read_config_sources([*self.documents, *objects], self.claims, self.real_paths)
+            self._sources = (objects, *found)
             self._hosts = ""
         return self._sources[1], self._sources[2]
 

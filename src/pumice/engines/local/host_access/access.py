@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
+from pumice.engines.local.sandbox.syscalls import open_beneath
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 
@@ -25,15 +26,18 @@ _OPEN_TO_ALL: Final = Path("/var/tmp")  # noqa: S108 - not a system directory, t
 
 @dataclass(frozen=True, slots=True)
 class HostAccess:
-    """A path of this machine that a Job or a pumice.toml names. `origin` says where."""
+    """A path of this machine that a Job or a pumice.toml names. `origin` says where.
+
+    `real` is where it leads now, and what is mounted: consent is for that, whatever a pod does to links later.
+    """
 
     path: Path
     read_only: bool
     origin: str
+    real: Path = field(init=False)
 
-    @property
-    def real(self) -> Path:
-        return Path(os.path.realpath(self.path))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "real", Path(os.path.realpath(self.path)))
 
     @property
     def mode(self) -> str:
@@ -70,6 +74,20 @@ def host_volumes(manifests: Iterable[Manifest]) -> list[HostAccess]:
                 writes = any(not mount.get("readOnly") for mount in own)
                 writable[key] = writable.get(key, False) or writes
     return [HostAccess(Path(path), not write, f"hostPath of volume {name}") for (path, name), write in writable.items()]
+
+
+def real_paths(accesses: Iterable[HostAccess], others: Iterable[Path]) -> dict[str, str]:
+    """Return where each path leads. Read once, before any pod runs: pods can change links in what they share."""
+    return {
+        **{str(path): os.path.realpath(path) for path in others},
+        **{str(access.path): str(access.real) for access in accesses},
+    }
+
+
+def read_real(path: str) -> bytes:
+    """Read a file by its real path. Raises OSError (ELOOP) where a pod has put a link into the path since."""
+    with os.fdopen(open_beneath("/", path[1:], os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        return file.read()
 
 
 def is_within(path: Path, directories: Iterable[Path]) -> bool:

@@ -71,7 +71,7 @@ def _pins(mount: Mount, path: str) -> Iterable[Mount]:
     """Mount the parents of a hidden path on themselves: a pod cannot rename a mount point, and find it next time."""
     above = path.rpartition("/")[0]
     while above:
-        yield Mount(mount.source + above, mount.target + above)
+        yield Mount(mount.source + above, mount.target + above, volume=mount.volume)
         above = above.rpartition("/")[0]
 
 

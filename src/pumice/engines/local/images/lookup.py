@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -73,6 +74,8 @@ class RunImages:
             self.held.enter_context(self.store.held(image))
             for warning in image.warnings:
                 self.warn(f"image {name}: {warning}")
+            # Read once: a pod may put a link in the place of a directory that it can write to.
+            image = replace(image, root=Path(os.path.realpath(image.root)))
         return image
 
     def text(self, manifests: Sequence[Manifest]) -> str:

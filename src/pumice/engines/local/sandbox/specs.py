@@ -15,7 +15,8 @@ SYSTEM_DIRECTORIES = frozenset(
 class Mount:
     """A file or directory of the host, bound with all mounts below it.
 
-    `volume`, if set, is a directory above the source whose content pods can change: no link below it is followed.
+    `volume`, if set, is a directory above the source whose content pods can change: no link below it is followed. It is
+    `/` for a source that is a real path.
     """
 
     source: str
@@ -58,7 +59,7 @@ class SandboxOptions:
 
 @dataclass(frozen=True, slots=True)
 class RootFs:
-    """`image` is the directory of an unpacked image, or None for the host's file system.
+    """`image` is the real path of a directory with an unpacked image, or None for the host's file system.
 
     `upper` is the directory that keeps the writable layer, or None for memory that ends with the container.
     """

@@ -117,9 +117,9 @@ def clone_tree(path: str, volume: str = "", *, below: bool = True) -> int:
         os.close(opened)
 
 
-def open_beneath(directory: str, path: str) -> int:
-    """Return a descriptor (O_PATH) of a path in a directory, without following any link."""
-    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
+def open_beneath(directory: str, path: str, flags: int = os.O_PATH) -> int:
+    """Return a descriptor of a path in a directory, without following any link (ELOOP)."""
+    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
     buffer = ctypes.create_string_buffer(how, len(how))
     top = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -62,6 +62,12 @@ class Settings:
     unconfined: bool = False  # containers have no system call filter
     nested_namespaces: bool = False  # containers of root can make user namespaces
 
+    def shared_paths(self) -> list[Path]:
+        """Return the paths of this machine that containers get, besides volumes and images."""
+        programs = [path for paths in self.programs.values() for path in paths]
+        files = [path for paths in self.files.values() for path in paths.values()]
+        return [self.workdir, *self.python, *(mount.path for mount in self.mounts), *programs, *files]
+
 
 def config_directory(environ: Mapping[str, str]) -> Path | None:
     """Return `$XDG_CONFIG_HOME/pumice`; None for a user without a home."""

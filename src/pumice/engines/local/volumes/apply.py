@@ -7,13 +7,15 @@ while the job is scaled sees the old file or the new one.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pumice.engines.local.sandbox.syscalls import open_beneath
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.volumes.data_sources import Entry
 from pumice.engines.local.volumes.volume_plan import HostPath, MakeDirectory, Step, SubPath, WriteFiles, pod_directory
@@ -137,35 +139,72 @@ def _write(directory: Path, files: Mapping[str, Entry]) -> None:
 
 
 def _check_host_path(step: HostPath) -> Problem | None:
-    if step.type in _CREATED and not step.path.exists():
-        if step.type == "FileOrCreate":
-            step.path.touch(0o644)
-        else:
-            step.path.mkdir(mode=_OPEN, parents=True)
+    what = f"volume {step.volume}: hostPath {step.path}"
     try:
-        mode = step.path.stat().st_mode
-    except FileNotFoundError:
-        return Problem(f"volume {step.volume}: hostPath {step.path}: does not exist", "create it, or correct the path")
+        mode = _mode_of(step.path)
+        if mode is None and step.type in _CREATED:
+            _create(step.path, is_file=step.type == "FileOrCreate")
+            mode = _mode_of(step.path)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise OSError(error.errno, os.strerror(error.errno or 0), str(step.path)) from error
+        return Problem(f"{what}: a pod has put a symbolic link into the path, which is not followed")
+    if mode is None:
+        return Problem(f"{what}: does not exist", "create it, or correct the path")
     is_type = _IS_TYPE.get(step.type)
     if is_type is not None and not is_type(mode):
-        return Problem(f"volume {step.volume}: hostPath {step.path}: is not of type {step.type}")
+        return Problem(f"{what}: is not of type {step.type}")
     return None
+
+
+def _create(real: Path, *, is_file: bool) -> None:
+    """Create a directory with its parents, or a file. A link that a pod makes meanwhile is not followed."""
+    if not is_file:
+        os.close(_walk_down(Path("/"), real.parts[1:])[0])
+        return
+    directory = open_beneath("/", str(real.parent)[1:] or ".")
+    try:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+        os.close(os.open(real.name, flags, 0o644, dir_fd=directory))
+    finally:
+        os.close(directory)
+
+
+def _mode_of(real: Path) -> int | None:
+    """None if there is no such file. Raises OSError with ELOOP if there is a link in the path."""
+    try:
+        opened = open_beneath("/", str(real)[1:])
+    except FileNotFoundError:
+        return None
+    try:
+        return os.fstat(opened).st_mode
+    finally:
+        os.close(opened)
 
 
 def _make_sub_path(step: SubPath) -> Problem | None:
-    """Walk down by descriptors, without following links: a pod can make one at any time, to anywhere on the host."""
-    directory = os.open(step.base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for index, part in enumerate(parts := step.within.split("/")):
+    directory, link = _walk_down(step.base, step.within.split("/"))
+    os.close(directory)
+    if not link:
+        return None
+    text = f"volume {step.volume}: subPath {step.within}: {link} is a symbolic link, which is not followed"
+    return Problem(text, "use the directory that it points to")
+
+
+def _walk_down(base: Path, parts: Sequence[str]) -> tuple[int, str]:
+    """Make missing directories; return a descriptor of the last one, or of the first link, and that link.
+
+    By descriptors, without following links: a pod can make one at any time, to anywhere on the host.
+    """
+    directory = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for index, part in enumerate(parts):
+        try:
             with suppress(FileExistsError):
                 os.mkdir(part, _OPEN, dir_fd=directory)
             opened = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        finally:
             os.close(directory)
-            directory = opened
-            if stat.S_ISLNK(os.fstat(directory).st_mode):
-                link = "/".join(parts[: index + 1])
-                text = f"volume {step.volume}: subPath {step.within}: {link} is a symbolic link, which is not followed"
-                return Problem(text, "use the directory that it points to")
-    finally:
-        os.close(directory)
-    return None
+        directory = opened
+        if stat.S_ISLNK(os.fstat(directory).st_mode):
+            return directory, "/".join(parts[: index + 1])
+    return directory, ""

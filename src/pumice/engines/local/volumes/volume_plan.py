@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -50,7 +51,7 @@ class WriteFiles:
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """Check that a path of the host has the type that the pod declares."""
+    """Check that a real path of the host has the type that the pod declares."""
 
     path: Path
     type: str
@@ -133,11 +134,11 @@ class _Planner:
         if path is None or within is None:
             return
         read_only = bool(mount.get("readOnly") or source.get("readOnly")) or kind in KINDS
+        # In a real path there is no link, unless a pod has made one since.
+        volume = "/" if kind == "hostPath" else str(path) if within else ""
         if within:
             self._step(SubPath(path, within, name))
-            self.mounts.append(Mount(str(path / within), target, read_only, volume=str(path)))
-        else:
-            self.mounts.append(Mount(str(path), target, read_only))
+        self.mounts.append(Mount(str(path / within), target, read_only, volume))
 
     def _sub_path(self, mount: Manifest) -> str | None:
         """Return the mounted part of the volume, "" for all of it; None if it is invalid."""
@@ -161,12 +162,13 @@ class _Planner:
             return self._data_volume(name, kind, source, own)
         if kind == "hostPath":
             path = Path(_absolute(str(source.get("path"))))
-            if is_never_shared(path):
+            real = self.config_sources.real_paths.get(str(path)) or os.path.realpath(path)
+            if is_never_shared(path) or is_never_shared(Path(real)):
                 hint = "name the directory in it that the job needs"
                 self._report(Problem(f"volume {name}: hostPath: {why_not(path)}", hint))
                 return None
-            self._step(HostPath(path, str(source.get("type") or ""), name))
-            return path
+            self._step(HostPath(Path(real), str(source.get("type") or ""), name))
+            return Path(real)
         if kind == "persistentVolumeClaim":
             claim = str(source.get("claimName"))
             directory = self.config_sources.claims.get(claim)

@@ -110,7 +110,7 @@ def test_the_host_serves_as_image(bench: Bench, tmp_path: Path) -> None:
     assert (spec.id, spec.pod, spec.cwd) == ("train-worker-0/c", "train-worker-0", work)
     assert (spec.root.image, spec.root.upper) == (None, None)
     assert {"/home", "/root"} <= set(spec.hidden)
-    assert spec.mounts[:-1] == (Mount(work, work),)
+    assert spec.mounts[:-1] == (Mount(work, work, volume="/"),)
     assert {"/etc/hosts", "/etc/passwd", "/etc/group"} <= {file.path for file in spec.files}
     hosts = next(file.data.decode() for file in spec.files if file.path == "/etc/hosts")
     assert "10.77.0.11" in hosts

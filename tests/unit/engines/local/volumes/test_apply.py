@@ -126,8 +126,7 @@ def test_host_paths(tmp_path: Path, files: VolumeFiles) -> None:
     (tmp_path / "f").touch()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
-    (tmp_path / "link").symlink_to("d")
-    kinds = {"d": "Directory", "f": "File", "s": "Socket", "link": "Directory"}
+    kinds = {"d": "Directory", "f": "File", "s": "Socket"}
     for name, kind in kinds.items():
         for declared in ("Directory", "File", "Socket", "BlockDevice", "CharDevice"):
             problems = files.prepare([HostPath(tmp_path / name, declared, "v")])
@@ -148,6 +147,17 @@ def test_host_paths_that_are_created(tmp_path: Path, files: VolumeFiles) -> None
     assert (tmp_path / "a/b").is_dir()
     assert (tmp_path / "c/d").is_dir()
     assert (tmp_path / "a/f").is_file()
+
+
+def test_a_link_in_a_host_path_was_made_by_a_pod(tmp_path: Path, files: VolumeFiles) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "link").symlink_to("d")
+    for name in ("link", "link/new", "link/new/deep"):
+        for kind in ("", "Directory", "DirectoryOrCreate", "FileOrCreate"):
+            [problem] = files.prepare([HostPath(tmp_path / name, kind, "v")])
+            message = f"hostPath {tmp_path / name}: a pod has put a symbolic link into the path, which is not followed"
+            assert problem.message == f"volume v: {message}"
+    assert list((tmp_path / "d").iterdir()) == []
 
 
 def test_missing_host_paths(tmp_path: Path, files: VolumeFiles) -> None:

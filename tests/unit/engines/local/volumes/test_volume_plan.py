@@ -197,7 +197,7 @@ def test_files_that_all_pods_share_have_one_directory() -> None:
             {"hostPath": {"path": "/data/../x", "type": "Directory"}},
             {},
             HostPath(Path("/x"), "Directory", "v"),
-            Mount("/x", "/m"),
+            Mount("/x", "/m", volume="/"),
             id="host path",
         ),
         pytest.param(

@@ -52,7 +52,7 @@ class JobFilesystem:
         The image of another user has a writable skeleton on top.
         """
         if image not in self._images:
-            layers = [self._attach(image)]
+            layers = [self._attach(image, "/")]
             if not self.all_users and _belongs_to_others(image):
                 skeleton = f"{self.skeletons}/{len(self._images)}"
                 os.mkdir(skeleton)
@@ -66,14 +66,12 @@ class JobFilesystem:
         if upper is None:
             return None
         parent, name = os.path.split(upper)
-        return f"{self._attach(parent)}/{name}"
+        return upper if self.trees is None else f"{self._attach(parent)}/{name}"
 
-    def _attach(self, path: str) -> str:
-        """Return where a directory of the host is with the ids of the job."""
-        if self.trees is None:
-            return path
+    def _attach(self, path: str, volume: str = "") -> str:
+        """Return where a directory of the host is with the ids of the job; below `volume` no link is followed."""
         if path not in self._attached:
-            [tree] = self.trees([(path, "")])
+            [tree] = (self.trees or _open_trees)([(path, volume)])
             point = f"{self.skeletons}/attached-{len(self._attached)}"
             # Without a tree, the container finds nothing there, and says so.
             if not isinstance(tree, OSError):
@@ -83,6 +81,16 @@ class JobFilesystem:
                 os.close(tree)
             self._attached[path] = point
         return self._attached[path]
+
+
+def _open_trees(sources: Sequence[Source], *, below: bool = True) -> list[Tree]:
+    found: list[Tree] = []
+    for source in sources:
+        try:
+            found.append(syscalls.clone_tree(*source, below=below))
+        except OSError as error:
+            found.append(error)
+    return found
 
 
 def prepare(directory: str, *, all_users: bool, trees: OpenTrees | None = None) -> JobFilesystem:

@@ -33,8 +33,8 @@ class HostMount:
             raise StartError(kind, f"{self.source}: {what} does not exist") from error
         except OSError as error:
             if error.errno == errno.ELOOP and volume:
-                link = f"subPath {os.path.relpath(self.source, volume)}: has a symbolic link, which is not followed"
-                raise StartError(kind, f"{target}: {link}") from error
+                what = self.source if volume == "/" else f"subPath {os.path.relpath(self.source, volume)}"
+                raise StartError(kind, f"{target}: {what}: has a symbolic link, which is not followed") from error
             raise self._refused(kind, error) from error
 
     def attach(self) -> None:
