@@ -16,7 +16,7 @@ MERGED = Path("/bin").is_symlink()
 
 @pytest.fixture(autouse=True)
 def _unattached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process has no mounts of its own: a directory stays where it is."""
+    """Leave directories where they are: the process of the tests has no mounts of its own."""
     monkeypatch.setattr(JobFilesystem, "_attach", lambda _self, path, _volume="": path)
 
 
