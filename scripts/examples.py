@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.fetching import FetchError, fetch
-from scripts.frameworks import RAY, TENSORFLOW, TORCH, Candidate, Framework, environment, find
+from scripts.frameworks import MPI4PY, RAY, TENSORFLOW, TORCH, Candidate, Framework, environment, find
 from scripts.isolation import isolation_flags
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -26,34 +26,49 @@ BAD_INPUT, TOO_SMALL = 2, "fit on this machine"
 
 @dataclass(frozen=True, slots=True)
 class Example:
+    """What a job needs besides `pumice run`; the table of examples/README.md says the same."""
+
     framework: Framework | None = None
     programs: tuple[str, ...] = ()
+    fit: str = ""  # where it needs --fit
+
+    @property
+    def needs(self) -> str:
+        names = [self.framework.name] if self.framework is not None else []
+        flags = [f"`--fit` {self.fit}"] if self.fit else []
+        return ", ".join([*names, *(f"`{program}`" for program in self.programs), *flags]) or "nothing"
 
 
+_MPI = ("mpiexec", "sshd")
 RUNNABLE: dict[str, Example] = {
     "ddp-resume.yaml": Example(TORCH),
+    "torchrun.yaml": Example(TORCH),
+    "gpu.yaml": Example(TORCH, fit="without GPUs"),
     "pytorch-job.yaml": Example(TORCH),
     "pytorch-job-basic.yaml": Example(TORCH),
     "pytorch-job-zh.yaml": Example(TORCH),
     "tensorflow-dist-mnist.yaml": Example(TENSORFLOW),
     "tensorflow-dist-mnist-corrected.yaml": Example(TENSORFLOW),
     "tensorflow-plugin.yaml": Example(TENSORFLOW),
-    "lm-mpi-job.yaml": Example(programs=("mpiexec", "sshd")),
-    "mpi-plugin.yaml": Example(programs=("mpiexec", "sshd")),
+    "lm-mpi-job.yaml": Example(programs=_MPI),
+    "mpi-plugin.yaml": Example(programs=_MPI, fit="below 4 cores"),
+    "mpi-pi.yaml": Example(MPI4PY, programs=_MPI),
     "ray-job.yaml": Example(RAY),
+    "ray-tune.yaml": Example(RAY),
+    "sweep.yaml": Example(),
     "env-plugin.yaml": Example(),
     "svc-plugin.yaml": Example(programs=("wget",)),
+    "volumes.yaml": Example(),
+    "depends-on.yaml": Example(),
+    "restarts.yaml": Example(),
+    "policies.yaml": Example(),
+    "partitions.yaml": Example(),
 }
-# These show how a file is written; what they would run is not part of the examples.
+# These show how a file is written. What they need is not part of the examples.
 LEFT_OUT: dict[str, str] = {
-    "depends-on.yaml": "its image, a database, is not on this machine",
-    "hcclrank-plugin.yaml": "it wants Ascend processors",
-    "partitions.yaml": "its program train.py is yours to write",
-    "policies.yaml": "its programs are yours to write",
-    "ray-plugin.yaml": "a cluster without a driver never ends; ray-job.yaml has one",
-    "restarts.yaml": "its program train.py is yours to write; pumice simulate plays it",
-    "ssh-plugin.yaml": "its image, an sshd for ordinary users, is not on this machine",
-    "volumes.yaml": "its claim training-data is yours to fill",
+    "hcclrank-plugin.yaml": "Ascend processors, and your `train.py`",
+    "ray-plugin.yaml": "ray, `--fit` below 6 cores, and an end: Ctrl-C or `--timeout`",
+    "ssh-plugin.yaml": "an image with an sshd for ordinary users",
 }
 
 
@@ -72,19 +87,23 @@ class Outcome:
 def outcomes(environ: Mapping[str, str]) -> Iterator[Outcome]:
     pythons: dict[str, Candidate | str] = {}
     for name, example in RUNNABLE.items():
-        missing = [program for program in example.programs if not _is_installed(program)]
+        missing = [program for program in example.programs if not is_installed(program)]
         framework = example.framework
         if framework is not None and framework.name not in pythons:
             pythons[framework.name] = _python(framework, environ)
-        python = pythons[framework.name] if framework is not None else _own_python()
+        python = pythons[framework.name] if framework is not None else None
         if missing:
             yield Outcome(name, "skipped", f"{', '.join(missing)} not installed")
         elif isinstance(python, str):
             yield Outcome(name, "skipped", python)
         else:
-            yield run(name, environment(python, environ))
-    for name, why in LEFT_OUT.items():
-        yield Outcome(name, "skipped", why)
+            yield run(name, environ if python is None else environment(python, environ))
+    for name, needs in LEFT_OUT.items():
+        yield Outcome(name, "skipped", f"needs {needs}")
+
+
+def flags(name: str) -> list[str]:
+    return ["--fit"] if RUNNABLE[name].fit else []
 
 
 def run(name: str, environ: Mapping[str, str]) -> Outcome:
@@ -92,7 +111,7 @@ def run(name: str, environ: Mapping[str, str]) -> Outcome:
     pumice = str(Path(sys.executable).with_name("pumice"))
     started = time.monotonic()
     done = subprocess.run(
-        [pumice, "run", f"--timeout={LONGEST}", f"examples/{name}", *isolation_flags()],
+        [pumice, "run", f"--timeout={LONGEST}", f"examples/{name}", *flags(name), *isolation_flags()],
         cwd=PROJECT,
         env=environ,
         stdin=subprocess.DEVNULL,
@@ -119,12 +138,7 @@ def _python(framework: Framework, environ: Mapping[str, str]) -> Candidate | str
         return f"{framework.name} is not available: {error}"
 
 
-def _own_python() -> Candidate:
-    """Of the project: it has a `python` where the system has none of that name."""
-    return Candidate(sys.executable, str(Path(sys.executable).parent.parent))
-
-
-def _is_installed(program: str) -> bool:
+def is_installed(program: str) -> bool:
     return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin") is not None
 
 

@@ -1,4 +1,4 @@
-"""Fetch torch, tensorflow or ray into an environment of its own in the user's cache directory, once for all runs.
+"""Fetch torch, tensorflow, ray or mpi4py into an environment of its own in the user's cache directory, once.
 
 Installs the versions of requirements/<framework>.txt and checks their hashes. Uses uv where it is available, else pip.
 Announces a large download, and does not start it if the disk is too small.
@@ -31,10 +31,9 @@ def fetch(framework: Framework, environ: Mapping[str, str], project: Path) -> Ca
         private.parent.mkdir(parents=True, exist_ok=True)
         with (private.parent / f"{framework.name}.lock").open("w") as lock:
             _wait_for(framework, lock.fileno())
-            if not (private / framework.done).is_file():
-                if not can_run(framework, python):
-                    _install(framework, private, environ, _uv(environ, project))
-                (private / framework.done).touch()
+            if not can_run(framework, python):
+                _install(framework, private, environ, _uv(environ, project))
+            (private / framework.done).touch()
     except OSError as error:
         raise FetchError(f"{error.filename or private.parent}: {error.strerror}") from error
     return Candidate(python, str(private))

@@ -1,4 +1,4 @@
-"""Which of the user's Pythons has torch, tensorflow or ray: `make run`, `make examples` and the tests run real jobs.
+"""Which of the user's Pythons has torch, tensorflow, ray or mpi4py, for `make run`, `make examples` and the tests.
 
 The frameworks stay out of the project's own environment: each is larger than all else together, and the user may have
 it already. So this probes the Pythons of the user, each in its own process, and then the private environment that
@@ -18,12 +18,26 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Framework:
     name: str
-    probe: str  # a program that ends well where the examples can run; the module is looked for before it is imported
+    modules: tuple[str, ...]  # what the examples import
     packages: tuple[str, ...]
     download: str
     disk: int
+    imports: str = ""  # a program that ends well where the examples can run
     has_cpu_build: bool = False  # a much smaller one, in an index of its own
     hint: str = ""
+
+    @property
+    def search(self) -> str:
+        """A program that ends well where the modules are installed. It imports none of them: that takes seconds."""
+        return f"""
+import importlib.util, sys
+if any(importlib.util.find_spec(name) is None for name in {self.modules}): sys.exit(1)
+"""
+
+    @property
+    def probe(self) -> str:
+        """A program that ends well where the examples can run."""
+        return self.search + self.imports
 
     @property
     def variable(self) -> str:
@@ -38,9 +52,8 @@ class Framework:
 
 TORCH = Framework(
     name="torch",
-    probe="""
-import importlib.util, sys
-if importlib.util.find_spec("torch") is None: sys.exit(1)
+    modules=("torch",),
+    imports="""
 import torch.distributed as dist
 sys.exit(not (dist.is_available() and dist.is_gloo_available()))
 """,
@@ -52,9 +65,8 @@ sys.exit(not (dist.is_available() and dist.is_gloo_available()))
 )
 TENSORFLOW = Framework(
     name="tensorflow",
-    probe="""
-import importlib.util, sys
-if importlib.util.find_spec("tensorflow") is None: sys.exit(1)
+    modules=("tensorflow",),
+    imports="""
 import tensorflow.compat.v1 as tf
 tf.train.Server
 """,
@@ -65,16 +77,20 @@ tf.train.Server
 )
 RAY = Framework(
     name="ray",
-    # Ray starts its client server only where grpc is installed, and refuses the port of it otherwise.
-    probe="""
-import importlib.util, sys
-sys.exit(any(importlib.util.find_spec(name) is None for name in ("ray", "grpc")))
-""",
-    packages=("ray[client]",),
-    download="85 MB",
-    disk=300_000_000,
+    # Ray starts its client server only where grpc is installed, and refuses the port of it otherwise. The others: Tune.
+    modules=("ray", "grpc", "pandas", "pyarrow", "tensorboardX"),
+    packages=("ray[client,tune]",),
+    download="160 MB",
+    disk=700_000_000,
 )
-FRAMEWORKS = {framework.name: framework for framework in (TORCH, TENSORFLOW, RAY)}
+MPI4PY = Framework(
+    name="mpi4py",
+    modules=("mpi4py",),
+    packages=("mpi4py",),
+    download="2 MB",
+    disk=50_000_000,
+)
+FRAMEWORKS = {framework.name: framework for framework in (TORCH, TENSORFLOW, RAY, MPI4PY)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +125,12 @@ def can_run(framework: Framework, python: str) -> bool:
 
     What is installed below the user's home directory does not count: pods do not see it.
     """
+    return _ends_well(python, framework.probe)
+
+
+def _ends_well(python: str, program: str) -> bool:
     try:
-        done = subprocess.run([python, "-Ic", framework.probe], capture_output=True, timeout=120, check=False)
+        done = subprocess.run([python, "-Ic", program], capture_output=True, timeout=120, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -130,8 +150,10 @@ def find(framework: Framework, environ: Mapping[str, str], project: Path) -> Can
             return candidate
         probed.add(candidate.python)
     private = private_environment(framework, environ)
-    if (private / framework.done).is_file() and os.access(private / "bin" / "python3", os.X_OK):
-        return Candidate(str(private / "bin" / "python3"), str(private))
+    python = str(private / "bin" / "python3")
+    # One that was fetched for older examples may lack a module of the new ones.
+    if (private / framework.done).is_file() and _ends_well(python, framework.search):
+        return Candidate(python, str(private))
     return None
 
 

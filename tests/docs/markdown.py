@@ -49,7 +49,7 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that a person reads, generated or not."""
-    top = ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md")
+    top = ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md")
     return [*(ROOT / name for name in top), *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts import examples
-from scripts.frameworks import RAY, TENSORFLOW, TORCH, Framework, environment, find
+from scripts.frameworks import RAY, TENSORFLOW, TORCH, Framework, environment, find, private_environment
 from tests.docs.markdown import blocks
 from tests.meta.tree import ROOT
 
@@ -83,7 +83,9 @@ def having() -> Having:
         found = find(framework, os.environ, ROOT)
         if found is None:
             (pytest.fail if IN_CI else pytest.skip)(f"no {framework.name}: make examples fetches it")
-        return environment(found, _environ())
+        # `pumice run` finds by itself what `make run` and `make examples` fetched.
+        fetched = found.venv == str(private_environment(framework, os.environ))
+        return _environ() if fetched else environment(found, _environ())
 
     return ask
 
@@ -179,6 +181,67 @@ def test_the_shells_of_the_mpi_workers_end_without_waiting_for_their_grace(tmp_p
     }
     # Without --keep nothing of the pods is left.
     assert list(tmp_path.rglob("home/re")) == []
+
+
+# What the other examples print, and how long the slow ones take.
+SOAK = pytest.mark.soak
+PRINTED = [
+    pytest.param("torchrun.yaml", ["training on 4 ranks", r"trained 4 epochs: .* 6\d% .*"], marks=SOAK),
+    pytest.param("gpu.yaml", [r"rank 1 of 2 uses c(pu|uda)", r"the largest eigenvalue is 1999\.0"]),
+    pytest.param("pytorch-job-basic.yaml", [r"ring closed: 42\.0"], marks=SOAK),
+    pytest.param("pytorch-job-zh.yaml", [r"ring closed: 42\.0"], marks=SOAK),
+    pytest.param("tensorflow-plugin.yaml", [r"worker 0 of 2: 100 steps done, .* 100% .*"], marks=SOAK),
+    pytest.param("mpi-plugin.yaml", ["Hello world from processor lm-mpi-job-mpiworker-1, rank 3 out of 4 processors"]),
+    pytest.param("mpi-pi.yaml", [r"pi is 3\.1415926536, computed by 2 ranks on mpi-pi-worker-0, mpi-pi-worker-1"]),
+    pytest.param(
+        "ray-tune.yaml", [*[r"step [\d.]+: loss [\d.]+"] * 8, r"best of 8: step 1\.5, loss 0\.0103"], marks=SOAK
+    ),
+    pytest.param("env-plugin.yaml", [f"shard {index} of 4" for index in range(4)]),
+    pytest.param("svc-plugin.yaml", [r"lookup-client-0\.lookup", r"lookup-client-1\.lookup"]),
+    pytest.param("volumes.yaml", ["1000", "1000"]),
+    pytest.param("depends-on.yaml", [r"/load\.sql is request 1", r"/report\.sql is request 2"]),
+    pytest.param("restarts.yaml", ["training-worker-1 works for 2 seconds"]),
+    pytest.param("policies.yaml", ["careful-worker-7 works for 2 seconds"]),
+    pytest.param("partitions.yaml", [f"partitioned-worker-{index} works for 2 seconds" for index in range(8)]),
+]
+
+
+@pytest.mark.parametrize(("name", "printed"), PRINTED)
+def test_an_example_runs_with_what_the_table_says(
+    having: Having, tmp_path: Path, name: str, printed: list[str]
+) -> None:
+    example = examples.RUNNABLE[name]
+    if missing := [program for program in example.programs if not examples.is_installed(program)]:
+        (pytest.fail if IN_CI else pytest.skip)(f"{', '.join(missing)} not installed")
+    environ = having(example.framework) if example.framework is not None else _environ()
+    done = _run([f"examples/{name}", *examples.flags(name)], environ, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line.partition("  ")[2].strip() for line in done.stdout.splitlines()]
+    for pattern in dict.fromkeys(printed):
+        found = [line for line in lines if re.fullmatch(pattern, line)]
+        assert len(found) >= printed.count(pattern), f"{pattern}: {done.stdout}"
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert [name for name in examples.RUNNABLE if f'"{name}"' not in source and f"examples/{name}" not in source] == []
+
+
+def test_a_sweep_reports_the_best_and_leaves_its_results_in_the_claim(tmp_path: Path) -> None:
+    done = _run(["examples/sweep.yaml"], _environ(), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "report-0  best of 8: trial 5, step 0.5, momentum 0.8" in done.stdout.splitlines()
+    [claim] = re.findall(r"^  claim sweep-results: (.+)$", done.stderr, re.MULTILINE)
+    assert sorted(file.name for file in Path(claim).iterdir()) == [f"{index}.json" for index in range(8)]
+
+
+def test_a_gpu_job_is_refused_with_the_command_that_runs_it(tmp_path: Path) -> None:
+    """With as many GPUs as no machine has: the tests may run on one that has some."""
+    job = tmp_path / "gpu.yaml"
+    text = (EXAMPLES / "gpu.yaml").read_text(encoding="utf-8")
+    job.write_text(text.replace("nvidia.com/gpu: 1", "nvidia.com/gpu: 1000"), encoding="utf-8")
+    done = _run([str(job)], _environ(), tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[-1].split()[-1]) == (2, "--fit")
 
 
 def test_make_examples_knows_every_example() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +15,7 @@ from pumice.model.json_schema import job_schema
 from pumice.plugins.registry import BUILTINS
 from pumice.runtime.kubernetes_types import kubernetes_types
 from pumice.runtime.offline_context import offline_context
+from scripts import examples
 from tests.meta.tree import ROOT, shown
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -57,8 +59,21 @@ def test_an_example_renders_every_pod_and_always_the_same(example: Path) -> None
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=shown)
 def test_an_example_fits_the_schema(example: Path) -> None:
-    [document] = [document for document in yaml.safe_load_all(example.read_text(encoding="utf-8")) if document]
+    documents = yaml.safe_load_all(example.read_text(encoding="utf-8"))
+    [document] = [document for document in documents if document and document["kind"] == "Job"]
     jsonschema.validate(document, job_schema(kubernetes_types().types), cls=jsonschema.Draft7Validator)
+
+
+def test_the_table_names_every_example_and_what_it_needs() -> None:
+    """What `make examples` runs is what a reader is told; tests/local/test_examples.py runs it."""
+    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\S+)\]\((\S+)\) \| .+ \| (.+) \| (\d*) ?\|$", text, re.MULTILINE)
+    assert sorted(link for _, link, _, _ in rows) == [example.name for example in EXAMPLES]
+    assert [name for name, link, _, _ in rows if name != link] == []
+    needs = {name: example.needs for name, example in examples.RUNNABLE.items()}
+    assert {name: cell for name, _, cell, _ in rows} == {**needs, **examples.LEFT_OUT}
+    # A job that is not run here takes no time.
+    assert {name for name, _, _, seconds in rows if not seconds} == set(examples.LEFT_OUT)
 
 
 def test_every_plugin_has_an_example() -> None:

@@ -22,7 +22,9 @@ _FRAMEWORKS: Final = {
     "pytorch": ("torch",),
     "tensorflow": ("tensorflow", "tensorflow_cpu"),
     "ray": ("ray",),
+    "mpi": ("mpi4py",),
 }
+_OPTIONAL: Final = {"mpi"}  # an MPI program need not be Python: an environment with it is preferred, none is missing
 _METADATA: Final = re.compile(r"([A-Za-z0-9_.]+)-([0-9][^-]*?)(?:-py[0-9.]+)?\.(?:dist|egg)-info")
 _KNOWN: Final = (*(name for names in _FRAMEWORKS.values() for name in names), "pumice")
 
@@ -49,7 +51,8 @@ class ActivePython:
         if home is not None and Path(path).is_relative_to(home):
             path = f"~/{Path(path).relative_to(home)}"
         found = [f"{each} {version}" for each, version in sorted(self.packages.items()) if each != "pumice"]
-        missing = [f"no {_FRAMEWORKS[plugin][0]}" for plugin in _needed(plugins) if not self.has(plugin)]
+        needed = [plugin for plugin in _wanted(plugins) if plugin not in _OPTIONAL]
+        missing = [f"no {_FRAMEWORKS[plugin][0]}" for plugin in needed if not self.has(plugin)]
         return ", ".join([f"{path} {self.version}".rstrip(), *found, *missing])
 
 
@@ -60,21 +63,22 @@ def active_python(
 
     Raises SettingsError.
     """
-    needed = _needed(plugins)
+    wanted = _wanted(plugins)
     if named:
         return _named(named, environ)
     found = [
         read_python(path, of_project=of_project)
-        for path, of_project in dict.fromkeys(_candidates(environ, needed, project))
+        for path, of_project in dict.fromkeys(_candidates(environ, wanted, project))
         if path.is_file() and os.access(path, os.X_OK)
     ]
-    complete = [each for each in found if needed and all(map(each.has, needed))]
+    complete = [each for each in found if wanted and all(map(each.has, wanted))]
     # Pumice's own checkout has a `.venv` as well: a job beside it does not ask for that one.
-    others = [each for each in found if "pumice" not in each.packages or not (needed or each.of_project)]
+    needs = set(wanted) - _OPTIONAL
+    others = [each for each in found if "pumice" not in each.packages or not (needs or each.of_project)]
     return next(iter([*complete, *others, *found]), ActivePython())
 
 
-def _needed(plugins: Iterable[str]) -> list[str]:
+def _wanted(plugins: Iterable[str]) -> list[str]:
     return [plugin for plugin in plugins if plugin in _FRAMEWORKS]
 
 
@@ -91,7 +95,7 @@ def _named(named: str, environ: Mapping[str, str]) -> ActivePython:
     return read_python(Path(found).parent.resolve() / Path(found).name)
 
 
-def _candidates(environ: Mapping[str, str], needed: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:
+def _candidates(environ: Mapping[str, str], wanted: Sequence[str], project: Path | None) -> Iterator[tuple[Path, bool]]:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             yield Path(environ[name], "bin", "python3"), False
@@ -104,7 +108,7 @@ def _candidates(environ: Mapping[str, str], needed: Sequence[str], project: Path
             break
     home = home_directory(environ)
     cache = Path(environ.get("XDG_CACHE_HOME") or (home / ".cache" if home is not None else "/nonexistent"))
-    for plugin in needed:
+    for plugin in wanted:
         # The environment that `make run` fetched; the file is written last.
         name = _FRAMEWORKS[plugin][0]
         if (cache / "pumice" / name / f"{name}-is-complete").is_file():

@@ -95,3 +95,16 @@ def test_the_environment_of_a_checkout_of_pumice_is_passed_over(tmp_path: Path) 
     system = python(tmp_path / "system", venv=False)
     assert active_python(environ(system), (), own.parent).bin == f"{system}/bin"
     assert active_python(environ(system, VIRTUAL_ENV=own), (), own.parent).bin == f"{own}/bin"
+
+
+def test_mpi_prefers_mpi4py_and_does_not_miss_it(tmp_path: Path) -> None:
+    """An MPI program need not be Python."""
+    own = python(tmp_path / "own", "pumice-0.1.0")
+    on_path = python(tmp_path / "path", venv=False)
+    given = environ(on_path, VIRTUAL_ENV=own)
+    without = active_python(given, ["mpi"])
+    assert (without.bin, without.text(["mpi"], None)) == (f"{own}/bin", f"{own}/bin/python3 3.12")
+    fetched = python(tmp_path / "home/.cache/pumice/mpi4py", "mpi4py-4.1.2")
+    (fetched / "mpi4py-is-complete").touch()
+    found = active_python(given, ["mpi"])
+    assert found.text(["mpi"], tmp_path / "home") == "~/.cache/pumice/mpi4py/bin/python3 3.12, mpi4py 4.1.2"
