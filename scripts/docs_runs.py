@@ -22,6 +22,19 @@ Runs in the foreground are listed, too.
 With `--exit-code`: 0 completed, 100 ended without success, 101 not finished, 102 no such run, 103 ended by `stop` or
 `suspend`.
 """,
+    "logs": f"""\
+{NAMES}
+A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`; a run is tried first. Prints what `pumice run` printed on
+standard output: the lines of all pods, containers, restarts and attempts, in the order in which they were printed. On
+standard error it names each further attempt of the Job, each restart of a container, and what is missing because the
+disk was full. With several runs, the prefix of a line names its run.
+
+`--tail` counts the lines of all pods together, after the other filters. `--previous` shows of each container the
+execution before its newest, whether it was restarted in its pod or with the whole Job. `-f` waits for pods that do not
+exist yet, continues with restarts and attempts, and ends with the run. With `--json` each line is an object with
+`time`, `type`, `run`, `pod`, `container`, `stream`, `attempt`, `restart` and `line`; lines that Pumice wrote have no
+`stream`.
+""",
     "attach": f"""\
 {NAMES}
 The exit code is that of the run. Ctrl-C leaves the run running.

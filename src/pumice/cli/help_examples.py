@@ -60,6 +60,7 @@ EXAMPLES: Final = {
     "submit": ("pumice submit job.yaml", "pumice submit job.yaml --note 'lower learning rate'"),
     "ps": ("pumice ps", "pumice ps -a -o wide"),
     "get": ("pumice get ddp:3", "pumice get ddp:3 -o json"),
+    "logs": ("pumice logs", "pumice logs ddp:3/worker-1 -f --tail 20"),
     "attach": ("pumice attach", "pumice attach ddp:3"),
     "wait": ("pumice wait ddp:3", "pumice wait ddp:3 sweep --timeout 1h"),
     "why": ("pumice why", "pumice why ddp:3 -o json"),

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "submit": Command("control.submit", "start Jobs that outlive the terminal, and print their names"),
     "ps": Command("runs.ps", "list runs: active ones, and those that finished within 24 hours"),
     "get": Command("runs.get", "print a run's Job with its status, and how it ended"),
+    "logs": Command("runs.logs", "print what the pods of runs printed, in one order"),
     "attach": Command("runs.attach", "show a run as `run` does, until it ends; Ctrl-C leaves it running"),
     "wait": Command("runs.wait", "wait until runs have finished, and report how by the exit code"),
     "why": Command("runs.why", "say why a run waits, or why it failed"),

@@ -12,7 +12,10 @@ from tests.unit.cli.running import JOB, Terminal
 
 SCENARIO = "steps:\n- {at: 30s, pod: worker-1, exit: 137, reason: OOMKilled}\n"
 # What needs a cluster, or the kernel, is only parsed: the modules of these commands check their flags in other tests.
-RUNS = ("ps", "get", "attach", "wait", "why", "history", "stop", "suspend", "restart", "scale", "exec", "rm", "replay")
+RUNS = (
+    *("ps", "get", "logs", "attach", "wait", "why", "history"),
+    *("stop", "suspend", "restart", "scale", "exec", "rm", "replay"),
+)
 PARSED = ("controller", "webhook", "install --check", "submit", *RUNS)
 
 

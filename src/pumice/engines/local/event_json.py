@@ -54,7 +54,7 @@ class JsonView:
             fields = {name: value for name, value in self._fields(event).items() if value not in (None, "", {}, ())}
             found = [fields] if fields else []
         if found:
-            self.write("".join(_line({"time": moment, **fields}) for fields in found))
+            self.write("".join(json_line({"time": moment, **fields}) for fields in found))
 
     def _fields(self, event: RunEvent) -> Fields:
         match event:
@@ -88,7 +88,7 @@ class JsonView:
                 return {}
 
 
-def _line(fields: Fields) -> str:
+def json_line(fields: Fields) -> str:
     text = msgspec.json.encode(fields).decode()
     return (text if text.isascii() else text.translate(_LINE_ENDS)) + "\n"
 

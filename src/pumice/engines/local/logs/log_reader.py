@@ -17,7 +17,7 @@ from pumice.engines.local.logs.log_source import Execution, LogBatch, LogSource,
 from pumice.model import keys
 
 _LOG: Final = re.compile(r"(?P<container>[^.]+)\.(?P<restart>[0-9]+)(?:\.(?P<segment>[0-9]+))?\.log")
-_BUFFER: Final = 4 << 20  # bytes of all windows
+_BUFFER: Final = 2 << 20  # bytes of all windows
 _SMALLEST_WINDOW: Final = 128 << 10  # any line fits
 _NEVER: Final = 1 << 64
 _number_of: Final = itemgetter(0)

@@ -16,7 +16,7 @@ from typing import Final
 
 from pumice.engines.local.logs.log_index import GAP, RECORD, STDERR, Records, decode_records, index_of
 
-BLOCK: Final = 2048  # records that are decoded at once
+BLOCK: Final = 512  # records that are decoded at once
 UNKNOWN: Final = 0  # the time of text that has no record
 
 

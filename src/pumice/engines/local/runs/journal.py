@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from pumice.engines.local.logs.log_reader import LogReader
+
 FILE: Final = "journal.jsonl"
 RESERVE: Final = "reserve"
 _RESERVED: Final = 256 << 10
@@ -66,7 +68,9 @@ class Journal:
         if complete < len(content):
             os.ftruncate(self._descriptor, complete)
         entries = list(_entries(content[:complete]))
-        self.numbers.last = max([self.numbers.last, *(entry.seq for entry in entries)])
+        # Logs may be newer than the journal.
+        newest_log = LogReader(self.directory).newest_sequence()
+        self.numbers.last = max([self.numbers.last, newest_log, *(entry.seq for entry in entries)])
         self._keep_reserve()
         return entries
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.logs.log_reader import LogReader
 from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
@@ -39,8 +38,6 @@ class OpenRun:
         def lost(why: str) -> None:
             warn(f"events are shown but no longer written to {self.directory}: {why}")
 
-        # Another process may have written to this run, and its logs may be newer than its journal.
-        self.numbers.last = LogReader(self.directory).newest_sequence()
         self._journal = Journal(self.directory, self.numbers, wall_clock, elapsed, lost)
         self._journal.open()
         source = request.source

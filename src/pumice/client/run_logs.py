@@ -1,0 +1,87 @@
+"""The logs of a run: what is stored of them, or all until the run ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from pumice.engines.local.events import RunPlanned
+from pumice.engines.local.logs.log_reader import LogReader, LogSelection
+from pumice.engines.local.logs.log_source import Execution, LogBatch
+from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.engines.local.runs.journal import read_journal
+from pumice.engines.local.runs.owner_lock import read_owner
+from pumice.engines.local.runs.run_record import DETACHED
+from pumice.engines.local.runs.run_store import StoredRun
+from pumice.model.job import Job
+from pumice.model.pod import all_containers
+
+_POLL: Final = 0.2
+# So often a run is found without a process before it has ended: another process may continue it.
+_PATIENCE: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RunLogs:
+    run: StoredRun
+    selection: LogSelection = field(default_factory=LogSelection)
+    prefix: Callable[[Execution], bytes] = lambda _execution: b""  # of each line
+
+    def read(self) -> Iterator[list[LogBatch]]:
+        """Yield what has been printed so far."""
+        return self._reader.read(live=_is_live(self.run))
+
+    async def follow(self) -> AsyncIterator[list[LogBatch]]:
+        """Yield what has been printed and what is printed, until the run ends. Waits for pods that do not exist yet."""
+        lost = 0
+
+        async def wait_for_change() -> bool:
+            nonlocal lost
+            await asyncio.sleep(_POLL)
+            lost = 0 if _is_live(self.run) else lost + 1
+            return lost == 0 or (lost < _PATIENCE and self.run.status().finished is None)
+
+        async for batches in self._reader.follow(wait_for_change):
+            yield batches
+
+    @property
+    def _reader(self) -> LogReader:
+        return LogReader(self.run.directory, self.selection, self.prefix)
+
+
+def planned_job(run: StoredRun) -> Job:
+    """Return the job as it began on this machine; before that, as it was written."""
+    for entry in read_journal(run.directory)[0]:
+        if entry.kind == RunPlanned.__name__:
+            event = EventDecoder(Job()).decode(entry)
+            if isinstance(event, RunPlanned):
+                return event.job
+    return msgspec.convert(run.record.job, Job, strict=False)
+
+
+def pod_names(run: StoredRun, job: Job) -> list[str]:
+    """Return the short names of the pods that a run has or had."""
+    planned = [f"{task.name}-{index}" for task in job.spec.tasks for index in range(task.replicas)]
+    stored = sorted(path.name for path in run.directory.glob("pods/*"))
+    return list(dict.fromkeys((*planned, *stored)))
+
+
+def container_names(run: StoredRun, job: Job) -> list[str]:
+    """Return the names of the containers that pods of a run have or had, those of plugins too."""
+    planned = [str(each["name"]) for task in job.spec.tasks for each in all_containers(task.pod_spec)]
+    stored = sorted(path.name.partition(".")[0] for path in run.directory.glob("pods/*/*/*.0.log"))
+    return list(dict.fromkeys((*planned, *stored)))
+
+
+def _is_live(run: StoredRun) -> bool:
+    """Whether a process writes to the run, or will."""
+    status = run.status()
+    if status.finished is not None:
+        return False
+    waits = run.record.mode == DETACHED and status.started is None
+    # Asking for the lock would for an instant keep others from taking it.
+    return waits or read_owner(run.directory).is_alive or run.is_owned

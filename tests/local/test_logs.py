@@ -1,0 +1,233 @@
+"""`pumice logs`: what `run` printed, in the same order, later and while the job runs, of all attempts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.fork_server import fork_server
+from tests.local.running import Manifest, Place, Result, job, need_namespaces, task
+
+# The first attempt of w-1 fails, after a restart of its container.
+TWICE = r"""
+echo "out $VC_TASK_INDEX"; echo "err $VC_TASK_INDEX" >&2; printf '1%%\r99%%\n'; printf 'caf\303\251 \377\n'
+if [ $VC_TASK_INDEX = 1 ] && [ ! -e third ]; then
+    [ ! -e second ] || touch third
+    touch second
+    exit 3
+fi
+until [ -e third ]; do sleep 0.05; done
+echo last
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+def _logs(place: Place, *words: str, code: int = 0) -> Result:
+    done = fork_server("pumice.cli.run.command").run(["logs", *words], cwd=place.directory, env=place.env, timeout=100)
+    assert done.returncode == code, (words, done)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def _twice() -> Manifest:
+    worker = task("w", TWICE, replicas=2)
+    worker["template"]["spec"]["restartPolicy"] = "OnFailure"
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    return job(worker, plugins={"env": []}, policies=policies, maxRetry=3)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Result]:
+    """A run in which the container of w-1 was restarted twice."""
+    place = Place(tmp_path_factory.mktemp("a place"))
+    result = place.run(_twice())
+    assert result.code == 0, result
+    return place, result
+
+
+def test_logs_are_what_run_printed_on_stdout(ran: tuple[Place, Result]) -> None:
+    place, result = ran
+    assert "caf\N{LATIN SMALL LETTER E WITH ACUTE} \N{REPLACEMENT CHARACTER}" in result.out
+    shown = _logs(place)
+    assert shown.out == result.out
+    assert shown.err == "trial:1\nw-1 restart 1\nw-1 restart 2\n"
+    assert _logs(place, "trial:1") == Result(0, result.out, "w-1 restart 1\nw-1 restart 2\n")
+    lines = result.out.splitlines(keepends=True)
+    for pod in ("w-0", "trial/w-0", "@last/w-0", "trial:1/w-0"):
+        assert _logs(place, pod).out == "".join(line for line in lines if line.startswith("w-0  "))
+    assert _logs(place, "trial/w-0", "trial/w-1").out == result.out
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        pytest.param(["--tail", "1", "w-0"], r"w-0  last\n", id="tail"),
+        pytest.param(["--tail", "0"], "", id="nothing"),
+        pytest.param(["--grep", "^out", "--task", "w", "w-0"], r"w-0  out 0\n", id="grep"),
+        pytest.param(["--previous", "w-1", "--grep", "^out|last"], r"w-1  out 1\n", id="the execution before"),
+        pytest.param(["-c", "w", "--since", "1h", "--grep", "out 0"], r"w-0  out 0\n", id="container and since"),
+        pytest.param(["--since", "0s"], "", id="since now"),
+        pytest.param(["--no-prefix", "w-0", "--tail", "1", "-f"], r"last\n", id="without prefix, followed to its end"),
+        pytest.param(
+            ["-t", "w-0", "--grep", "out"], r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z w-0  out 0\n", id="times"
+        ),
+        pytest.param(["--attempt", "1", "--grep", "out 0"], r"w-0  out 0\n", id="attempt"),
+    ],
+)
+def test_selections(ran: tuple[Place, Result], words: Sequence[str], shown: str) -> None:
+    assert re.fullmatch(shown, _logs(ran[0], *words).out)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        pytest.param(["other"], "other: no such run", id="run"),
+        pytest.param(["w-9"], "trial:1\nw-9: no such run, and no such pod of trial:1", id="pod"),
+        pytest.param(["trial/v-0"], "trial:1/v-0: no such pod", id="pod of a run"),
+        pytest.param(["trial:1/"], "trial:1/: must be RUN, TASK-INDEX or RUN/TASK-INDEX", id="neither"),
+        pytest.param(["trial", "--task", "v"], "--task: v: no such task of trial:1", id="task"),
+        pytest.param(["trial", "-c", "v"], "--container: v: no such container of trial:1", id="container"),
+        pytest.param(["trial", "--attempt", "2"], "--attempt: 2: no such attempt of trial:1", id="attempt"),
+        pytest.param(["--grep", "("], "--grep: (: missing )", id="regular expression"),
+        pytest.param(["--since", "soon"], "--since: soon: must be a duration", id="since"),
+        pytest.param(["--attempt", "1", "--previous"], "--previous: cannot be combined with --attempt", id="both"),
+        pytest.param(["-f", "--previous"], "--previous: an execution that has ended cannot be followed", id="previous"),
+    ],
+)
+def test_what_does_not_exist(ran: tuple[Place, Result], words: Sequence[str], error: str) -> None:
+    shown = _logs(ran[0], *words, code=2)
+    assert shown.out == ""
+    assert shown.err.startswith(error)
+
+
+def test_json(ran: tuple[Place, Result]) -> None:
+    found = [json.loads(line) for line in _logs(ran[0], "w-0", "--json", "--grep", "0$").out.splitlines()]
+    common = {"type": "log", "run": "trial:1", "pod": "w-0", "container": "w", "attempt": 1, "restart": 0}
+    assert sorted(({name: each[name] for name in each if name != "time"} for each in found), key=str) == [
+        {**common, "stream": "stderr", "line": "err 0"},
+        {**common, "stream": "stdout", "line": "out 0"},
+    ]
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:.]{15}\+00:00", each["time"]) for each in found)
+
+
+def test_attempts_are_told_apart_and_several_runs_by_their_names(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    again = job(
+        task("only", "echo hi; test -e once || { touch once; exit 1; }"),
+        policies=[{"event": "PodFailed", "action": "RestartJob"}],
+        maxRetry=3,
+    )
+    assert place.run(again).code == 0
+    assert _logs(place) == Result(0, "only-0  hi\nonly-0  hi\n", "trial:1\nattempt 2\n")
+    for words in (["--attempt", "1"], ["--attempt", "2"], ["--previous"]):
+        assert _logs(place, "trial", *words) == Result(0, "only-0  hi\n", "")
+    assert place.run(job(task("only", "echo second"))).code == 0
+    assert _logs(place).out == "only-0  second\n"
+    both = _logs(place, "trial:1", "trial:2", "--tail", "1")
+    assert both == Result(0, "trial:1/only-0  hi\ntrial:2/only-0  second\n", "trial:1 attempt 2\n")
+
+
+def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
+    """`second` does not exist before `first` has ended, and that waits for the test."""
+    place = Place(tmp_path)
+    first = task("first", "echo early; until [ -e go ]; do sleep 0.05; done")
+    second = task("second", "echo late")
+    second["dependsOn"] = {"name": ["first"], "condition": "Completed"}
+    process = place.start(job(first, second, policies=[]), flags=["--json"])
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stdout:
+        if '"early"' in line:
+            break
+    argv = place.argv()[:3]
+    followers = [
+        subprocess.Popen(
+            [*argv, "logs", "-f", *words],
+            cwd=tmp_path,
+            env=place.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for words in (["second-0"], ["trial"])
+    ]
+    try:
+        whole = followers[1].stdout
+        assert whole is not None
+        # It follows, and the run goes on.
+        assert whole.readline() == "first-0   early\n"
+        assert _logs(place).out == "first-0   early\n"
+        assert followers[0].poll() is None
+        (tmp_path / "go").touch()
+        assert process.communicate(timeout=60) is not None
+        assert process.returncode == 0
+        assert followers[0].communicate(timeout=60) == ("second-0  late\n", "trial:1\n")
+        assert followers[1].communicate(timeout=60) == ("second-0  late\n", "")
+        assert [each.returncode for each in followers] == [0, 0]
+    finally:
+        for each in (process, *followers):
+            each.kill()
+            each.communicate()
+
+
+def test_a_full_disk_leaves_a_gap_and_the_log_goes_on(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    script = """
+    echo before
+    head -c 3M /dev/zero | tr '\\0' x | fold; echo
+    touch filled; until [ -e freed ]; do sleep 0.05; done
+    echo after
+    """
+    argv = place.argv(job(task("only", script)))
+    place.state.parent.mkdir()
+    outside = """
+    mount -t tmpfs -o size=2m,mode=700 tmpfs state && head -c 1M /dev/zero > state/full || exit 99
+    (until [ -e filled ]; do sleep 0.05; done; rm state/full; touch freed) &
+    "$@" > run.out 2> run.err; code=$?
+    "$1" "$2" "$3" logs > logs.out 2> logs.err || exit 98
+    cp state/pumice/runs/default/trial/1/pods/only-0/1/only.0.log kept.log
+    exit $code
+    """
+    who = [] if os.geteuid() == 0 else ["-r"]
+    done = subprocess.run(
+        ["unshare", *who, "-m", "sh", "-c", outside, "sh", *argv],
+        cwd=tmp_path,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    messages = (tmp_path / "run.err").read_text()
+    assert done.returncode == 0, (done, messages)
+    assert "logs are shown but no longer written to" in messages
+    gap = re.search(
+        r"^\[pumice: (\d+) bytes are missing here: no space left on device\]$",
+        (tmp_path / "kept.log").read_text(),
+        re.MULTILINE,
+    )
+    assert gap is not None
+    printed, shown = ((tmp_path / name).read_text() for name in ("run.out", "logs.out"))
+    assert (
+        f"warning: only-0: {gap[1]} bytes are missing here: no space left on device\n"
+        in (tmp_path / "logs.err").read_text()
+    )
+    # Nothing else is missing: what stands before and after the gap, and the bytes that the gap counts.
+    start, _, end = shown.partition(f"only-0  {gap[0]}\n")
+    assert start.startswith("only-0  before\n")
+    assert end.endswith("only-0  after\n")
+    assert printed.startswith(start)
+    assert printed.endswith(end)
+    lost = printed[len(start) : len(printed) - len(end)]
+    assert len(lost) - lost.count("\n") * len("only-0  ") == int(gap[1])
