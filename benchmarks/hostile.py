@@ -16,11 +16,9 @@ import argparse
 import asyncio
 import contextlib
 import os
-import shutil
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -30,7 +28,7 @@ from pumice.admission.size_limits import check_size
 from pumice.engines.kubernetes.install.webhook_configurations import VALIDATE
 from scripts import kubernetes_programs
 from tests.cluster.api import eventually
-from tests.cluster.cluster import Cluster, make_cluster
+from tests.cluster.cluster import Cluster, temporary_cluster
 from tests.cluster.controllers import Controllers, install
 from tests.cluster.jobs import a_job
 from tests.cluster.processes import peak_memory
@@ -153,18 +151,12 @@ def main() -> int:
     if found is None:
         print("there is no API server; run `make test` once to build it")
         return 0
-    folder = Path(tempfile.mkdtemp(prefix="pumice-hostile-"))
-    cluster = make_cluster(found, folder)
-    try:
-        cluster.start()
+    with temporary_cluster(found) as cluster:
         install(cluster)
         cluster.make_namespace(NAMESPACE)
         eventually("the namespace is there", lambda: cluster.api().find("Namespace", "", NAMESPACE) is not None)
         for part in args.part or parts:
-            parts[part](cluster, folder)
-    finally:
-        cluster.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+            parts[part](cluster, cluster.folder)
     return 0
 
 

@@ -18,11 +18,9 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +39,7 @@ from pumice.engines.kubernetes.cache.cluster_cache import ClusterCache
 from pumice.runtime.kubernetes_types import kubernetes_types
 from scripts import kubernetes_programs
 from tests.cluster.api import eventually, path_of
-from tests.cluster.cluster import Cluster, make_cluster
+from tests.cluster.cluster import Cluster, temporary_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = 64
@@ -354,10 +352,7 @@ def main() -> int:
     if programs is None:
         print("the programs of Kubernetes are not built: make test does it; nothing was measured")
         return 0
-    folder = Path(tempfile.mkdtemp(prefix="pumice-bench-"))
-    cluster = make_cluster(programs, folder)
-    try:
-        cluster.start()
+    with temporary_cluster(programs) as cluster:
         install = [sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"]
         crds = subprocess.run([*install, "install", "--crds-only"], capture_output=True, check=True, text=True).stdout
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=crds)
@@ -368,9 +363,6 @@ def main() -> int:
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(compare(cluster, Sizes(args.pods, args.jobs, args.idle, args.rounds)))
-    finally:
-        cluster.stop()
-        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -262,6 +265,19 @@ def make_cluster(programs: Programs, folder: Path) -> Cluster:
     """Create a cluster that is ready to be started, with certificates that are valid now."""
     pki = make_pki(folder / "pki", dt.datetime.now(dt.UTC))  # noqa: TID251 - an API server uses the real time
     return Cluster(programs, folder, pki, free_port(), Reaper())
+
+
+@contextmanager
+def temporary_cluster(programs: Programs) -> Iterator[Cluster]:
+    """Run a cluster in a folder of its own until the end of the block, for a benchmark."""
+    folder = Path(tempfile.mkdtemp(prefix="pumice-cluster-"))
+    cluster = make_cluster(programs, folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port() -> int:

@@ -6,7 +6,6 @@ All tests of this folder run in one process, except those that stop parts of the
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -17,12 +16,13 @@ from scripts import kubernetes_programs
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster, free_port, make_cluster
 from tests.cluster.controllers import Controllers, install
+from tests.cluster.pytest_hooks import RUNNING, new_namespace, report_with_logs
 from tests.cluster.webhooks import Webhooks, install_webhook, uninstall_webhook
 from tests.meta.tree import ROOT
 from tests.together import CLUSTER
 
 IN_CI = os.environ.get("CI") == "true"
-_RUNNING = pytest.StashKey[Cluster]()
+pytest_runtest_makereport = report_with_logs
 
 
 @pytest.hookimpl(trylast=True)
@@ -33,21 +33,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _stop_cluster(config: pytest.Config) -> None:
-    running = config.stash.get(_RUNNING, None)
+    running = config.stash.get(RUNNING, None)
     if running is not None:
-        del config.stash[_RUNNING]
+        del config.stash[RUNNING]
         running.stop()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the last log lines of all servers to the report of a failed test."""
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's result, which the annotation of a wrapper cannot name
-    cluster = item.config.stash.get(_RUNNING, None)
-    if report.failed and cluster is not None:
-        for name, daemon in cluster.daemons.items():
-            report.sections.append((f"{name} ({'alive' if daemon.alive else 'ended'})", daemon.tail()))
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +57,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     """etcd, API server and, if available, controller manager; for the scheduler see `scheduled`."""
     running = make_cluster(kubernetes_programs_found, tmp_path_factory.mktemp("cluster"))
-    request.config.stash[_RUNNING] = running
+    request.config.stash[RUNNING] = running
     try:
         running.start()
         if "kube-controller-manager" not in kubernetes_programs_found.missing():
@@ -105,9 +94,7 @@ def api(cluster: Cluster) -> Api:
 @pytest.fixture
 def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace for one test, deleted after it."""
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:45].strip("-")
-    name = f"{words}-{os.urandom(3).hex()}"
-    cluster.make_namespace(name)
+    name = new_namespace(cluster, request.node.name)
     yield name
     cluster.api().delete("Namespace", "", name)
 

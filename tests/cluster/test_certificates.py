@@ -191,7 +191,7 @@ def test_the_authority_is_replaced(pumice_cluster: Cluster, namespace: str, webh
 def test_no_review_fails_while_certificates_are_lost(
     pumice_cluster: Cluster, namespace: str, webhook_port: int, clock: Clock, jobs: int
 ) -> None:
-    """Two replicas behind one address; somebody empties the Secret, puts garbage into it, deletes it."""
+    """Two replicas behind one address; the Secret is emptied, filled with garbage, deleted."""
     ports = [free_port(), free_port()]
     # They watch the Secret: a poll would come too late.
     replicas = [Webhook(pumice_cluster, port, clock, interval=600) for port in ports]

@@ -71,7 +71,7 @@ def places(document: object) -> Iterator[Place]:
         )
         for key in keys:
             yield node, key
-            open_ones.append(node[key])  # type: ignore[index]
+            open_ones.append(node[key])  # type: ignore[index]  # a dict or a list, or it had no keys
 
 
 def mutated_document(document: Any, draw: random.Random) -> Any:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,28 +15,18 @@ from scripts import kubernetes_programs
 from scripts.kubelet_settings import VARIABLE, Settings
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster, make_cluster
+from tests.cluster.pytest_hooks import RUNNING, new_namespace, report_with_logs
 from tests.kubelet.jobs import Jobs
 from tests.kubelet.node import Node
 from tests.kubelet.outside import OutsideController, install_definitions
 from tests.meta.tree import ROOT
 
-_RUNNING = pytest.StashKey[Cluster]()
+pytest_runtest_makereport = report_with_logs
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if VARIABLE not in os.environ and item.get_closest_marker("kubelet"):
         pytest.skip("only in `make kubelet`")
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the last log lines of all programs to the report of a failed test."""
-    outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]  # pluggy's result, which the annotation of a wrapper cannot name
-    cluster = item.config.stash.get(_RUNNING, None)
-    if report.failed and cluster is not None:
-        for name, daemon in cluster.daemons.items():
-            report.sections.append((f"{name} ({'alive' if daemon.alive else 'ended'})", daemon.tail()))
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +37,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     # There is no kube-proxy: the API server calls webhooks by the addresses behind their Services.
     running.api_server_flags = ["--enable-aggregator-routing=true"]
     running.port, running.address, running.controllers = 443, "0.0.0.0", ("*",)
-    request.config.stash[_RUNNING] = running
+    request.config.stash[RUNNING] = running
     try:
         running.start()
         running.start_controllers()
@@ -90,9 +79,6 @@ def api(cluster: Cluster) -> Api:
 @pytest.fixture
 def jobs(controller: OutsideController, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     """The jobs of one test, in a namespace of its own that is deleted after the test."""
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:45].strip("-")
-    namespace = f"{words}-{os.urandom(3).hex()}"
-    controller.cluster.make_namespace(namespace)
-    jobs = Jobs(controller.cluster, namespace)
+    jobs = Jobs(controller.cluster, new_namespace(controller.cluster, request.node.name))
     yield jobs
     jobs.remove_namespace()

@@ -29,7 +29,7 @@ def test_a_job_restarts_until_its_retries_are_spent(jobs: Jobs) -> None:
     assert "exit code 7" in status["state"]["message"], status
 
 
-def test_only_the_failed_pod_is_made_anew(jobs: Jobs) -> None:
+def test_only_the_failed_pod_is_replaced(jobs: Jobs) -> None:
     """It fails the first time and succeeds the second, which a file on the node remembers."""
     script = "test -e /seen/x && exit 0; touch /seen/x; exit 1"
     pod = {
@@ -60,7 +60,7 @@ def test_the_others_end_in_their_grace_period_when_a_task_completes(jobs: Jobs) 
 
 
 @pytest.mark.parametrize("flags", [("--wait=false",), ("--force", "--grace-period=0")], ids=["delete", "force"])
-def test_a_pod_that_somebody_removes_restarts_the_job(jobs: Jobs, flags: tuple[str, ...]) -> None:
+def test_a_removed_pod_restarts_the_job(jobs: Jobs, flags: tuple[str, ...]) -> None:
     jobs.create(job("robbed", task(replicas=2), policies=[{"event": "PodEvicted", "action": "RestartJob"}]))
     jobs.until_running("robbed", 2)
     before = {each["metadata"]["uid"] for each in jobs.pods()}

@@ -52,7 +52,7 @@ def test_an_empty_directory_is_shared_by_containers_and_lives_as_long_as_the_pod
     assert [line for line in lines if not line.startswith("cat:")] == ["begun", "begun", "again"]
 
 
-def test_a_pod_made_anew_has_an_empty_directory_again(place: Place) -> None:
+def test_a_replaced_pod_has_an_empty_directory_again(place: Place) -> None:
     script = "ls /v | wc -l; touch /v/x; [ -e seen ] && exit 0; touch seen; exit 1"
     policies = [{"event": "PodFailed", "action": "RestartPod"}]
     only = with_volumes(script, {"v": {"emptyDir": {}}}, [mount("v", "/v")])

@@ -56,7 +56,7 @@ def test_a_crash_loop_does_not_flap(restarted: bool) -> None:
     assert play.wait(3600).passes <= passes + 5
 
 
-def test_a_pod_that_was_replaced_begins_anew() -> None:
+def test_the_wait_of_a_replaced_pod_begins_again() -> None:
     play = Stage(job(task("w", 1), on("PodPending", "RestartPod", timeout="60s"))).change("w-0", waiting=PULL)
     uid = play.uids["w-0"]
     play.wait(60)

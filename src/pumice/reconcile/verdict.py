@@ -58,7 +58,7 @@ def in_words(reason: str, message: str) -> str:
 
 
 def one_word(reason: str, otherwise: str) -> str:
-    """A reason for programs, in one CamelCase word. Whoever may write the status of a pod may write anything."""
+    """A reason for programs, in one CamelCase word. A client that may write the status of a pod may write anything."""
     is_word = reason[:1].isupper() and reason.isalnum() and len(reason) <= LONGEST_REASON
     return reason if is_word else otherwise
 

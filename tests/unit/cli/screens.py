@@ -112,7 +112,7 @@ class OnTerminal:
         try:
             data = os.read(self._near, 65536)
         except OSError:
-            # How Linux tells that nobody has the other end open any more.
+            # How Linux tells that no process has the other end open any more.
             return False
         self.raw += data
         self.screen.feed(self._decoder.decode(data))

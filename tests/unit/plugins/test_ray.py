@@ -145,7 +145,7 @@ def test_defect_28_a_missing_head_is_reported() -> None:
     [pytest.param("head", "headContainer", id="head"), pytest.param("worker", "workerContainer", id="worker")],
 )
 def test_defect_28_a_container_of_another_name_is_reported(task: str, flag: str) -> None:
-    """Volcano leaves the pod as it is: nothing starts, and nobody is told."""
+    """Volcano leaves the pod as it is: nothing starts, and no message says so."""
     others = {"head", "worker"} - {task}
     tasks = [a_task(name, 1, a_template(a_container(name))) for name in sorted(others)]
     job = a_job(*tasks, a_task(task, 1, a_template(a_container("a"), a_container("b"))))

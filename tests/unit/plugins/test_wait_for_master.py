@@ -74,7 +74,7 @@ def result(process: subprocess.Popen[str]) -> tuple[int, list[str], list[str]]:
 
 @contextmanager
 def reserved_port() -> Iterator[tuple[socket.socket, int]]:
-    """A port that nobody else gets, and that nobody listens on yet."""
+    """A port that no other process gets, and on which none listens yet."""
     with closing(socket.socket()) as server:
         server.bind((HOST, 0))
         yield server, server.getsockname()[1]
@@ -156,7 +156,7 @@ def test_a_probe_that_hangs_does_not_stretch_the_time(path: Path, shell: str, sl
 
 @contextmanager
 def full_port() -> Iterator[int]:
-    """A port whose listener accepts nobody: a connection to it is neither made nor refused."""
+    """A port whose listener accepts no connection: a connection to it is neither made nor refused."""
     with reserved_port() as (server, port):
         server.listen(0)
         waiting = [socket.socket() for _ in range(4)]

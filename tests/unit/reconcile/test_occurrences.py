@@ -25,7 +25,7 @@ def found(*pods: ObservedPod, **fields: Any) -> list[tuple[str, str, float]]:
     [
         pytest.param(BOTH, [], id="all is well"),
         pytest.param((ended("worker-0", 1, -7), BOTH[1]), [("PodFailed", "worker-0", 7)], id="failed"),
-        pytest.param((a_pod("worker-0", "Failed"),), [("PodFailed", "worker-0", 0)], id="failed, nobody knows when"),
+        pytest.param((a_pod("worker-0", "Failed"),), [("PodFailed", "worker-0", 0)], id="failed, at an unknown time"),
         pytest.param((ended("worker-0", 1, 30),), [("PodFailed", "worker-0", 0)], id="the clock of a node is ahead"),
         pytest.param(
             (a_pod("worker-0", "Pending"),), [("PodPending", "worker-0", 100)], id="pending since it was made"

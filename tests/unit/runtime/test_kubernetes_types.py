@@ -12,7 +12,7 @@ def test_the_shipped_schema_is_read_once() -> None:
 
 
 def test_every_type_that_a_field_names_is_there() -> None:
-    """A name that nobody knows would fail in the middle of somebody's file."""
+    """An unknown name would fail in the middle of a user's file."""
     types = kubernetes_types().types
     named = {re.sub(r"^(\[\]|\{\})+", "", expression) for kind in types.values() for expression in kind.fields.values()}
     assert named <= {*types, *_CHECKS, "object"}

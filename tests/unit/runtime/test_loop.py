@@ -376,7 +376,7 @@ class Blind(MemoryEngine):
     ("error", "again_at_once"),
     [
         pytest.param(EngineError("Unavailable", "no answer"), False, id="an engine that does not answer"),
-        pytest.param(ConflictError(), True, id="somebody was faster"),
+        pytest.param(ConflictError(), True, id="another client was faster"),
     ],
 )
 def test_what_cannot_be_observed_comes_back(error: Exception, again_at_once: bool) -> None:

@@ -65,7 +65,7 @@ def test_a_pass_starts_from_what_is_held_back() -> None:
     assert writes.current(KEY, STORED) == STORED
     writes.hold(KEY, STORED, held, EPOCH)
     assert writes.current(KEY, STORED) == held.status
-    assert writes.current(KEY, other) == other  # somebody else has written it
+    assert writes.current(KEY, other) == other  # another client has written it
     writes.release(KEY)
     assert writes.current(KEY, STORED) == STORED
 

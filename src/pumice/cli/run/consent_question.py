@@ -12,7 +12,7 @@ from pumice.engines.local.state.settings import Settings
 
 
 def consent_question(error: ConsentError, settings: Settings, args: argparse.Namespace) -> bool:
-    """Return the answer, and remember a yes. Where nobody can be asked, the last line is the command to type.
+    """Return the answer, and remember a yes. Without a terminal, the last line is the command to type.
 
     Raises RefusedError if it cannot be remembered.
     """

@@ -1,4 +1,4 @@
-"""The time of a run. It goes on evenly, whoever sets the machine's clock meanwhile.
+"""The time of a run. It goes on evenly, even if the machine's clock is set meanwhile.
 
 Appointments are kept by it: with a clock that is set back by an hour they would be an hour late.
 """

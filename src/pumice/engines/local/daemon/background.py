@@ -1,6 +1,6 @@
 """Starts a process of Pumice that outlives its starter: a session of its own, `/` as directory, few variables.
 
-The new process forks once more (`detach`), so that it belongs to nobody, and reports that it is ready by a pipe.
+The new process forks once more (`detach`), so that no parent waits for it, and reports that it is ready by a pipe.
 """
 
 from __future__ import annotations

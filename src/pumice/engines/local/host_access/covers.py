@@ -84,7 +84,7 @@ def hidden_paths(settings: Settings, environ: Mapping[str, str]) -> HiddenPaths:
     if settings.config is not None:
         found.append(settings.config)
     if os.geteuid() == 0:
-        # Nobody else can read them.
+        # Other users cannot read them.
         found += credentials_of_machine()
     real = dict.fromkeys(os.path.realpath(path) for path in found)
     directories = [path for path in real if Path(path).is_dir()]

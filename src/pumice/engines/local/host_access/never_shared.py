@@ -1,4 +1,4 @@
-"""Directories of the machine that no pod gets as a whole, whoever runs it and whatever the job asks for.
+"""Directories of the machine that no pod gets as a whole, for any user and any job.
 
 The root of the machine, mounted over that of a pod, would be at `/..` in it. Systemd units, cron jobs and many
 containers have `/` as their working directory, so this is no rare mistake.

@@ -1,4 +1,4 @@
-"""Finds the Unix sockets of this machine's programs: whoever can open the file reaches the program behind it."""
+"""Finds the Unix sockets of this machine's programs: a pod that can open the file reaches the program."""
 
 from __future__ import annotations
 

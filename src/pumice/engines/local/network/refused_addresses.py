@@ -1,6 +1,6 @@
 """Addresses outside of the job that pods do not reach unless the user says `--network all`.
 
-Link-local and metadata addresses give the credentials of a cloud machine to whoever asks; services on the machine's
+Link-local and metadata addresses give the credentials of a cloud machine to every caller; services on the machine's
 own addresses often trust all who reach them.
 """
 

@@ -43,7 +43,7 @@ def fork_below(register: Callable[[], None]) -> None:
         os.setsid()
         return
     try:
-        # Whoever waits for the end of the output, or for exec, must not wait for this process.
+        # A reader of the output to its end, or of exec, must not wait for this process.
         os.closerange(0, _HIGHEST_DESCRIPTOR)
         syscalls.prctl(_PR_SET_PDEATHSIG, END)
         if os.getppid() != engine:

@@ -40,10 +40,10 @@ def reservations_directory(state: Path) -> Path:
 
 @contextmanager
 def turn(directory: Path) -> Iterator[None]:
-    """Keep other processes from reading or reserving meanwhile: whoever decides about this machine takes it."""
+    """Keep other processes from reading or reserving meanwhile: all that decide about this machine take it."""
     lock = None
     with suppress(FileNotFoundError):
-        # Somebody may remove the state directory under a run.
+        # The user may remove the state directory under a run.
         lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
     try:

@@ -89,7 +89,7 @@ class TestOneLeader:
                 server.namespaces.add(OLD)
             one = Process("one", server, serving, first)
             await until_leader(serving, "one", 5)
-            # Somebody installs Pumice.
+            # An operator installs Pumice.
             server.namespaces.update((OLD, "lab"))
             two = Process("two", server, serving, second)
             await asyncio.sleep(60)

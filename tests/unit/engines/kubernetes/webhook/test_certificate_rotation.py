@@ -169,7 +169,7 @@ class TestFile:
 
 
 class TestLostCertificates:
-    """Somebody empties or damages the storage while certificates are served."""
+    """The storage is emptied or damaged while certificates are served."""
 
     @pytest.mark.parametrize(
         "left",
@@ -196,7 +196,7 @@ class TestLostCertificates:
         recorder = Recorder()
         recorder.publications = [
             Publication(replaced=True, is_sole=False),
-            Publication(replaced=True, is_sole=False),  # somebody has removed the authority again
+            Publication(replaced=True, is_sole=False),  # another client has removed the authority again
             Publication(is_sole=False),
         ]
         assert names(recorder.rotate()) == ["published", "published", "published", "served"]

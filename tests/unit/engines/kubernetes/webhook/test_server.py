@@ -202,7 +202,7 @@ def test_with_a_client_ca_reviews_need_a_certificate_and_probes_do_not(
 ) -> None:
     authority = Path(pki.path("ca.crt")).read_text()
     own = tmp_path / "client.pem"
-    own.write_bytes(b"".join(pki.client_certificate("kube-apiserver", "", dt.datetime.now(dt.UTC))))  # noqa: TID251
+    own.write_bytes(b"".join(pki.client_certificate("kube-apiserver", "", dt.datetime.now(dt.UTC))))  # noqa: TID251 - TLS
     stranger = tmp_path / "stranger.pem"
     credentials = fresh()
     stranger.write_bytes(credentials.certificate + credentials.key)

@@ -16,7 +16,7 @@ raise ValueError("last words")
 """
 
 
-def test_begins_anew_at_its_limit(tmp_path: Path) -> None:
+def test_a_new_file_begins_at_the_limit(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("ab") as output:
         command = [sys.executable, "-I", "-c", WRITER, str(log)]

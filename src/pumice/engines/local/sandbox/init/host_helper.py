@@ -78,7 +78,7 @@ class HostHelper:
 def mapped_tree(path: str, namespace: int, volume: str = "", *, below: bool = True) -> int:
     """Clone a tree of the host with the ids of the job; as it is, if its file system does not support that.
 
-    The job then sees its files as those of nobody.
+    The job then sees its files as those of the overflow user.
     """
     tree = syscalls.clone_tree(path, volume, below=below)
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The users of a job: all, mapped to ids that nobody has, if root runs it; else one, who is the caller outside.
+"""The users of a job: all, mapped to unused ids, if root runs it; else one, who is the caller outside.
 
 Mapped ids need mounts that map them back; where the kernel or a file system has none, the users of a job of root are
 those of this machine. Capabilities apply to the job's own resources in either case.
@@ -40,7 +40,7 @@ def can_map(id_map: str) -> bool:
 
 
 def mapped_namespace() -> int | None:
-    """Return the descriptor of a new user namespace whose users nobody is on this machine; None if root may not."""
+    """Return the descriptor of a new user namespace of ids that no user of this machine has; None if root may not."""
     maps = ("uid_map", "gid_map")
     if os.geteuid() != 0 or not all(can_map(kernel_files.read(f"/proc/self/{name}")) for name in maps):
         return None

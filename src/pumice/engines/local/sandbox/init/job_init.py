@@ -31,7 +31,7 @@ _ANY_DIRECTORY = ("/mnt", "/srv", "/media", "/tmp")  # noqa: S108 - a mount poin
 
 
 class Users(NamedTuple):
-    """The users that a job has: all or one; if all, mapped to ids that nobody has, or why not."""
+    """The users that a job has: all or one; if all, mapped to unused ids, or why not."""
 
     all: bool
     unmapped: str = ""
@@ -76,7 +76,7 @@ def main() -> NoReturn:
 
 
 def _mapped_namespace(config: dict[str, Any]) -> tuple[int | None, str]:
-    """Return a user namespace of ids that nobody has on this machine; else None, and why there is none."""
+    """Return a user namespace of ids that no user of this machine has; else None, and why there is none."""
     if os.geteuid() != 0:
         return None, ""
     namespace = idmap.mapped_namespace()
@@ -95,7 +95,7 @@ def _supervise(
     groups: cgroups.Cgroups,
     namespace: int,
 ) -> NoReturn:
-    """Start job-init with ids that nobody has on this machine, and be its root there until it ends."""
+    """Start job-init with ids that no user of this machine has, and be its root there until it ends."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid_read, pid_write = os.pipe()
     # job-init's parent only makes its namespaces.
@@ -183,7 +183,7 @@ def _prepare(config: dict[str, Any], groups: cgroups.Cgroups | host_helper.HostC
         with contextlib.suppress(OSError):
             # In this user namespace and all below it. In a container whose /proc is read-only the filter must do.
             kernel_files.write("/proc/sys/user/max_user_namespaces", "0")
-    # Nobody's root may not get to root's directories; any other will do, since only job-init sees the mount.
+    # A mapped root cannot enter root's directories; any other will do, since only job-init sees the mount.
     directory = config["directory"] if not users.mapped else next(filter(os.path.isdir, _ANY_DIRECTORY))
     syscalls.mount("tmpfs", directory, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     trees = groups.trees if isinstance(groups, host_helper.HostClient) else None

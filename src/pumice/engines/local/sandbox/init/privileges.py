@@ -27,7 +27,7 @@ class Limits:
 
     open_files: tuple[int, int]
     last_capability: int
-    mapped: bool = False  # root of a container is nobody on this machine
+    mapped: bool = False  # root of a container has an unused id on this machine
     nested: bool = True  # containers may make user namespaces
 
 

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _offer_tun() -> None:
-    """On some machines only root may use the device, and in the job root is somebody else."""
+    """On some machines only root may use the device, and root of the job is another user."""
     if not os.path.exists(_TUN) or os.stat(_TUN).st_mode & stat.S_IWOTH:
         return
     syscalls.unshare(syscalls.NEWNS)
