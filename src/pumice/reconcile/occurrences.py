@@ -32,7 +32,7 @@ class Occurrence:
 
     @property
     def is_failure(self) -> bool:
-        """Whether a pod failed that is not being deleted: also one that its kubelet evicted, whatever policy it meets."""
+        """Whether a pod failed that is not being deleted: also one that its kubelet evicted, for any policy."""
         return self.event is Event.POD_FAILED or (
             self.pod is not None and self.pod.is_evicted and not self.pod.is_deleting
         )
