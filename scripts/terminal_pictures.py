@@ -91,6 +91,8 @@ def drawn(picture: Picture, environ: Mapping[str, str]) -> str:
         output = output_on_terminal(_on_two_cores(argv), picture.columns, project, _environ(picture, home, environ))
         for real in (home, Path.home()):
             output = output.replace(f"{real}/", "~/")
+        # A directory of this machine may have a name that needs quotes.
+        output = re.sub(r"'(~/[^'\s]*)'", r"\1", output)
     lines = show(f"{PROMPT}\x1b[1m{picture.command}\x1b[0m\r\n{output}", picture.columns)
     return svg(picture.command, lines, picture.columns)
 

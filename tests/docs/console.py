@@ -83,6 +83,12 @@ def outputs(block: Block, folder: Path, extra: Mapping[str, str] = MappingProxyT
     return [part.removeprefix("\n").splitlines() for part in done.stdout.split(_MARK)[:-1]]
 
 
+def as_shown(line: str, folder: Path) -> str:
+    """Return a line of output with the paths that a page shows; those of a test may need quotes."""
+    shown = line.replace(f"{_home(folder)}/", "~/").replace(f"{folder}/", "/home/me/train/")
+    return re.sub(r"'((?:~|/home/me)/\S*)'", r"\1", shown)
+
+
 def matches(expected: list[str], actual: list[str]) -> bool:
     pattern = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line) + "\n" for line in expected)
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in actual)) is not None
@@ -108,7 +114,7 @@ def _carried_out(command: str) -> str:
 def _environment(folder: Path) -> Mapping[str, str]:
     # Unbuffered, so that both streams come in the order in which a terminal would show them.
     # A home directory of its own, which is not the working directory: a run keeps its logs there.
-    home = folder.with_name(f"{folder.name}-home")
+    home = _home(folder)
     home.mkdir(exist_ok=True)
     return {
         "PATH": PATH,
@@ -119,3 +125,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
         "COLUMNS": "80",
         "PYTHON_COLORS": "0",
     }
+
+
+def _home(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-home")

@@ -59,7 +59,7 @@ def test_the_commands_of_a_story_print_the_output_shown(page: Path, folder: Path
     for block in story:
         outputs = console.outputs(block, folder, reader)
         for exchange, actual in zip(console.exchanges(block), outputs, strict=True):
-            printed = [line.replace(f"{folder}/", "/home/me/train/") for line in actual]
+            printed = [console.as_shown(line, folder) for line in actual]
             assert _comparable(printed) == _comparable(exchange.expected), f"{block.position}: {exchange.command}"
 
 
