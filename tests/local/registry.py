@@ -106,15 +106,20 @@ class Registry:
 
 
 @contextmanager
-def registry(directory: Path, auth: Mapping[str, Any] | None = None, root: Path | None = None) -> Iterator[Registry]:
-    """Start a registry on a free port; `auth` is that part of its configuration."""
+def registry(
+    directory: Path,
+    auth: Mapping[str, Any] | None = None,
+    root: Path | None = None,
+    tls: Mapping[str, str] | None = None,
+) -> Iterator[Registry]:
+    """Start a registry on a free port; `auth` and `tls` are these parts of its configuration."""
     directory.mkdir(parents=True, exist_ok=True)
     root = root or directory / "registry"
     config = {
         "version": "0.1",
         "log": {"level": "info"},
         "storage": {"filesystem": {"rootdirectory": str(root)}},
-        "http": {"addr": "127.0.0.1:0", "secret": "shared"},
+        "http": {"addr": "127.0.0.1:0", "secret": "shared", **({"tls": tls} if tls else {})},
         **({"auth": auth} if auth else {}),
     }
     path = directory / "config.yml"

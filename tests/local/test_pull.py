@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import os
 import random
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import main
+from tests.cluster.pki import make_pki
+from tests.local.connect_proxy import connect_proxy
 from tests.local.registry import PushedImage, Registry, registry
 from tests.local.roots import small_root
 from tests.local.running import Place, job, need_namespaces, task
@@ -157,6 +160,39 @@ def test_logins(registries: Registries, home: Path, capsys: pytest.CaptureFixtur
         assert secret.encode() not in stored
     if door == "token":
         assert set(registries.tokens.asked) == {"repository:team/small:pull"}
+
+
+def test_tls_and_a_proxy(
+    registries: Registries, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry with the certificate of a private authority, on this machine and behind a proxy with a password."""
+    pki = make_pki(home / "pki", dt.datetime.now(dt.UTC))  # noqa: TID251 - OpenSSL reads the same clock
+    tls = {"certificate": pki.path("server.crt"), "key": pki.path("server.key")}
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with (
+        registry(home / "tls", root=registries.open.root, tls=tls) as server,
+        connect_proxy(server.host) as (proxy, asked),
+    ):
+        local = f"{server.host}/team/small:1"
+        assert main(["image", "pull", local]) == 1
+        _, err = capsys.readouterr()
+        assert err.startswith(f"{local}: {server.host}: its certificate is not trusted: ")
+        assert "name its file in SSL_CERT_FILE" in err
+        monkeypatch.setenv("SSL_CERT_FILE", pki.path("ca.crt"))
+        assert main(["image", "pull", local]) == 0
+
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy}")
+        monkeypatch.setenv("NO_PROXY", "example.com")
+        assert main(["image", "rm", local]) == 0
+        far = "kubernetes.default.svc/team/small:1"
+        assert main(["image", "pull", far]) == 0
+        assert set(asked) == {("kubernetes.default.svc:443", f"Basic {base64.b64encode(b'me:s@cret').decode()}")}
+        monkeypatch.setenv("HTTPS_PROXY", "http://me:s%40cret@127.0.0.1:1")
+        capsys.readouterr()
+        assert main(["image", "pull", far]) == 1
+        _, err = capsys.readouterr()
+        assert err.startswith(f"{far}: kubernetes.default.svc: the proxy cannot be reached: connection refused")
+        assert "cret" not in err
 
 
 def test_a_download_that_was_killed_continues(

@@ -31,7 +31,7 @@ EXAMPLES: Final = {
     ),
     "image": (
         "pumice image add registry.example/app:v1=./app",
-        "pumice image list",
+        "pumice image pull python:3.12",
     ),
     "simulate": (
         "pumice simulate job.yaml --fail worker-1@30s:137",

@@ -16,7 +16,7 @@ RUNS = (
     *("ps", "get", "logs", "attach", "wait", "why", "history"),
     *("stop", "suspend", "restart", "scale", "exec", "rm", "replay"),
 )
-PARSED = ("controller", "webhook", "install --check", "submit", *RUNS)
+PARSED = ("controller", "webhook", "install --check", "image pull", "submit", *RUNS)
 
 
 def _words(example: str) -> list[str]:

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pumice.cli.output import Style, broken, fit, style_for, table, visible
+from pumice.cli.output import ProgressLine, Style, broken, fit, style_for, table, visible
 
 
 class Screen(io.StringIO):
@@ -96,3 +96,28 @@ def test_a_long_cell_widens_its_own_row_only() -> None:
         "      where it is from",
         "b     2  why",
     ]
+
+
+def test_progress_is_one_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "10")
+    stream = Screen()
+    line = ProgressLine(stream)
+    line.print("begin")
+    line.replace("one")
+    line.replace("two, and too long")
+    line.print("end")
+    line.end()
+    assert stream.getvalue() == "begin\n\r\x1b[Kone\r\x1b[Ktwo, and \nend\n"
+    assert line.interval < 1
+
+
+@pytest.mark.parametrize("stream", [pytest.param(io.StringIO(), id="pipe"), pytest.param(Screen(), id="dumb terminal")])
+def test_progress_is_a_line_each_second_elsewhere(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    line = ProgressLine(stream)
+    line.replace("one")
+    line.replace("two")
+    line.end()
+    assert stream.getvalue() == "one\ntwo\n"
+    assert line.interval == 1

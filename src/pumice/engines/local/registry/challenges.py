@@ -8,8 +8,8 @@ from typing import Final
 
 _LONGEST: Final = 8192
 _WORD: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_PARAMETER: Final = re.compile(rf'\s*,?\s*({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
-_SCHEME: Final = re.compile(rf"\s*,?\s*({_WORD})(?:\s+|$)")
+_PARAMETER: Final = re.compile(rf'[\s,]*({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
+_SCHEME: Final = re.compile(rf"[\s,]*({_WORD})(?:\s+|$)")
 
 
 def challenges(headers: Iterable[str]) -> dict[str, Mapping[str, str]]:

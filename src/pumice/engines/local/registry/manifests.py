@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,11 +96,14 @@ async def _fetch(client: RegistryClient, version: str) -> tuple[bytes, str, Mapp
 
 def _manifest(body: bytes, digest: str, document: Mapping[str, Any], media_type: str) -> PulledManifest:
     config, layers = document.get("config"), document.get("layers")
-    kind = config.get("mediaType") if isinstance(config, dict) else None
+    kind = _dict(config).get("mediaType")
     if isinstance(kind, str) and kind not in _CONFIGS:
         raise ImageError(f"is not a container image but {kind[:80]}")
     if not isinstance(layers, list) or len(layers) > _MOST_LAYERS:
         raise RegistryError("the manifest has no list of layers, or too many of them")
+    if sys.version_info < (3, 14) and any("zstd" in str(_dict(layer).get("mediaType")) for layer in layers):
+        hint = "push the image with gzip, or run Pumice with Python 3.14"
+        raise ImageError("is compressed with zstd, which only Python 3.14 and later can read", hint)
     return PulledManifest(
         body,
         digest,
@@ -113,11 +117,15 @@ def _manifest(body: bytes, digest: str, document: Mapping[str, Any], media_type:
 
 
 def _blob(document: object, what: str, most: int) -> Blob:
-    found = document if isinstance(document, dict) else {}
+    found = _dict(document)
     size = found.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= most:
         raise RegistryError(f"{what}: {str(size)[:40]} is not a valid size")
     return Blob(_digest(found.get("digest"), what), size, what)
+
+
+def _dict(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
 
 
 def _digest(found: object, what: str) -> str:

@@ -26,6 +26,7 @@ from pumice.engines.local.registry.platforms import Platform, parse_platform, pl
 from pumice.engines.local.registry.registry_client import RegistryClient
 from pumice.engines.local.registry.transfer import Transfer
 from pumice.engines.local.scheduling.fit import size_text
+from pumice.engines.local.state.remove_tree import remove_tree
 
 _AT_ONCE: Final = 4
 
@@ -65,7 +66,12 @@ async def _pull(
             if (known := store.find_digest(manifest.config.digest)) is not None:
                 return _named(store, image, known, wanted)
             await fetch_layout(client, manifest, layout, report, wanted)
-            return store.add(image.name, layout, report.line, source=image.name)
+            try:
+                return store.add(image.name, layout, report.line, source=image.name)
+            except ImageError:
+                # What does not unpack is fetched anew the next time.
+                remove_tree(layout)
+                raise
 
 
 def _named(store: ImageStore, image: ImageReference, known: Image, wanted: Platform | None) -> Image:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,6 +148,7 @@ def _index_of_itself(registry: FalseRegistry) -> None:
 
 
 PLATFORM = {"os": "linux", "architecture": json.loads(CONFIG)["architecture"]}
+NEW = sys.version_info >= (3, 14)
 LAYERS = [{"digest": digest(LAYER), "size": len(LAYER)}]
 
 
@@ -208,6 +210,10 @@ async def test_a_bad_manifest_is_an_error_of_the_registry(prepare: Any, message:
         assert error.problem.where.file == f"{registry.host}/box"
 
 
+def _zstd(registry: FalseRegistry) -> None:
+    registry.put_image(layers=[{**LAYERS[0], "mediaType": "application/vnd.oci.image.layer.v1.tar+zstd"}])
+
+
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
@@ -220,6 +226,7 @@ async def test_a_bad_manifest_is_an_error_of_the_registry(prepare: Any, message:
             "vnd.cncf.helm",
             id="chart",
         ),
+        pytest.param(_zstd, "only Python 3.14", id="zstd", marks=pytest.mark.skipif(NEW, reason="Python reads zstd")),
         pytest.param(_body(b'{"manifests": []}', Content_Type=INDEX), "does not exist for linux/", id="empty index"),
         pytest.param(_body(b'{"manifests": [5]}', Content_Type=""), "does not exist for linux/", id="index of numbers"),
     ],
@@ -349,6 +356,16 @@ async def test_a_partial_layer(here: bytes, handler: Any, ranges: list[str], pul
         assert (image.root / "data").read_bytes() == DATA
         assert _ranges(registry) == ranges
         assert puller.leftovers() == []
+
+
+@async_test
+async def test_a_layer_that_is_damaged_on_disk_is_fetched_anew(puller: Puller) -> None:
+    async with false_registry() as registry:
+        partial = _partial(puller, registry.put_image(), LAYER[:-1] + b"?")
+        partial.rename(partial.with_suffix(""))
+        assert "layer 1 of 1: is damaged" in (await puller.error(registry)).problem.message
+        assert puller.leftovers() == []
+        assert (await puller.pull(registry)).digest == digest(CONFIG)
 
 
 @async_test
