@@ -24,7 +24,7 @@ from tests.meta.tree import ROOT, shown
 # Files of another kind, by the key that they start with.
 OTHERS = {"repos": "pre-commit", "steps": "a scenario of simulate"}
 # Pages whose commands are one story: each block goes on where the last one ended. The reader has torch, and no GPU.
-STORIES = [ROOT / "docs" / "guides" / "your-first-job.md"]
+STORIES = [ROOT / "docs" / "guides" / name for name in ("your-first-job.md", "resume-training.md")]
 
 
 def _named(block: Block) -> str:
