@@ -21,6 +21,8 @@ HELP = {
         "override a task's number of pods",
         "kill a pod this long after the job starts, to test policies",
         "mount this host path into every pod, at the same path",
+        "A pumice.toml beside FILE sets options",
+        "The logs and events of a run stay in ~/.local/state/pumice/runs",
     ],
     "explain": ["print one JSON object per line"],
     "validate": ["print one JSON object per finding"],

@@ -30,9 +30,8 @@ def _check_form(result: Result) -> list[str]:
     lines = result.verdict
     assert 1 < len(lines) <= 6, result.err
     assert all(re.fullmatch(r"  [a-z ]{13} \S.*", line) for line in lines[1:]), lines
-    words = shlex.split(
-        lines[-1].removeprefix("  next").partition("     keeps")[0].partition("     PATH")[0].partition("     once")[0]
-    )
+    # The command, and what it does.
+    words = shlex.split(lines[-1].removeprefix("  next").strip().partition("     ")[0])
     assert words[0] == "less" or (words[0] == "pumice" and words[1] in COMMANDS), lines
     assert "Traceback" not in result.err
     if "failed first" in lines[0]:
@@ -317,3 +316,13 @@ def test_a_missing_module_names_the_python_and_how_to_choose_another(
         hint = f"  hint: --python PATH, where PATH has no_such_torch; this is {python[1]}\n"
         assert re.search(rf"only-0 restart 1: .*\n{re.escape(hint)}", result.err)
         assert result.verdict[1].startswith("  restarted     only-0: ")
+
+
+def test_a_program_that_is_here_and_not_in_the_working_directory_of_the_image(place: Place) -> None:
+    (place.directory / "app.py").write_text("print('mine')")
+    trial = job(task("only", "", container={**scripted("python3", "app.py"), "workingDir": "/workspace"}), maxRetry=1)
+    *_, last = _check_form(place.run(trial))
+    command, _, why = last.removeprefix("  next").strip().partition("     ")
+    assert command == "pumice run job.yaml --mount .:/workspace"
+    assert why == "the file is in this directory, not in /workspace"
+    assert place.run(trial, flags=shlex.split(command)[3:]).out == "only-0  mine\n"

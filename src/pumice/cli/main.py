@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, NoReturn, Protocol, cast
 
 from pumice.cli.resource_errors import shortage
 
@@ -100,20 +100,21 @@ def _run(words: Sequence[str]) -> int:
     # Intermixed, so that flags may come between operands: `pumice explain job.yaml --json worker-1`.
     args, unknown = commands[called].parse_known_intermixed_args(words[1:])
     if unknown:
-        commands[called].error(f"unknown arguments: {' '.join(unknown)}")
+        flags = [flag for action in commands[called]._actions for flag in action.option_strings]  # noqa: SLF001 - no other way
+        commands[called].error(_unknown_arguments(unknown, flags))
     return load_command(called).run(args)
 
 
 def _parsers(called: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """The parser of the program, and the parsers of its commands by name."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="pumice",
         description="Volcano Jobs, light enough to run anywhere.",
         epilog='Run "pumice COMMAND --help" for details',
     )
     parser.add_argument("--version", action=_Version)
     group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands = {}
+    commands: dict[str, argparse.ArgumentParser] = {}
     for name, (_, summary) in COMMANDS.items():
         command = commands[name] = group.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         command.set_defaults(parser=command)
@@ -130,6 +131,23 @@ def _add_examples(command: argparse.ArgumentParser, name: str) -> None:
     examples = "\n  ".join(["examples:", *EXAMPLES[name]])
     command.formatter_class = argparse.RawDescriptionHelpFormatter
     command.epilog = "\n\n".join(filter(None, [command.epilog, examples]))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Prints the mistake and where to look, not the whole usage: that of `run` alone fills half a screen."""
+
+    def error(self, message: str) -> NoReturn:
+        text = message if "\n  hint: " in message else f"{message}\n  hint: {self.prog} --help lists the arguments"
+        self.exit(BAD_INPUT, f"{self.prog}: error: {text}\n")
+
+
+def _unknown_arguments(unknown: Sequence[str], flags: Sequence[str]) -> str:
+    from pumice.model.suggestions import did_you_mean
+
+    message = f"unknown arguments: {' '.join(unknown)}"
+    guesses = filter(None, (did_you_mean(word.partition("=")[0], flags) for word in unknown if word.startswith("--")))
+    guess = next(guesses, "")
+    return f"{message}\n  hint: {guess}" if guess else message
 
 
 def _no_such_command(word: str) -> str:

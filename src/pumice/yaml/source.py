@@ -13,6 +13,7 @@ import sys
 from typing import Final
 
 from pumice.model.problem import Position, Problem
+from pumice.model.suggestions import nearest
 
 STDIN: Final = "-"
 # Far above the largest object that an API server stores (about 1.5 MiB), and quick to read.
@@ -83,8 +84,15 @@ def _unreadable(file: str, error: OSError) -> Problem:
 
 
 def _missing_hint(file: str) -> str:
-    directory = os.path.dirname(file) or "."
-    return "check the spelling" if os.path.isdir(directory) else f"the directory {directory} does not exist either"
+    directory, name = os.path.split(file)
+    try:
+        names = sorted(each for each in os.listdir(directory or ".") if each.endswith((".yaml", ".yml", ".json")))
+    except FileNotFoundError:
+        return f"the directory {directory} does not exist either"
+    except OSError:
+        names = []
+    found = nearest(name, names)
+    return f"did you mean {os.path.join(directory, found)}?" if found else "check the spelling"
 
 
 def _too_large(file: str, content: bytes) -> Problem:

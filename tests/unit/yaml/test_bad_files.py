@@ -265,6 +265,9 @@ def test_no_code_is_run(tmp_path: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     missing = str(tmp_path / "gone.yaml")
     assert read(missing) == ([], [Problem("no such file", "check the spelling", Position(missing))])
+    (tmp_path / "job.yaml").touch()
+    assert read(str(tmp_path / "job.yml"))[1][0].hint == f"did you mean {tmp_path / 'job.yaml'}?"
+    assert read(str(tmp_path / "job.yaml" / "job.yaml"))[1][0].hint == ""
     deeper = str(tmp_path / "gone" / "job.yaml")
     assert read(deeper)[1][0].hint == f"the directory {tmp_path / 'gone'} does not exist either"
     assert str(read(deeper)[1][0]) == f"{deeper}: no such file"

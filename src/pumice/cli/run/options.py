@@ -40,6 +40,10 @@ _REPEATED: Final = {
     "kill": ("TASK-INDEX@30s", "kill a pod this long after the job starts, to test policies"),
 }
 
+_EPILOG: Final = """\
+A pumice.toml beside FILE sets options for all runs of its jobs. The logs and
+events of a run stay in ~/.local/state/pumice/runs; its header names the
+directory."""
 _LIMITS: Final = {
     "pids-limit": ("N", "processes that a pod may have (default 4096)"),
     "log-limit": ("2Gi", "how much of the log of a container is kept"),
@@ -48,6 +52,7 @@ _LIMITS: Final = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EPILOG
     parser.add_argument("file", metavar="FILE", help="a Job file, or - for standard input")
     for flag, (metavar, text) in _REPEATED.items():
         name = _destination(flag)
@@ -223,6 +228,9 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     if outcome.first is not None and outcome.unshared:
         path = outcome.unshared
         return f"{typed_again(args, '--mount', f'{path}:ro')}     {path} exists here, and pods do not see it"
+    if outcome.first is not None and outcome.misses_workdir:
+        path = outcome.misses_workdir
+        return f"{typed_again(args, '--mount', f'.:{path}')}     the file is in this directory, not in {path}"
     # A command that the shell did not find counts as well.
     if outcome.first is not None and outcome.first.end.exit_code == _NOT_FOUND and outcome.host_image:
         image = outcome.host_image

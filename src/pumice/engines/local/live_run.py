@@ -13,7 +13,7 @@ from typing import Final
 from pumice.engines.local.clock import elapsed
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick
-from pumice.engines.local.host_access.unshared import unshared_path
+from pumice.engines.local.host_access.unshared import misses_workdir, unshared_path
 from pumice.engines.local.kubelet.activity import LOOK, activity
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
@@ -117,16 +117,20 @@ class LiveRun:
         failures = self.pods.failures.in_order()
         blamed = failures or (() if self.pods.failures.earlier is None else (self.pods.failures.earlier,))
         disk = max(self.largest[0], self._disk_use(), key=lambda each: each.total)
-        image = log = unshared = ""
+        image = log = unshared = missed = ""
+        settings = self.plan.inputs.settings
         if blamed:
             first, end = blamed[0].pod, blamed[0].end
             spec = next((each.spec for each in self.engine.pods.values() if each.uid == first.uid), None)
             spec = spec or next(
                 (each["spec"] for each in self.plan.manifests if each["metadata"]["name"] == first.name), {}
             )
-            image = next((each["image"] for each in all_containers(spec) if each["name"] == end.container), "")
+            container = next((each for each in all_containers(spec) if each["name"] == end.container), {})
+            image, directory = str(container.get("image") or ""), str(container.get("workingDir") or "")
             mounts = [str(each["mountPath"]) for one in all_containers(spec) for each in one.get("volumeMounts") or []]
-            unshared = unshared_path(end.last_line, self.plan.inputs.settings, mounts, os.environ)
+            unshared = unshared_path(end.last_line, settings, mounts, os.environ)
+            if directory and settings.share_workdir and misses_workdir(end.last_line, directory, settings.workdir):
+                missed = directory
             log = str(self.plan.record.newest_log(first.short_name, end.container) or "")
         return Outcome(
             job=self.engine.job,
@@ -140,7 +144,8 @@ class LiveRun:
             directory=str(self.plan.record.directory),
             disk=disk,
             unshared=unshared,
-            python=self.plan.inputs.settings.python_text,
+            misses_workdir=missed,
+            python=settings.python_text,
             host_image=image if self.plan.images.of(image) is None else "",
         )
 

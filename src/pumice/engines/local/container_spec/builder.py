@@ -212,7 +212,7 @@ class SpecBuilder:
         return [
             *name_files(self.inputs.hosts(), manifest, self.sandbox.nameservers),
             *self._accounts[root],
-            *host_key_files(self.host_key),
+            *host_key_files(self.host_key, self.hidden.files if image is None else ()),
         ]
 
     def _stand_ins(self, container: Manifest) -> list[File]:

@@ -6,6 +6,7 @@ user namespace with a single id every account that a daemon switches to must hav
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pumice.engines.local.images.file_in_image import read_inside
@@ -16,6 +17,7 @@ from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair
 
 HOST_KEY: Final = "/etc/ssh/ssh_host_ed25519_key"
+_HOST_KEYS: Final = "/etc/ssh/ssh_host_"
 _DAEMON: Final = "sshd:x:{uid}:{gid}:sshd:/run/sshd:/usr/sbin/nologin"
 _ACCOUNT_FIELDS: Final = 7
 _GROUP_FIELDS: Final = 4
@@ -63,8 +65,13 @@ def violates_run_as_non_root(manifest: Manifest, container: Manifest, user: int 
     return user in _ROOT and bool(_security_field(manifest, container, "runAsNonRoot"))
 
 
-def host_key_files(key: KeyPair) -> tuple[File, ...]:
-    return File(HOST_KEY, key.private.encode(), 0o600), File(f"{HOST_KEY}.pub", key.public.encode())
+def host_key_files(key: KeyPair, hidden: Iterable[str] = ()) -> tuple[File, ...]:
+    """Return the key of sshd, also in place of hidden keys of this machine: sshd warns of a key that it cannot use."""
+    others = sorted(path for path in hidden if path.startswith(_HOST_KEYS) and path != HOST_KEY)
+    parts = ((".pub", key.public, 0o644), ("", key.private, 0o600))
+    return tuple(
+        File(path + ending, text.encode(), mode) for path in (HOST_KEY, *others) for ending, text, mode in parts
+    )
 
 
 def account_files(passwd: str, group: str, *, single_id: bool) -> tuple[File, ...]:

@@ -18,6 +18,19 @@ _MOST: Final = 10
 _OF_POD: Final = tuple(map(Path, ("/dev", "/proc", "/run", "/sys")))
 
 
+def misses_workdir(line: str, directory: str, workdir: Path) -> bool:
+    """Whether a line of output names a file below the container's workingDir that this machine's working directory has.
+
+    Most images have the program there, and the user has it in a checkout.
+    """
+    named = [match[2] for match in _QUOTED.finditer(line)] + [match[0].rstrip(".!?") for match in _PLAIN.finditer(line)]
+    below = [Path(os.path.normpath(word)) for word in named[:_MOST]]
+    return any(
+        path != Path(directory) and path.is_relative_to(directory) and (workdir / path.relative_to(directory)).exists()
+        for path in below
+    )
+
+
 def unshared_path(line: str, settings: Settings, inside: Iterable[str], environ: Mapping[str, str]) -> str:
     """Return the first path in a line of output that exists here and is not shared; empty if there is none.
 

@@ -54,9 +54,17 @@ def test_accounts_are_not_locked_and_have_no_password() -> None:
 
 
 def test_host_key() -> None:
-    private, public = host_key_files(KeyPair("secret", "open"))
+    public, private = host_key_files(KeyPair("secret", "open"))
     assert (private.path, private.data, private.mode) == ("/etc/ssh/ssh_host_ed25519_key", b"secret", 0o600)
     assert (public.path, public.data) == ("/etc/ssh/ssh_host_ed25519_key.pub", b"open")
+    hidden = ("/etc/shadow", "/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ed25519_key")
+    files = host_key_files(KeyPair("secret", "open"), hidden)
+    assert [(file.path, file.data, file.mode) for file in files] == [
+        ("/etc/ssh/ssh_host_ed25519_key.pub", b"open", 0o644),
+        ("/etc/ssh/ssh_host_ed25519_key", b"secret", 0o600),
+        ("/etc/ssh/ssh_host_rsa_key.pub", b"open", 0o644),
+        ("/etc/ssh/ssh_host_rsa_key", b"secret", 0o600),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError, check_consent, is_ordinary, remember_consent
-from pumice.engines.local.host_access.unshared import unshared_path
+from pumice.engines.local.host_access.unshared import misses_workdir, unshared_path
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.state.settings import ExtraMount, Settings
 
@@ -124,3 +124,21 @@ def test_unshared_path(line: str, expected: str, home: Path, settings: Settings)
         return text.replace("DATA", str(data)).replace("HOME", str(home))
 
     assert unshared_path(real(line), settings, [str(data / "in")], {"HOME": str(home)}) == real(expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "missed"),
+    [
+        pytest.param("python3: can't open file '/workspace/app.py': [Errno 2] No such file", True, id="a program"),
+        pytest.param("FileNotFoundError: '/workspace/conf/a.toml'", True, id="in a directory"),
+        pytest.param("FileNotFoundError: '/workspace/other.py'", False, id="not here either"),
+        pytest.param("FileNotFoundError: '/elsewhere/app.py'", False, id="elsewhere"),
+        pytest.param("cannot change to /workspace", False, id="the directory itself"),
+        pytest.param("app.py failed", False, id="no path"),
+    ],
+)
+def test_misses_workdir(line: str, *, missed: bool, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    for name in ("app.py", "conf/a.toml"):
+        (tmp_path / name).touch()
+    assert misses_workdir(line, "/workspace", tmp_path) is missed
