@@ -46,9 +46,10 @@ def test_the_state_of_the_project_names_its_version(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
-def test_every_command_is_in_the_table(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert [command for command in COMMANDS if f"`pumice {command}" not in text] == []
+def test_the_table_has_commands_that_exist(page: Path) -> None:
+    rows = re.findall(r"^\| (`pumice .*?) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    named = [word.removeprefix("pumice ").split()[0] for row in rows for word in re.findall(r"`([^`]+)`", row)]
+    assert {"init", "run", "logs", "validate", "install"} <= set(named) <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("page", READMES, ids=lambda page: page.name)
