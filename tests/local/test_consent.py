@@ -85,6 +85,29 @@ def test_a_home_needs_consent(
     assert last == f"pumice run job.yaml --timeout 1m --allow-host-path {path}"
 
 
+def test_an_environment_beside_the_job_that_leads_elsewhere_needs_consent(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is named by the project, which anybody may have written; it is read, and never run."""
+    elsewhere = place.directory.parent / "elsewhere"
+    (elsewhere / "bin").mkdir(parents=True)
+    python = elsewhere / "bin" / "python3"
+    python.write_text(f"#!/bin/sh\ntouch {elsewhere}/was-run\n")
+    python.chmod(0o755)
+    (elsewhere / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.1\n")
+    (place.directory / ".venv").symlink_to(elsewhere)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    place.write(job(task("only", "true")))
+    *lines, last = refused(place, monkeypatch, capfd)
+    assert any(f"{elsewhere}" in line and line.endswith("needs your consent") for line in lines), lines
+    assert last == f"pumice run job.yaml --allow-host-path {elsewhere}"
+    allowed = place.run(job(task("only", "echo ran")), flags=["--no-prefix", "--allow-host-path", str(elsewhere)])
+    assert (allowed.code, allowed.out) == (0, "ran\n"), allowed.err
+    assert "  python ~/project/.venv/bin/python3 3.12\n" in allowed.err
+    assert not (elsewhere / "was-run").exists()
+
+
 def test_credentials_stay_hidden_where_a_home_is_shown(place: Place) -> None:
     """Also after a pod has tried to move them, and for Pumice's own directories."""
     home = place.directory.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import time
@@ -164,3 +165,32 @@ def test_a_job_from_standard_input(place: Place) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "only-0  hello\n"
+
+
+def test_directories_in_files_variables_passed_on_and_what_the_header_says(place: Place) -> None:
+    place.environ["TOKEN"] = "from the shell"
+    (place.directory / "src" / "lib").mkdir(parents=True)
+    (place.directory / "src" / "lib" / "part.txt").write_text("a part\n")
+    (place.directory / "pumice.toml").write_text('[files]\nnowhere = { "/workspace" = "./src" }\n')
+    script = "cat lib/part.txt; echo $TOKEN $EPOCHS; echo x > /cache/x; ls /cache"
+    container = {
+        "workingDir": "/workspace",
+        "env": [{"name": "EPOCHS", "value": "90"}],
+        "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+    }
+    only = task("only", script, container=container, pod={"volumes": [{"name": "cache", "emptyDir": {}}]})
+    result = place.run(job(only), flags=["--no-prefix", "--env", "TOKEN", "--env", "EPOCHS=1"])
+    assert (result.code, result.out) == (0, "a part\nfrom the shell 1\nx\n"), result.err
+    header = result.err.partition("Pending")[0]
+    assert "  --env EPOCHS overrides the job's EPOCHS=90\n" in header
+    # What the job does not set is nothing to warn about, and its value may be a secret.
+    assert "TOKEN" not in header
+    assert "from the shell" not in header
+    assert re.search(
+        rf"  volume cache: {re.escape(str(place.state))}\S+/cache \(removed with its pod\), at /cache\n", header
+    )
+
+
+def test_a_variable_that_is_not_set_here_is_not_passed_on(place: Place) -> None:
+    result = place.run(job(task("only", "true")), flags=["--env", "NOT_SET_ANYWHERE"])
+    assert (result.code, result.err.splitlines()[0]) == (2, "--env: NOT_SET_ANYWHERE: is not set here")

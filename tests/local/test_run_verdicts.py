@@ -326,3 +326,20 @@ def test_a_program_that_is_here_and_not_in_the_working_directory_of_the_image(pl
     assert command == "pumice run job.yaml --mount .:/workspace"
     assert why == "the file is in this directory, not in /workspace"
     assert place.run(trial, flags=shlex.split(command)[3:]).out == "only-0  mine\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["python3.99", "train.py"], id="the command itself"),
+        pytest.param(["sh", "-c", "exec python3.99 train.py"], id="in a shell"),
+    ],
+)
+def test_a_missing_interpreter_names_the_python_and_how_to_choose_another(place: Place, command: list[str]) -> None:
+    only = task("only", "", container={"command": command})
+    result = place.run(job(only, maxRetry=1))
+    assert result.code == 127, result.err
+    python = re.search(r"^  python (.+)$", result.err, re.MULTILINE)
+    assert python is not None
+    next_step = f"pumice run job.yaml --python PATH     PATH has python3.99; this was {python[1]}"
+    assert result.verdict[-1] == f"  next          {next_step}"

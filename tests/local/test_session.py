@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import admit
+from pumice.engines.local import live_run
 from pumice.engines.local import session as session_module
-from pumice.engines.local.events import LogOutput, PhaseChanged, PodChanged, RunEvent, Stopping
+from pumice.engines.local.events import LogOutput, PhaseChanged, PodChanged, RunEvent, Stopping, Tick, WarningIssued
 from pumice.engines.local.options import Isolation, Network, RunOptions, default_settings
 from pumice.engines.local.outcome import Outcome, Stop
 from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, SettingsError
@@ -195,3 +197,51 @@ def test_a_session_needs_no_module_of_the_command_line() -> None:
     code = "import sys, pumice.engines.local.session; print([each for each in sys.modules if 'pumice.cli' in each])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+LISTENS = """
+import socket, time
+server = socket.create_server(("", 5000))
+peer = server.accept()
+time.sleep(600)
+"""
+# A socket of IPv6 with a peer of IPv4, as Java and Go open them.
+CONNECTS = """
+import socket, time
+client = socket.socket(socket.AF_INET6)
+while True:
+    try:
+        client.connect(("::ffff:" + socket.gethostbyname("story-master-0.story"), 5000))
+        break
+    except OSError:
+        client = socket.socket(socket.AF_INET6)
+        time.sleep(0.1)
+print("connected", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_silent_run_says_once_what_each_pod_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    need_namespaces()
+    master = task("master", "", container={"command": ["python3", "-c", LISTENS]})
+    worker = task("worker", "", container={"command": ["python3", "-c", CONNECTS]})
+    document = job(master, worker, plugins={"svc": []})
+    document["metadata"]["name"] = "story"
+
+    async def story(run: Run) -> None:
+        await run.until(lambda: ("worker-0", "connected") in run.output)
+        monkeypatch.setattr(live_run, "_SILENT", 0.1)
+        await run.until(lambda: any(isinstance(event, WarningIssued) for event in run.events))
+        # Three more looks at the clock, in which nothing is printed either.
+        ticks = len([event for event in run.events if isinstance(event, Tick)])
+        await run.until(lambda: len([event for event in run.events if isinstance(event, Tick)]) >= ticks + 3)
+        run.session.stop(Stop(130, "Interrupted"), force=True)
+
+    run, _ = play(a_session(tmp_path, document), story)
+    [message] = [event.message for event in run.events if isinstance(event, WarningIssued)]
+    first, *others = message.splitlines()
+    assert first == "no pod has printed anything for 0.1s; 2 of them run"
+    [of_master] = [line for line in others if line.startswith("  master-0: ")]
+    [of_worker] = [line for line in others if line.startswith("  worker-0: ")]
+    assert re.search(r": python3\S* sleeping; connected to worker-0:\d+$", of_master)
+    assert re.search(r": python3\S* sleeping; connected to master-0:5000$", of_worker)

@@ -220,7 +220,8 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     look = shlex.join(["less", outcome.log]) if outcome.log and Path(outcome.log).stat().st_size else ""
     missing = missing_module(outcome.blamed.end.last_line) if outcome.blamed is not None else ""
     if missing and outcome.host_image and outcome.reason != SUSPENDED:
-        return f"{typed_again(args, '--python', 'PATH')}     PATH has {missing}; this was {outcome.python}"
+        this = f"this was {outcome.python}" if outcome.python else "no Python was found here"
+        return f"{typed_again(args, '--python', 'PATH')}     PATH has {missing}; {this}"
     if outcome.stop is not None:
         return look or typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:

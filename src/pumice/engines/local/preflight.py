@@ -172,7 +172,15 @@ def what_ends_restarts(job: Job, task_name: str) -> str:
     )
 
 
-def container_problems(inputs: JobInputs, manifest: Manifest, container: Manifest) -> list[Problem]:
+def containers_with_problems(inputs: JobInputs, manifests: Sequence[Manifest]) -> list[Found]:
+    return [
+        (manifest, container, _problems(inputs, manifest, container))
+        for manifest in manifests
+        for container in all_containers(manifest["spec"])
+    ]
+
+
+def _problems(inputs: JobInputs, manifest: Manifest, container: Manifest) -> list[Problem]:
     try:
         return inputs.problems(manifest, container)
     except ImageError as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from pumice.admission.admit import Admitted
+from pumice.engines.local.container_spec.header_notes import header_notes
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.events import Emitter, Progress, RunPlanned
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
@@ -19,7 +20,7 @@ from pumice.engines.local.preflight import (
     check_host_access,
     check_problems,
     claim_paths,
-    container_problems,
+    containers_with_problems,
     create_claim_directories,
     preflight_warnings,
 )
@@ -30,7 +31,7 @@ from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scaling import check_names
 from pumice.engines.local.scheduling.fitting import fitted, gang, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
-from pumice.engines.local.scheduling.open_files import check_open_files, raise_open_files_limit
+from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.scheduling.reservations import Reservations, reservations_directory
 from pumice.engines.local.state.run_directory import (
@@ -43,7 +44,6 @@ from pumice.engines.local.state.run_directory import (
 )
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
-from pumice.model.pod import all_containers
 from pumice.model.slot import slots
 from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
@@ -63,7 +63,7 @@ class Preparation:
     @property
     def counts(self) -> tuple[int, int]:
         """The numbers of pods and of containers."""
-        return len(self.manifests), sum(len(all_containers(manifest["spec"])) for manifest in self.manifests)
+        return pods_and_containers(self.manifests)
 
     def raise_limits(self) -> None:
         """Allow this process as many open files as the pods need."""
@@ -132,7 +132,7 @@ def prepared(request: RunRequest, emit: Emitter, pulled: Sequence[str] = ()) -> 
             emit.listeners.append(run.begin(replace(request, job=admitted), emit.warn))
         except OSError as error:
             raise RefusedError.of([state_problem(state, error)]) from error
-        said = (*notes, *pulled, *_notes(preparation), *changes)
+        said = (*notes, *pulled, *header_notes(preparation.inputs, admitted.written, manifests), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
         for warning in preflight_warnings(settings):
             emit.warn(warning)
@@ -146,42 +146,13 @@ def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) ->
     return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
 
 
-def _notes(preparation: Preparation) -> Iterator[str]:
-    """Yield what the header says about Python, variables and claims."""
-    yield from _python_note(preparation)
-    yield from _overridden(preparation.inputs.settings.env, preparation.manifests)
-    yield from (f"claim {name}: {path}" for name, path in preparation.inputs.claims.items())
-
-
-def _overridden(env: Mapping[str, str], manifests: Sequence[Manifest]) -> Iterator[str]:
-    """Say which of the job's own variables `--env` overrides."""
-    found: dict[str, str] = {}
-    for manifest in manifests:
-        for container in all_containers(manifest["spec"]):
-            for each in container.get("env") or []:
-                if each["name"] in env:
-                    found.setdefault(each["name"], each.get("value") or "a value of its own")
-    yield from (f"--env {name} overrides the job's {name}={value}" for name, value in found.items())
-
-
-def _python_note(preparation: Preparation) -> Iterator[str]:
-    """Say which Python pods get, where this machine serves as image."""
-    text = preparation.inputs.settings.python_text
-    if text and any(preparation.images.of(name) is None for name in image_names(preparation.manifests)):
-        yield f"python {text}"
-
-
 def _check(preparation: Preparation, locate: JobSource) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
     for each in owned_objects(job, admitted.plugins):
         manifest = each.created_with(_no_key_pair) if isinstance(each, Once) else each
         objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
-    found = [
-        (manifest, container, container_problems(preparation.inputs, manifest, container))
-        for manifest in preparation.manifests
-        for container in all_containers(manifest["spec"])
-    ]
+    found = containers_with_problems(preparation.inputs, preparation.manifests)
     objects.clear()
     check_problems(job, found, locate)
     members = {each["metadata"]["name"]: each["spec"] for each in gang(job, preparation.manifests)}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-import socket
 import struct
 from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-# Run in the container. `cat` lists itself as well.
-LOOK: Final = ("sh", "-c", "exec cat /proc/[0-9]*/stat /proc/net/tcp")
+# Run in the container. `cat` lists itself as well; a kernel without IPv6 has no tcp6.
+LOOK: Final = ("sh", "-c", "exec cat /proc/[0-9]*/stat /proc/net/tcp /proc/net/tcp6 2>/dev/null")
 _PROCESS: Final = re.compile(r"^\d+ \((.*)\) ([A-Z]) ", re.MULTILINE)
-_CONNECTION: Final = re.compile(r"^ *\d+: [0-9A-F]{8}:[0-9A-F]{4} ([0-9A-F]{8}):([0-9A-F]{4}) (01|02) ", re.MULTILINE)
+_CONNECTION: Final = re.compile(
+    r"^ *\d+: (?:[0-9A-F]{8}){1,4}:[0-9A-F]{4} ((?:[0-9A-F]{8}){1,4}):([0-9A-F]{4}) (01|02) ", re.MULTILINE
+)
 _STATES: Final = {"R": "running", "S": "sleeping", "D": "waiting for a device", "T": "stopped", "Z": "ended"}
 _VERBS: Final = {"01": "connected to", "02": "waits for a connection to"}
 _MOST: Final = 3
@@ -30,5 +32,10 @@ def activity(output: str, name_of: Callable[[str], str]) -> str:
 
 
 def _address(text: str) -> str:
-    """The kernel prints an address as a number in the byte order of the machine."""
-    return socket.inet_ntoa(struct.pack("=I", int(text, 16)))
+    """The kernel prints an address as numbers of 32 bits in the byte order of the machine: one, or four for IPv6."""
+    data = b"".join(struct.pack("=I", int(text[index : index + 8], 16)) for index in range(0, len(text), 8))
+    address = ip_address(data)
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    # A socket of IPv6 may have a peer of IPv4.
+    return str(address.ipv4_mapped or f"[{address}]")

@@ -6,9 +6,12 @@ This happens after the sandbox has started, so that containers keep the user's l
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from typing import Final
 
 from pumice.engines.local.run_errors import RefusedError
+from pumice.model.job import Manifest
+from pumice.model.pod import all_containers
 
 # A pod has three namespaces; a container has two pipes and a log file or, in job-init, a process.
 _POD: Final = 3
@@ -16,6 +19,10 @@ _CONTAINER: Final = 4
 _OURS: Final = 96
 # For connections through the proxy and to published ports, as far as the hard limit allows.
 _CONNECTIONS: Final = 1024
+
+
+def pods_and_containers(manifests: Sequence[Manifest]) -> tuple[int, int]:
+    return len(manifests), sum(len(all_containers(manifest["spec"])) for manifest in manifests)
 
 
 def needed_files(pods: int, containers: int) -> int:

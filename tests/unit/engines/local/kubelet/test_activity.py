@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 
+import pytest
+
 from pumice.engines.local.kubelet.activity import activity
 
 
@@ -26,3 +28,20 @@ def test_processes_and_connections_are_described() -> None:
         "waits for a connection to master-0:23456, connected to 10.0.0.9:22"
     )
     assert activity("", str) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("peer", "shown"),
+    [
+        pytest.param("::ffff:10.0.0.1", "master-0:23456", id="a peer of IPv4"),
+        pytest.param("fd00::1", "[fd00::1]:23456", id="a peer of IPv6"),
+    ],
+)
+def test_connections_of_ipv6_sockets(peer: str, shown: str) -> None:
+    packed = socket.inet_pton(socket.AF_INET6, peer)
+    number = "".join(f"{word:08X}" for word in struct.unpack("=4I", packed))
+    output = (
+        f"1 (java) S 0 1\n   0: {'0' * 32}:A000 {number}:5BA0 01 0:0\n   1: {'0' * 32}:5BA0 {'0' * 32}:0000 0A 0:0\n"
+    )
+    names = {"10.0.0.1": "master-0"}
+    assert activity(output, lambda address: names.get(address, address)) == f"java sleeping; connected to {shown}"
