@@ -343,3 +343,15 @@ def test_a_missing_interpreter_names_the_python_and_how_to_choose_another(place:
     assert python is not None
     next_step = f"pumice run job.yaml --python PATH     PATH has python3.99; this was {python[1]}"
     assert result.verdict[-1] == f"  next          {next_step}"
+
+
+def test_a_program_that_is_beside_the_job_file(tmp_path: Path) -> None:
+    (tmp_path / "my project").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "my project" / "app.py").touch()
+    place = Place(tmp_path / "my project", cwd=str(tmp_path / "elsewhere"))
+    result = place.run(job(task("only", "", container=scripted("python3", "app.py")), maxRetry=1))
+    assert result.code == 2, result.err
+    assert result.verdict[-1] == (
+        "  next          cd '../my project' && pumice run job.yaml     the file is beside the Job file, not here"
+    )

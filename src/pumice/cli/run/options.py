@@ -229,6 +229,10 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     if outcome.first is not None and outcome.unshared:
         path = outcome.unshared
         return f"{typed_again(args, '--mount', f'{path}:ro')}     {path} exists here, and pods do not see it"
+    if outcome.first is not None and outcome.misses_project:
+        there = argparse.Namespace(**{**vars(args), "file": Path(args.file).name})
+        directory = os.path.relpath(outcome.misses_project)
+        return f"cd {shlex.quote(directory)} && {typed_again(there)}     the file is beside the Job file, not here"
     if outcome.first is not None and outcome.misses_workdir:
         path = outcome.misses_workdir
         return f"{typed_again(args, '--mount', f'.:{path}')}     the file is in this directory, not in {path}"

@@ -37,7 +37,8 @@ from pumice.reconcile.verdict import how_it_ended
 
 _MOST_BARS: Final = 8
 _MOST_KEPT: Final = 8
-_NEXT: Final = "  next  "  # of a verdict
+# Commands and paths, which people copy, stay whole.
+_WHOLE: Final = ("  next ", "  log ", "  logs ", "  run ")
 
 
 @dataclass(slots=True)
@@ -223,7 +224,7 @@ class TextView:
         """Print a message. Lines are broken between words, but for a command that a person copies."""
         width = columns(self.screen.messages)
         lines = text.split("\n")
-        whole = [[line] if line.startswith(_NEXT) else broken(line, width) for line in lines]
+        whole = [[line] if line.startswith(_WHOLE) else broken(line, width) for line in lines]
         self.screen.print([part for parts in whole for part in parts], message=True)
 
     @property

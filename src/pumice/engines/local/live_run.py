@@ -13,7 +13,7 @@ from typing import Final
 from pumice.engines.local.clock import elapsed
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick
-from pumice.engines.local.host_access.unshared import misses_workdir, unshared_path
+from pumice.engines.local.host_access.unshared import directory_with_missed_file, unshared_path
 from pumice.engines.local.kubelet.activity import LOOK, activity
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
@@ -117,7 +117,7 @@ class LiveRun:
         failures = self.pods.failures.in_order()
         blamed = failures or (() if self.pods.failures.earlier is None else (self.pods.failures.earlier,))
         disk = max(self.largest[0], self._disk_use(), key=lambda each: each.total)
-        image = log = unshared = missed = ""
+        image = log = unshared = missed = beside = ""
         settings = self.plan.inputs.settings
         if blamed:
             first, end = blamed[0].pod, blamed[0].end
@@ -129,8 +129,13 @@ class LiveRun:
             image, directory = str(container.get("image") or ""), str(container.get("workingDir") or "")
             mounts = [str(each["mountPath"]) for one in all_containers(spec) for each in one.get("volumeMounts") or []]
             unshared = unshared_path(end.last_line, settings, mounts, os.environ)
-            if directory and settings.share_workdir and misses_workdir(end.last_line, directory, settings.workdir):
-                missed = directory
+            here = settings.workdir if settings.share_workdir else None
+            if directory:
+                found = directory_with_missed_file(end.last_line, directory, filter(None, [here]))
+                missed = directory if found is not None else ""
+            else:
+                directories = [settings.project] if settings.project not in (None, here) else []
+                beside = str(directory_with_missed_file(end.last_line, str(here or "/"), directories) or "")
             log = str(self.plan.record.newest_log(first.short_name, end.container) or "")
         return Outcome(
             job=self.engine.job,
@@ -145,6 +150,7 @@ class LiveRun:
             disk=disk,
             unshared=unshared,
             misses_workdir=missed,
+            misses_project=beside,
             python=settings.python_text,
             host_image=image if self.plan.images.of(image) is None else "",
         )

@@ -104,6 +104,7 @@ class Outcome:
     disk: DiskUse = field(default_factory=DiskUse)
     unshared: str = ""  # a path of this machine that it missed, if its last line names one
     misses_workdir: str = ""  # its workingDir, if it missed a file there that the working directory has
+    misses_project: str = ""  # the directory of the Job file, if that has the file which it missed
     python: str = ""  # the Python that pods without an image had
     host_image: str = ""  # the name of that container's image, if the host's files served as image
 

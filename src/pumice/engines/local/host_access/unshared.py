@@ -18,17 +18,20 @@ _MOST: Final = 10
 _OF_POD: Final = tuple(map(Path, ("/dev", "/proc", "/run", "/sys")))
 
 
-def misses_workdir(line: str, directory: str, workdir: Path) -> bool:
-    """Whether a line of output names a file below the container's workingDir that this machine's working directory has.
+def directory_with_missed_file(line: str, cwd: str, directories: Iterable[Path]) -> Path | None:
+    """Return the first directory that has the file which a line of output names below the container's own directory.
 
-    Most images have the program there, and the user has it in a checkout.
+    The image of a cluster has the program there; on this machine it is in a checkout, or beside the Job file.
     """
-    named = [match[2] for match in _QUOTED.finditer(line)] + [match[0].rstrip(".!?") for match in _PLAIN.finditer(line)]
-    below = [Path(os.path.normpath(word)) for word in named[:_MOST]]
-    return any(
-        path != Path(directory) and path.is_relative_to(directory) and (workdir / path.relative_to(directory)).exists()
-        for path in below
-    )
+    below = [path.relative_to(cwd) for path in _named_paths(line) if path.is_relative_to(cwd) and path != Path(cwd)]
+    return next((each for each in directories if any((each / path).exists() for path in below)), None)
+
+
+def _named_paths(line: str) -> list[Path]:
+    """The absolute paths in a line of output. One in quotes may have spaces."""
+    words = [match[2] for match in _QUOTED.finditer(line)]
+    words += [match[0].rstrip(".!?") for match in _PLAIN.finditer(_QUOTED.sub("", line))]
+    return [Path("/", os.path.normpath(word).lstrip("/")) for word in words[:_MOST]]
 
 
 def unshared_path(line: str, settings: Settings, inside: Iterable[str], environ: Mapping[str, str]) -> str:
@@ -36,8 +39,8 @@ def unshared_path(line: str, settings: Settings, inside: Iterable[str], environ:
 
     `inside` are the paths of the container's volumes, where the same path means something else.
     """
-    words = [match[2] for match in _QUOTED.finditer(line)] + [match[0].rstrip(".!?") for match in _PLAIN.finditer(line)]
-    if not words:
+    paths = _named_paths(line)
+    if not paths:
         return ""
     facts = consent_facts(settings, environ)
     never = (*_OF_POD, *facts.private, *facts.credentials)
@@ -47,8 +50,7 @@ def unshared_path(line: str, settings: Settings, inside: Iterable[str], environ:
         *map(Path, inside),
         *(each.target for each in settings.mounts),
     )
-    for word in words[:_MOST]:
-        path = Path(os.path.normpath(word))
+    for path in paths:
         real = Path(os.path.realpath(path))
         shared = is_within(real, (*never, *seen)) or is_within(path, seen)
         if len(path.parts) > len(Path("/x").parts) and os.path.lexists(path) and not shared:

@@ -10,7 +10,7 @@ import pytest
 
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError, check_consent, is_ordinary, remember_consent
-from pumice.engines.local.host_access.unshared import misses_workdir, unshared_path
+from pumice.engines.local.host_access.unshared import directory_with_missed_file, unshared_path
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.state.settings import ExtraMount, Settings
 
@@ -127,18 +127,27 @@ def test_unshared_path(line: str, expected: str, home: Path, settings: Settings)
 
 
 @pytest.mark.parametrize(
-    ("line", "missed"),
+    ("line", "cwd", "found"),
     [
-        pytest.param("python3: can't open file '/workspace/app.py': [Errno 2] No such file", True, id="a program"),
-        pytest.param("FileNotFoundError: '/workspace/conf/a.toml'", True, id="in a directory"),
-        pytest.param("FileNotFoundError: '/workspace/other.py'", False, id="not here either"),
-        pytest.param("FileNotFoundError: '/elsewhere/app.py'", False, id="elsewhere"),
-        pytest.param("cannot change to /workspace", False, id="the directory itself"),
-        pytest.param("app.py failed", False, id="no path"),
+        pytest.param("python3: can't open file '/ws/app.py': [Errno 2] No such file", "/ws", "a b", id="a program"),
+        pytest.param("FileNotFoundError: '/ws/conf/a.toml'", "/ws", "second", id="in a directory"),
+        pytest.param("python3: can't open file '//app.py'", "/", "a b", id="in the root directory"),
+        pytest.param("cannot open /ws/app.py.", "/ws", "a b", id="without quotes"),
+        pytest.param("FileNotFoundError: '/ws/other.py'", "/ws", None, id="nowhere"),
+        pytest.param("FileNotFoundError: '/elsewhere/app.py'", "/ws", None, id="of another directory"),
+        pytest.param("cannot change to /ws", "/ws", None, id="the directory itself"),
+        pytest.param("app.py failed", "/ws", None, id="no path"),
     ],
 )
-def test_misses_workdir(line: str, *, missed: bool, tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-    for name in ("app.py", "conf/a.toml"):
+def test_directory_with_missed_file(line: str, cwd: str, found: str | None, tmp_path: Path) -> None:
+    for name in ("a b/app.py", "second/app.py", "second/conf/a.toml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert misses_workdir(line, "/workspace", tmp_path) is missed
+    directories = [tmp_path / "a b", tmp_path / "second"]
+    assert directory_with_missed_file(line, cwd, directories) == (tmp_path / found if found else None)
+
+
+def test_a_quoted_path_with_a_space_is_one_path(tmp_path: Path, settings: Settings) -> None:
+    (tmp_path / "data").mkdir(exist_ok=True)
+    line = f"no such file: '{tmp_path}/data set/x'"
+    assert unshared_path(line, settings, [], {"HOME": str(tmp_path / "home")}) == ""
