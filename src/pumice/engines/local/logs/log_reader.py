@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import os
 import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
+from time import time_ns
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +22,7 @@ _LOG: Final = re.compile(r"(?P<container>[^.]+)\.(?P<restart>[0-9]+)(?:\.(?P<seg
 _BUFFER: Final = 2 << 20  # bytes of all windows
 _SMALLEST_WINDOW: Final = 128 << 10  # any line fits
 _NEVER: Final = 1 << 64
+_TICK: Final = 10**9  # nanoseconds; of most file systems it is shorter
 _number_of: Final = itemgetter(0)
 
 
@@ -58,8 +61,9 @@ class LogReader:
     directory: Path  # of the run
     selection: LogSelection = field(default_factory=LogSelection)
     prefix: Callable[[Execution], bytes] = lambda _execution: b""  # of each line
-    _sources: dict[Path, LogSource] = field(default_factory=dict)  # by the path of the first segment
-    _attempts: dict[Path, int] = field(default_factory=dict)  # by the directory of the pod
+    _sources: dict[str, LogSource] = field(default_factory=dict)  # by the path of the first segment
+    _names: dict[str, tuple[int, list[str]]] = field(default_factory=dict)  # by directory, with its time
+    _found: list[tuple[str, str, list[str]]] = field(default_factory=list)
     _began: bool = False
 
     async def follow(self, wait_for_change: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[LogBatch]]:
@@ -79,10 +83,12 @@ class LogReader:
         been read, all batches up to it can be found, in these logs and in new ones.
         """
         newest = self.newest_sequence() if live else _NEVER
-        self._find_sources()
-        for rank, source in enumerate(sorted(self._sources.values(), key=lambda each: each.execution.order)):
-            source.whole = not live
-            source.unindexed = rank - len(self._sources)
+        while self._find_sources() and live:
+            newest = self.newest_sequence()
+        if not live:
+            for rank, source in enumerate(sorted(self._sources.values(), key=lambda each: each.execution.order)):
+                source.whole = True
+                source.unindexed = rank - len(self._sources)
         if not self._began:
             self._began = True
             self._skip(newest)
@@ -99,7 +105,8 @@ class LogReader:
 
     def newest_sequence(self) -> int:
         """Return the sequence number of the newest batch; 0 if there is none."""
-        self._find_sources()
+        if not self._sources:
+            self._find_sources()
         return max((source.newest_sequence() for source in self._sources.values()), default=0)
 
     def _skip(self, newest: int) -> None:
@@ -163,19 +170,31 @@ class LogReader:
             shown += len(self.selection.matching(line))
         return Position(at.segment, at.record, at.offset + offset, at.sequence), shown
 
-    def _find_sources(self) -> None:
-        """Add the logs that are new, and the new segments of those that are known."""
-        found: dict[Path, list[int]] = {}
-        executions: dict[Path, Execution] = {}
-        for log in self.directory.glob("pods/*/*/*.log"):
-            pod, name = log.parent, _LOG.fullmatch(log.name)
-            if name is None or not pod.name.isdecimal():
-                continue
-            first = pod / f"{name['container']}.{name['restart']}.log"
-            found.setdefault(first, []).append(int(name["segment"] or 0))
-            if first not in executions:
-                known = self._sources.get(first)
-                executions[first] = known.execution if known is not None else self._execution(pod, name)
+    def _find_sources(self) -> bool:
+        """Add the logs that are new, and the new segments of those that are known. False if there are none."""
+        pods = f"{self.directory}/pods"
+        found = [
+            (pod, number, self._listed(f"{pods}/{pod}/{number}"))
+            for pod in self._listed(pods)
+            for number in self._listed(f"{pods}/{pod}")
+            if number.isdecimal()
+        ]
+        if found == self._found:
+            return False
+        self._found = found
+        segments: dict[str, list[int]] = {}
+        executions: dict[str, Execution] = {}
+        for pod, number, names in found:
+            directory, attempt = f"{pods}/{pod}/{number}", 0
+            for name in filter(None, map(_LOG.fullmatch, names)):
+                first = f"{directory}/{name['container']}.{name['restart']}.log"
+                segments.setdefault(first, []).append(int(name["segment"] or 0))
+                if first in self._sources:
+                    executions[first] = self._sources[first].execution
+                elif first not in executions:
+                    attempt = attempt or _attempt(Path(directory))
+                    container, restart = name["container"], int(name["restart"])
+                    executions[first] = Execution(pod, int(number), attempt, container, restart, directory)
         chosen = _before_newest(executions) if self.selection.previous else executions
         for first, execution in chosen.items():
             if self.selection.has(execution):
@@ -183,19 +202,23 @@ class LogReader:
                     # `grep` looks at lines without their prefix.
                     prefix = self.prefix(execution) if self.selection.grep is None else b""
                     self._sources[first] = LogSource(execution, [], prefix)
-                self._sources[first].segments = sorted(found[first])
+                self._sources[first].segments = sorted(segments[first])
+        return True
 
-    def _execution(self, pod: Path, name: re.Match[str]) -> Execution:
-        if pod not in self._attempts:
-            self._attempts[pod] = _attempt(pod)
-        return Execution(
-            pod=pod.parent.name,
-            number=int(pod.name),
-            attempt=self._attempts[pod],
-            container=name["container"],
-            restart=int(name["restart"]),
-            directory=pod,
-        )
+    def _listed(self, directory: str) -> list[str]:
+        """Return the names in a directory, which followers ask for often. It is read again when it has changed."""
+        try:
+            changed = os.stat(directory).st_mtime_ns  # noqa: PTH116 - a Path would cost more than the call
+            known = self._names.get(directory)
+            if known is not None and known[0] == changed:
+                return known[1]
+            names = sorted(os.listdir(directory))  # noqa: PTH208 - as above
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        # Another file may be added within the same tick of the clock of the file system.
+        if time_ns() - changed > _TICK:
+            self._names[directory] = (changed, names)
+        return names
 
 
 def _attempt(pod: Path) -> int:
@@ -207,9 +230,9 @@ def _attempt(pod: Path) -> int:
         return int(pod.name)
 
 
-def _before_newest(executions: Mapping[Path, Execution]) -> dict[Path, Execution]:
+def _before_newest(executions: Mapping[str, Execution]) -> dict[str, Execution]:
     """Return of each container the execution before its newest."""
-    newest: dict[tuple[str, str], list[Path]] = {}
+    newest: dict[tuple[str, str], list[str]] = {}
     for first, each in sorted(executions.items(), key=lambda item: item[1].order):
         newest.setdefault((each.pod, each.container), []).append(first)
     return {paths[-2]: executions[paths[-2]] for paths in newest.values() if len(paths) > 1}

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from operator import add, mul
-from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.logs.log_index import GAP, RECORD, STDERR, Records, decode_records, index_of
+from pumice.engines.local.logs.log_index import GAP, RECORD, STDERR, Records, decode_records
 
 BLOCK: Final = 512  # records that are decoded at once
 UNKNOWN: Final = 0  # the time of text that has no record
@@ -29,7 +28,7 @@ class Execution:
     attempt: int  # of the job
     container: str
     restart: int
-    directory: Path
+    directory: str
 
     @property
     def order(self) -> tuple[int, str, int, int, str, int]:
@@ -37,9 +36,10 @@ class Execution:
         task, _, index = self.pod.rpartition("-")
         return (self.attempt, task, int(index) if index.isdecimal() else 0, self.number, self.container, self.restart)
 
-    def segment(self, number: int) -> Path:
+    def segment(self, number: int) -> str:
+        """Return the path of a segment; a string, because followers ask for it often."""
         middle = f".{number}" if number else ""
-        return self.directory / f"{self.container}.{self.restart}{middle}.log"
+        return f"{self.directory}/{self.container}.{self.restart}{middle}.log"
 
 
 # Whole lines that were printed together: sequence number, execution, nanoseconds since 1970, flags of the index, text.
@@ -93,18 +93,19 @@ class LogSource:
             return self.held[0][0]
         path = self.execution.segment(self.at.segment)
         before = self.unindexed if self.at.sequence is None else self.at.sequence
-        if len(block := _read(index_of(path), self.at.record * RECORD, RECORD)) == RECORD:
-            return max(before, decode_records(block, 0).sequence[0])
+        index = _index_of(path)
+        if _size(index) >= (self.at.record + 1) * RECORD:
+            return max(before, decode_records(_read(index, self.at.record * RECORD, RECORD), 0).sequence[0])
         more = self.at.segment < self.segments[-1] or (self.whole and _size(path) > self.at.offset)
         return before if more else None
 
     def newest_sequence(self) -> int:
         """Return the sequence number of the newest batch."""
-        for segment in reversed(self.segments):
-            for _, records, _ in self._blocks_back(segment):
-                if records.sequence[-1]:
-                    return records.sequence[-1]
-        return self.unindexed
+        last = _size(_index_of(self.execution.segment(self.segments[-1]))) // RECORD
+        if self.at.sequence is not None and self.at.segment == self.segments[-1] and self.at.record == last:
+            return self.at.sequence
+        newest = self._after_index(self.segments[-1]).sequence
+        return self.unindexed if newest is None else newest
 
     def after_last(self, wanted: Callable[[int, int], bool]) -> Position | None:
         """Return the position after the last record with the wanted number and time; None if no record has them.
@@ -123,33 +124,36 @@ class LogSource:
     def modified(self) -> int | None:
         """When a log without index was last written to, in nanoseconds since 1970; None for one with an index."""
         paths = [self.execution.segment(segment) for segment in self.segments]
-        return None if any(_size(index_of(path)) for path in paths) else max(map(_modified, paths))
+        return None if any(_size(_index_of(path)) for path in paths) else max(map(_modified, paths))
 
     def end(self) -> Position:
         """Return the position after all that can be read at present."""
-        segment = self.segments[-1]
-        path = self.execution.segment(segment)
-        for first, records, _ in self._blocks_back(segment):
-            offset = _size(path) if self.whole else records.ends[-1]
-            return Position(segment, first + len(records.ends), offset, records.sequence[-1])
-        return Position(segment, 0, _size(path) if self.whole else 0)
+        at = self._after_index(self.segments[-1])
+        return replace(at, offset=_size(self.execution.segment(at.segment))) if self.whole else at
 
     def windows_back(self, size: int) -> Iterator[list[tuple[Position, LogBatch]]]:
         """Yield windows from the end to the current position, each in the order of the log."""
         for segment in reversed([each for each in self.segments if each >= self.at.segment]):
             low = self.at if segment == self.at.segment else Position(segment)
-            end = low
-            for first, records, _ in self._blocks_back(segment):
-                if first + len(records.ends) > low.record:
-                    end = Position(segment, first + len(records.ends), records.ends[-1], records.sequence[-1])
-                break
             if self._is_over(segment):
-                yield from self._rest_back(end, size)
+                end = self._after_index(segment)
+                yield from self._rest_back(end if end.record > low.record else low, size)
             for first, records, begin in self._blocks_back(segment):
                 starts = [max(start, low.offset) for start in (begin, *records.ends[:-1])]
                 yield from self._block_back(Position(segment, first), max(0, low.record - first), records, starts, size)
                 if first <= low.record:
                     break
+
+    def _after_index(self, segment: int) -> Position:
+        """Return the position after the last record of a segment, with the last number that is not damaged."""
+        at = Position(segment)
+        for number in reversed([each for each in self.segments if each <= segment]):
+            for first, records, _ in self._blocks_back(number):
+                if number == segment and not at.record:
+                    at = Position(segment, first + len(records.ends), records.ends[-1])
+                if records.sequence[-1]:
+                    return replace(at, sequence=records.sequence[-1])
+        return at
 
     def _is_over(self, segment: int) -> bool:
         """Whether nothing more is appended to a segment."""
@@ -157,7 +161,7 @@ class LogSource:
 
     def _indexed(self, size: int) -> list[LogBatch]:
         path = self.execution.segment(self.at.segment)
-        while block := _read(index_of(path), self.at.record * RECORD, BLOCK * RECORD):
+        while block := _read(_index_of(path), self.at.record * RECORD, BLOCK * RECORD):
             at, records = self.at, decode_records(block, self.at.offset)
             text = _read(path, at.offset, size)
             count = bisect_right(records.ends, at.offset + len(text))
@@ -243,7 +247,7 @@ class LogSource:
 
     def _blocks_back(self, segment: int) -> Iterator[tuple[int, Records, int]]:
         """Yield the blocks of an index from its end: number of the first record, records, where their text begins."""
-        path = index_of(self.execution.segment(segment))
+        path = _index_of(self.execution.segment(segment))
         end = _size(path) // RECORD
         while end > 0:
             first = max(0, end - BLOCK)
@@ -252,7 +256,7 @@ class LogSource:
             end = first
 
 
-def _end_before(index: Path, record: int) -> int:
+def _end_before(index: str, record: int) -> int:
     """Return the end of the newest undamaged record before another."""
     for number in range(record - 1, -1, -1):
         records = decode_records(_read(index, number * RECORD, RECORD), 0)
@@ -261,7 +265,11 @@ def _end_before(index: Path, record: int) -> int:
     return 0
 
 
-def _read(path: Path, offset: int, size: int) -> bytes:
+def _index_of(path: str) -> str:
+    return f"{path.removesuffix('.log')}.idx"
+
+
+def _read(path: str, offset: int, size: int) -> bytes:
     """Return nothing of a file that does not exist: the oldest segments of a long log are removed."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -273,15 +281,15 @@ def _read(path: Path, offset: int, size: int) -> bytes:
         os.close(file)
 
 
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size  # noqa: PTH116 - see Execution.segment
     except FileNotFoundError:
         return 0
 
 
-def _modified(path: Path) -> int:
+def _modified(path: str) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - see Execution.segment
     except FileNotFoundError:
         return 0

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pumice.engines.local.kubelet.container_logs import LogPump
@@ -151,6 +152,7 @@ def test_a_merge_keeps_the_order_and_loses_nothing(story: Story) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(STORIES)
+@example(Story([("a-1", [b""], False), *[("a-0", [b""], False)] * 2], 7, 1, 8, 1, "a-0", 32, 0))
 def test_whatever_is_wrong_with_an_index_the_text_is_shown(story: Story) -> None:
     with _written(story) as run:
         run.close()
@@ -321,6 +323,27 @@ def test_a_batch_is_not_shown_before_those_with_smaller_numbers(
         seen = [lines(reader, live=True) for _ in range(20)]
     seen.append(lines(reader))
     assert [each for found in seen for each in found] == run.printed
+
+
+@pytest.mark.parametrize("selection", [LogSelection(), LogSelection(tail=10**6)], ids=["all", "tail"])
+def test_memory_does_not_grow_with_the_logs(tmp_path: Path, selection: LogSelection) -> None:
+    run, batch = Run(tmp_path), b"x" * 79 + b"\n"
+    for index in range(4):
+        run.pod(f"a-{index}")
+    for _ in range(128):
+        for index in range(4):
+            run.print(f"a-{index}", batch * 800)
+    run.close()
+    index_of(run.log("a-3").path).unlink()
+    run.printed.clear()
+    size = 0
+    tracemalloc.start()
+    for batches in LogReader(run.directory, selection, lambda _execution: b"a  ").read():
+        size += sum(len(row[4]) for row in batches)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size == 4 * 128 * 800 * (len(batch) + 3)
+    assert peak < size / 3
 
 
 def test_eight_pods_with_50000_lines_each_through_pipes(tmp_path: Path) -> None:
