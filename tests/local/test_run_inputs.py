@@ -141,6 +141,11 @@ def test_a_claim_made_for_the_job_needs_no_document(place: Place) -> None:
     volumes = [{"mountPath": "/data", "volumeClaim": CLAIM_SPEC}]
     result = place.run(job(task("only", "echo x > /data/f; cat /data/f"), volumes=volumes))
     assert result.code == 0, result.err
+    (claim,) = place.state.glob("claims/default/*-pvc-*")
+    assert (claim / "f").read_text() == "x\n"
+    assert place.run(job(task("only", "exit 3"), volumes=volumes)).code == 3
+    # An empty one is removed: the next run would not find it.
+    assert list(claim.parent.glob("*-pvc-*")) == [claim]
 
 
 @pytest.mark.parametrize(

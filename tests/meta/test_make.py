@@ -369,4 +369,6 @@ def test_help_names_every_target() -> None:
     targets = next(line for line in makefile.splitlines() if line.startswith(".PHONY:")).split()[1:]
     listed = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert [line.split()[1] for line in listed.splitlines()] == targets
+    columns = {len(line) - len(line.split(maxsplit=2)[2]) for line in listed.splitlines()}
+    assert len(columns) == 1, listed
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

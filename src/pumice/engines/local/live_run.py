@@ -25,6 +25,7 @@ from pumice.engines.local.scaling import updated
 from pumice.engines.local.state.disk_use import DiskUse, measure, size_text
 from pumice.engines.local.state.run_directory import KEPT
 from pumice.model.job import Job
+from pumice.model.objects import claims
 from pumice.model.pod import all_containers
 from pumice.model.problem import PumiceError
 from pumice.model.status import JobStatus
@@ -112,6 +113,11 @@ class LiveRun:
         with suppress(asyncio.CancelledError):
             await runner
         await self.engine.end_all()
+        # No other run knows the claims that were made for this one.
+        for claim in claims(self.engine.job):
+            if (directory := self.plan.inputs.claims.get(str(claim["metadata"]["name"]))) is not None:
+                with suppress(OSError):
+                    directory.rmdir()  # only if it is empty
 
     def outcome(self, stop: Stop | None) -> Outcome:
         failures = self.pods.failures.in_order()
