@@ -56,6 +56,9 @@ The pods get their grace period; `--force` ends them at once. The command waits 
     "suspend": """\
 The command waits until the pods have ended.
 """,
+    "resume": """\
+A resumed run arrives in the queue at its resume; pods that have succeeded are not repeated.
+""",
     "restart": """\
 It is the Command `RestartJob`: all pods are deleted and created again.
 """,

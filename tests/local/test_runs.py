@@ -137,14 +137,31 @@ def test_attach_shows_a_run_until_it_ends(terminal: Terminal) -> None:
     assert "Completed" in output.read_text()
 
 
-def test_nothing_outlives_a_killed_supervisor_and_its_run_can_be_removed(terminal: Terminal) -> None:
-    run = terminal.submit(job(task("w", WAITING)))
-    terminal.until(lambda: terminal.phase(run) == "Running")
-    os.kill(terminal.owner(run), signal.SIGKILL)
-    terminal.until(lambda: not processes(str(terminal.place.directory)))
-    assert "its process was killed" in terminal("ps").out
-    assert terminal("stop", run).out == "trial:1 Terminated\n"
-    assert terminal("rm", run).out == "trial:1\n"
+def test_a_run_goes_on_when_its_process_was_killed(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", WAITING), task("quick", "echo once >> quick.txt"), minAvailable=1))
+    terminal.until(lambda: terminal.items()[0]["pods"]["succeeded"] == 1)
+    first = terminal.owner(run)
+    os.kill(first, signal.SIGKILL)
+    terminal.until(lambda: terminal.owner(run) != first and terminal.items()[0]["pods"]["running"] == 1)
+    (terminal.place.directory / "go").touch()
+    assert terminal("wait", run).out == "trial:1 Completed\n"
+    # What has succeeded is not repeated.
+    assert (terminal.place.directory / "quick.txt").read_text() == "once\n"
+    assert "SupervisorLost" in terminal("history", run, "--events", "-o", "json").out
+
+
+def test_a_suspended_run_goes_on_where_it_was(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", WAITING), task("quick", "echo once >> quick.txt"), minAvailable=1))
+    terminal.until(lambda: terminal.items()[0]["pods"]["succeeded"] == 1)
+    assert terminal("suspend", run).out == "trial:1 Aborted\n"
+    terminal.until(lambda: not processes(f"{terminal.place.state}/runs"))
+    assert terminal("wait", run, code=103).out.startswith("trial:1 Aborted")
+    assert [each["run"] for each in terminal.items("--active")] == [run]
+    (terminal.place.directory / "go").touch()
+    assert terminal("resume", run).out == "trial:1\n"
+    assert terminal("wait", run).out == "trial:1 Completed\n"
+    assert (terminal.place.directory / "quick.txt").read_text() == "once\n"
+    assert terminal("resume", run, code=1).err.startswith("trial:1 is not suspended: Completed")
 
 
 def test_bad_input_starts_nothing(terminal: Terminal) -> None:

@@ -67,6 +67,7 @@ EXAMPLES: Final = {
     "history": ("pumice history ddp", "pumice history ddp:3 --events"),
     "stop": ("pumice stop ddp:3", "pumice stop --all"),
     "suspend": ("pumice suspend ddp:3", "pumice suspend ddp:3 sweep"),
+    "resume": ("pumice resume ddp:3", "pumice resume ddp:3 sweep"),
     "restart": ("pumice restart ddp:3", "pumice restart @last"),
     "scale": ("pumice scale ddp:3 worker=4", "pumice scale @last worker=2 ps=1"),
     "exec": ("pumice exec worker-0 -- nvidia-smi", "pumice exec ddp:3/worker-1 -- sh -c 'ls /data'"),

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "history": Command("runs.history", "list the runs of a Job, or the attempts of a run"),
     "stop": Command("control.stop", "stop runs; their records stay"),
     "suspend": Command("control.suspend", "end the pods of runs, which can be resumed"),
+    "resume": Command("control.resume", "queue suspended runs again: what has succeeded is not repeated"),
     "restart": Command("control.restart", "restart all pods of a run; it costs no retry"),
     "scale": Command("control.scale", "change the number of pods of a running task"),
     "exec": Command("control.exec", "run a command in a running pod"),

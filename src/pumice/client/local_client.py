@@ -15,15 +15,20 @@ from typing import Any, Final
 
 from pumice.client.values import RunSummary, summary
 from pumice.engines.local.daemon.line_protocol import Connection, ConnectionFailedError, connection_to
+from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.run_errors import NotRunningError, RunError
 from pumice.engines.local.runs.lost_runs import close_lost_run, migrate, settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import NoSuchRunError, OwnedRun, RunStore, StoredRun
+from pumice.engines.local.scheduling.run_queue import why_it_waits
+from pumice.engines.local.scheduling.why import Why, sentence
+from pumice.engines.local.service import queued_runs
+from pumice.engines.local.service.on_demand import connected_service
 from pumice.engines.local.state.settings import state_directory
 from pumice.engines.local.supervisor.control_server import control_socket
-from pumice.engines.local.supervisor.start import start_detached
+from pumice.engines.local.supervisor.submit import submit
 
 _POLL: Final = 0.1
 _PATIENCE: Final = 5.0
@@ -97,7 +102,7 @@ class LocalClient:
 
     def submit(self, request: RunRequest) -> str:
         """Start a run that outlives this process; return its name. Raises RunError."""
-        return start_detached(request)
+        return asyncio.run(submit(request, self.now(), self.environ))
 
     @asynccontextmanager
     async def connected(self, run: StoredRun) -> AsyncIterator[Connection]:
@@ -166,6 +171,32 @@ class LocalClient:
         """Close runs whose process was killed."""
         settle_lost_runs(self.store, self.now())
 
+    def resume(self, run: StoredRun) -> None:
+        """Queue a suspended run again. Raises NotRunningError for one that is not suspended."""
+        if run.status().reason != SUSPENDED or run.is_owned:
+            raise NotRunningError(f"{run.ref} is not suspended: {run.status().phase}")
+        lock = OwnerLock.take(run.directory)
+        if lock is None:
+            raise NotRunningError(f"{run.ref} is not suspended")
+        try:
+            queued_runs.resume(self.store, run)
+        finally:
+            lock.release()
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the service look at the queue; start it if it does not run. Raises ConnectionFailedError."""
+
+        async def wake() -> None:
+            async with connected_service(self.store.state, self.environ) as service:
+                await service.call("wake")
+
+        asyncio.run(wake())
+
+    def why(self, run: StoredRun) -> Why | None:
+        """Return why a run waits; None if it does not wait."""
+        return why_it_waits(self.store, run, self.now())
+
     # --- wait -----------------------------------------------------------------------------------------------------
 
     def wait(
@@ -176,9 +207,12 @@ class LocalClient:
         Raises WaitTimeoutError.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        if any(not run.is_owned and not self.summary(run).is_over for run in runs):
+            # It waits in the queue, or its process was killed: the service starts it, or closes it.
+            self.wake()
         while True:
             found = [self.summary(run) for run in runs]
-            done = [_reached(each, goal) or not run.is_owned for each, run in zip(found, runs, strict=True)]
+            done = [_reached(each, goal) for each in found]
             if any(done) if some else all(done):
                 return [self.summary(run) for run in runs]
             if deadline is not None and time.monotonic() >= deadline:
@@ -187,9 +221,14 @@ class LocalClient:
             time.sleep(_POLL)
 
 
+def why_text(why: Why) -> str:
+    """Return the reason in words."""
+    return sentence(why)
+
+
 def _reached(run: RunSummary, goal: str) -> bool:
-    if run.is_finished or goal == FINISHED:
-        return run.is_finished
+    if run.is_finished or run.stopped or goal == FINISHED:
+        return run.is_finished or run.stopped
     return run.phase.lower() == goal.lower()
 
 

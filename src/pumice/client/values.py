@@ -46,6 +46,11 @@ class RunSummary(_Value, frozen=True):
         return self.finished is not None
 
     @property
+    def is_over(self) -> bool:
+        """Whether it goes on only if the user asks for it."""
+        return self.is_finished or self.stopped
+
+    @property
     def succeeded(self) -> bool:
         return self.exit_code == 0
 

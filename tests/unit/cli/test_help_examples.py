@@ -12,11 +12,9 @@ from tests.unit.cli.running import JOB, Terminal
 
 SCENARIO = "steps:\n- {at: 30s, pod: worker-1, exit: 137, reason: OOMKilled}\n"
 # What needs a cluster, or the kernel, is only parsed: the modules of these commands check their flags in other tests.
-RUNS = (
-    *("ps", "get", "logs", "attach", "wait", "why", "history"),
-    *("stop", "suspend", "restart", "scale", "exec", "rm", "replay"),
-)
-PARSED = ("controller", "webhook", "install --check", "image pull", "submit", *RUNS)
+READ = ("ps", "get", "logs", "attach", "wait", "why", "history", "replay", "service")
+CHANGE = ("submit", "stop", "suspend", "resume", "restart", "scale", "exec", "rm")
+PARSED = ("controller", "webhook", "install --check", "image pull", *READ, *CHANGE)
 
 
 def _words(example: str) -> list[str]:

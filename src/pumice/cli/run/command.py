@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,6 @@ from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Locate
 from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
 from pumice.engines.local.run_errors import DoesNotFitError, NoNamespacesError, RunError
-from pumice.engines.local.runs.run_record import DETACHED
 from pumice.engines.local.runs.run_request import JobSource, RunRequest
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import run_with_control
@@ -110,8 +109,7 @@ def _submit(request: RunRequest) -> int:
     """Start the run in a process of its own, and print its name."""
     from pumice.client.local_client import LocalClient
 
-    options = replace(request.options, mode=DETACHED)
-    print(LocalClient().submit(replace(request, options=options)))
+    print(LocalClient().submit(request))
     return 0
 
 

@@ -57,8 +57,8 @@ def job_with_status(stored: StoredRun, found: RunSummary) -> dict[str, Any]:
 
 def exit_code(found: RunSummary) -> int:
     """Return 0 for a run that completed."""
+    if found.stopped:
+        return STOPPED
     if not found.is_finished:
         return NOT_FINISHED
-    if found.succeeded:
-        return 0
-    return STOPPED if found.stopped else NOT_SUCCESSFUL
+    return 0 if found.succeeded else NOT_SUCCESSFUL

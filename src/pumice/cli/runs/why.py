@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, add_output, chosen_run, client_of, guarded, print_data
+from pumice.client.local_client import why_text
 from pumice.client.values import RunSummary
 
 
@@ -20,7 +21,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _why(args: argparse.Namespace) -> int:
     client = client_of(args)
-    found = client.summary(chosen_run(client, args.run))
+    stored = chosen_run(client, args.run)
+    found = client.summary(stored)
+    if (waits := client.why(stored)) is not None:
+        print_data(waits, args.output) if args.output else print(f"{found.run} waits: {why_text(waits)}")
+        return 0
     if args.output:
         data = {"run": found.run, "code": code(found), "since": found.finished or found.started or found.created}
         print_data({**data, "phase": found.phase, "message": "\n".join(found.verdict) or found.note}, args.output)

@@ -44,6 +44,7 @@ class LocalEngine:
     job: Job
     create_pod: Callable[[Manifest, str, str], LocalPod]  # manifest, uid, address
     on_pass: Callable[[LocalEngine, Sequence[JobEvent]], None] = lambda _engine, _events: None
+    on_status: Callable[[JobStatus], None] = lambda _status: None
     address_of: Callable[[str], str] = lambda _name: ""
     claims: frozenset[str] = frozenset()
     pods: dict[str, LocalPod] = field(default_factory=dict)
@@ -78,6 +79,7 @@ class LocalEngine:
         if snapshot.job.metadata.resource_version != self.job.metadata.resource_version:
             raise ConflictError
         self.job = msgspec.structs.replace(self._next_version(), status=status)
+        self.on_status(status)
         self.touch()
 
     def _next_version(self, **metadata: int) -> Job:

@@ -52,6 +52,13 @@ class PhaseChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class StatusWritten:
+    """The status of the job was written: what another process needs to go on with the run."""
+
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
 class PodChanged:
     """A pod entered a phase. `images`, by container, are set when the pod is created; `follows` when it fails."""
 
@@ -113,6 +120,7 @@ RunEvent = (
     RunPlanned
     | LogOutput
     | PhaseChanged
+    | StatusWritten
     | PodChanged
     | PodKilled
     | ContainerRestarted

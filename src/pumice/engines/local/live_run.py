@@ -101,6 +101,9 @@ class LiveRun:
 
     async def run(self) -> None:
         """Return when the job has ended and none of its processes is left."""
+        if self.engine.job.status.state.phase == Phase.ABORTED:
+            # A suspended run goes on.
+            self.engine.send(Action.RESUME_JOB)
         self.engine.touch()
         runner = asyncio.create_task(Runner(self.loop).run())
         ended = asyncio.create_task(self.progress.ended.wait())

@@ -57,7 +57,11 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     lower = " and ".join(_largest_request(job, row.name, locate) for row in short if not row.free.is_zero)
     less = " and ".join(filter(None, (ignore, f"lower {lower}" if lower else "")))
     advice = [*_fewer_pods(admitted, found, free), *([less] if less else [])]
-    if 0 < found.fitting < job.spec.min_available and not _TOGETHER & set(job.spec.plugins) and not _is_counted(job):
+    if (
+        0 < found.fitting < job.spec.min_available
+        and not _TOGETHER & set(job.spec.plugins)
+        and not has_counted_processes(job)
+    ):
         written = admitted.written.spec.min_available
         position = at(locate, SPEC / "minAvailable") if written else ""
         advice.append(f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}")
@@ -71,7 +75,7 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
     """Suggest fewer pods of the largest task, where they fit and nothing in the job counts on their number."""
     job = admitted.job
     largest = max(job.spec.tasks, key=lambda task: task.replicas)
-    if not found.fitting or "mpi" in job.spec.plugins or _is_counted(job):
+    if not found.fitting or "mpi" in job.spec.plugins or has_counted_processes(job):
         return
     most, too_many = 0, largest.replicas
     with suppress(SettingsError):
@@ -85,7 +89,8 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
         yield f"--scale {largest.name}={most}"
 
 
-def _is_counted(job: Job) -> bool:
+def has_counted_processes(job: Job) -> bool:
+    """Return whether a command of the job counts on the number of its pods."""
     containers = [container for task in job.spec.tasks for container in all_containers(task.pod_spec)]
     words = (word for each in containers for word in (*(each.get("command") or ()), *(each.get("args") or ())))
     return any(_COUNTED.search(str(word)) for word in words)

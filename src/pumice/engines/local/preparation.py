@@ -29,7 +29,7 @@ from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.open_run import open_run
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scaling import check_names
-from pumice.engines.local.scheduling.fitting import fitted, gang, ignoring
+from pumice.engines.local.scheduling.fitting import fitted, gang, gang_fit, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
@@ -79,8 +79,13 @@ class Preparation:
 
 
 @contextmanager
-def prepared(request: RunRequest, emit: Emitter, pulled: Sequence[str] = ()) -> Iterator[Preparation]:
-    """`pulled` are lines for the header. Raises SettingsError or RefusedError."""
+def prepared(
+    request: RunRequest, emit: Emitter, pulled: Sequence[str] = (), *, dry: bool = False
+) -> Iterator[Preparation]:
+    """`pulled` are lines for the header. With `dry`, nothing is stored and nothing reserved.
+
+    Raises SettingsError or RefusedError.
+    """
     options, documents, source = request.options, request.documents, request.source
     machine, state = read_machine(), options.settings.state
     admitted, changes = fit_to_machine(request.job, options, machine)
@@ -127,7 +132,10 @@ def prepared(request: RunRequest, emit: Emitter, pulled: Sequence[str] = ()) -> 
                 scheduler=PodScheduler(machine, held.enter_context(reservations), emit.warn),
                 record=RunDirectory(run.directory, emit.warn, run.numbers, settings.log_size),
             )
-            _check(preparation, source)
+            _check(preparation, source, dry=dry)
+            if dry:
+                yield preparation
+                return
             create_claim_directories(preparation.inputs.claims.values())
             emit.listeners.append(run.begin(replace(request, job=admitted), emit.warn))
         except OSError as error:
@@ -146,7 +154,7 @@ def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) ->
     return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
 
 
-def _check(preparation: Preparation, locate: JobSource) -> None:
+def _check(preparation: Preparation, locate: JobSource, *, dry: bool) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
     for each in owned_objects(job, admitted.plugins):
@@ -156,7 +164,9 @@ def _check(preparation: Preparation, locate: JobSource) -> None:
     objects.clear()
     check_problems(job, found, locate)
     members = {each["metadata"]["name"]: each["spec"] for each in gang(job, preparation.manifests)}
-    check_fit(admitted, preparation.scheduler.reserve(members), preparation.machine, locate)
+    machine = preparation.machine
+    fit = gang_fit(admitted, machine.free()) if dry else preparation.scheduler.reserve(members)
+    check_fit(admitted, fit, machine, locate)
     check_open_files(*preparation.counts)
 
 

@@ -14,18 +14,23 @@ from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.runs.restore import last_status
+from pumice.engines.local.runs.run_store import OwnedRun
 from pumice.model.findings import Finding
 from pumice.model.job import Job, JobSpec, Manifest
 from pumice.model.problem import Position, Problem
 from pumice.model.slot import slots
+from pumice.model.status import JobStatus
 from pumice.model.suggestions import did_you_mean
 from pumice.runtime.offline_context import offline_context
 
 _MOST_NAMED = 8
 
 
-def stored(admitted: Admitted, scale: Mapping[str, int]) -> Admitted:
+def stored(admitted: Admitted, scale: Mapping[str, int], owned: OwnedRun | None = None) -> Admitted:
     """Return the job as an API server would store it, admitted again only if `scale` changes it.
+
+    A stored run keeps its uid, and the status that its last process wrote.
 
     Raises SettingsError if the job cannot have these sizes.
     """
@@ -41,11 +46,13 @@ def stored(admitted: Admitted, scale: Mapping[str, int]) -> Admitted:
             spec = msgspec.structs.replace(spec, min_success=min(spec.min_success, total))
         admitted = admit_stored(msgspec.structs.replace(written, spec=spec), offline_context())
         _raise_errors(admitted.findings)
-    own = {"uid": str(uuid.uuid4()), "generation": 1, "resource_version": "1"}
+    uid = str(uuid.uuid4()) if owned is None else owned.run.record.uid
+    status = None if owned is None else last_status(owned.run.directory)
+    own = {"uid": uid, "generation": 1, "resource_version": "1"}
 
     def with_metadata(job: Job) -> Job:
         metadata = msgspec.structs.replace(job.metadata, namespace=job.namespace or "default", **own)
-        return msgspec.structs.replace(job, metadata=metadata)
+        return msgspec.structs.replace(job, metadata=metadata, status=status or JobStatus())
 
     return replace(admitted, written=with_metadata(admitted.written), job=with_metadata(admitted.job))
 

@@ -20,7 +20,7 @@ from pumice.engines.local.clock import now
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.events import Emitter, Listener, PortPublished
+from pumice.engines.local.events import Emitter, Listener, PortPublished, StatusWritten
 from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
 from pumice.engines.local.kubelet.pod import longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
@@ -67,7 +67,7 @@ class LocalSession:
         """
         self._task = asyncio.current_task()
         emit = Emitter([listener], self._listener_failed)
-        job = stored(self.job, self.options.scale)
+        job = stored(self.job, self.options.scale, self.owned)
         request = RunRequest(job, self.options, self.documents, self.source, self.owned)
         async with prepared_with_images(request, emit) as plan:
             outcome = Outcome(plan.admitted.job, stop=self._stop)
@@ -162,7 +162,7 @@ class LocalSession:
         scratch = settings.state / "stage"
         try:
             sandbox = await open_sandbox(
-                plan.admitted.job.name,
+                plan.admitted.job.uid,
                 scratch,
                 self.options.isolation,
                 emit.warn,
@@ -260,6 +260,7 @@ def _assemble(plan: Preparation, emit: Emitter, sandbox: SandboxPort, facts: San
         job,
         pods.create,
         on_pass=progress.on_pass,
+        on_status=lambda status: emit(StatusWritten(status)),
         address_of=plan.inputs.address_of,
         claims=frozenset(plan.inputs.claims),
         objects=plan.objects,

@@ -21,6 +21,7 @@ from pumice.engines.local.events import (
     Progress,
     RunEvent,
     RunPlanned,
+    StatusWritten,
     Stopping,
     WarningIssued,
 )
@@ -41,6 +42,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
         PortPublished,
         Progress,
         RunPlanned,
+        StatusWritten,
         Stopping,
         WarningIssued,
     )

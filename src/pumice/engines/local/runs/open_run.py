@@ -42,6 +42,7 @@ class OpenRun:
         self._journal.open()
         source = request.source
         self._recorder = Recorder(self.directory, self._journal, lambda each: verdict_lines(each, source), elapsed)
+        self._recorder.status = self.owned.run.status()
         return self._recorder
 
     @property
@@ -56,7 +57,7 @@ class OpenRun:
             self._journal.close()
             if self._recorder.status.reason != SUSPENDED:
                 self.store.finish(self.owned.run)
-        self.owned.lock.release()
+            self.owned.lock.release()
 
 
 @contextmanager

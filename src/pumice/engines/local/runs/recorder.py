@@ -65,7 +65,7 @@ class Recorder:
     def _follow(self, event: RunEvent) -> None:
         match event:
             case RunPlanned(job):
-                self._set(started=wall_clock(), max_attempts=job.spec.max_retry)
+                self._set(started=wall_clock(), stopped=False, max_attempts=job.spec.max_retry)
                 self._count(job)
                 self.write()
             case PhaseChanged(job, status, attempt, acted):
@@ -93,11 +93,13 @@ class Recorder:
     def _end(self, outcome: Outcome) -> None:
         lines = tuple(self.explain(outcome))
         stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
+        suspended = outcome.stop is not None and outcome.stop.reason == SUSPENDED
         self._set(
             phase=_final_phase(outcome),
             reason=outcome.reason or outcome.job.status.state.reason,
             message=outcome.job.status.state.message,
-            finished=wall_clock(),
+            finished=None if suspended else wall_clock(),
+            started=None if suspended else self.status.started,
             exit_code=outcome.exit_code,
             verdict=lines,
             note=one_line(lines[0]) if lines else "",

@@ -22,6 +22,7 @@ from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.engines.local.scheduling.why import Why, sentence
 
 QUEUED_ENTRY: Final = "Queued"
+RESUMED_ENTRY: Final = "Resumed"
 STARTED_ENTRY: Final = "Started"
 LOST_ENTRY: Final = "Lost"
 
@@ -67,6 +68,14 @@ def queue(store: RunStore, run: StoredRun) -> None:
     with turn(directory):
         arrival = next_arrival(store.state)
     append(run, QUEUED_ENTRY, {"arrival": arrival}, arrival=arrival, phase=QUEUED, held=None, started=None)
+
+
+def resume(store: RunStore, run: StoredRun) -> None:
+    """Queue a suspended run: it arrives now. Its owner lock is held."""
+    append(
+        run, RESUMED_ENTRY, {}, reason="", message="", finished=None, exit_code=None, verdict=(), stopped=False, note=""
+    )
+    queue(store, run)
 
 
 def hold(run: StoredRun, status: RunStatus, why: Why) -> None:

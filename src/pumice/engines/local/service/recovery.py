@@ -31,7 +31,6 @@ SUPERVISOR_LOST: Final = "SupervisorLost"
 MACHINE_RESTARTED: Final = "MachineRestarted"
 ENGINE_CRASHED: Final = "EngineCrashed"
 SUSPENDED: Final = "Suspended"
-SANDBOX: Final = "sandbox"  # a link to the directory of the run's sandbox, which its processes lock
 _MOST_LOSSES: Final = 3
 _WITHIN: Final = dt.timedelta(minutes=10)
 
@@ -58,7 +57,7 @@ def recover(store: RunStore, run: StoredRun) -> str:
             return ""
         if is_waiting(status) or status.phase == Phase.ABORTED:
             return ""
-        _wait_for_sandbox(run)
+        _wait_for_sandbox(store, run)
         return _lost(store, run)
     finally:
         lock.release()
@@ -87,11 +86,12 @@ def _lost(store: RunStore, run: StoredRun) -> str:
     return f"{run.ref} was interrupted: {cause}; it is queued again"
 
 
-def _wait_for_sandbox(run: StoredRun) -> None:
+def _wait_for_sandbox(store: RunStore, run: StoredRun) -> None:
     """Wait until the last process of the run's sandbox has ended, which follows its supervisor within moments."""
-    with suppress(FileNotFoundError):
-        lock = os.open(run.directory / SANDBOX / "lock", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        finally:
-            os.close(lock)
+    for path in (store.state / "stage").glob(f"{run.record.uid}-*/lock"):
+        with suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            finally:
+                os.close(lock)

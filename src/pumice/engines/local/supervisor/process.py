@@ -1,83 +1,98 @@
-"""The process of a detached run: runs one job to its end, reachable through its control socket."""
+"""The process of a detached run: runs a stored run to its end, reachable through its control socket."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import socket
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import traceback
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 
 from pumice.admission.admit import admit
-from pumice.engines.local.events import RunEvent, RunPlanned
+from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.outcome import TERMINATED, Stop
 from pumice.engines.local.run_errors import RunError
+from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.job_source import JobSource
+from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.new_record import options_of
+from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_store import STATUS, OwnedRun, RunStore, StoredRun
+from pumice.engines.local.runs.secret_values import drop_secrets, read_secrets, with_values
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import run_with_control
-from pumice.engines.local.supervisor.run_error_json import plain_error
-from pumice.engines.local.supervisor.start import Started
 from pumice.model.problem import PumiceError
+from pumice.model.vocabulary import Phase
 from pumice.runtime.offline_context import offline_context
 
-_LOG: Final = "supervisor.log"
+SECRETS_MISSING = "SecretsMissing"
 
 
-def main() -> None:
-    """Read the run from standard input, report its name there, and run it."""
+def main(directory: Path, descriptor: int) -> None:
+    """Run the run of this directory, whose owner lock the caller has passed on."""
     os.umask(0o077)
-    client = socket.socket(fileno=os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-    with client.makefile("rb") as stream:
-        line = stream.readline()
-    if line:
-        sys.exit(asyncio.run(_run(msgspec.json.decode(line, type=dict[str, Any]), client)))
+    os.set_inheritable(descriptor, False)
+    store = RunStore(directory.parents[3])
+    run, lock = store.load(directory), OwnerLock(descriptor)
+    if run is None:
+        sys.exit(f"{directory}: there is no run")
+    lock.sign()
+    try:
+        code = asyncio.run(_run(session_of(OwnedRun(run, lock))))
+    except PumiceError as error:
+        _fail(store, run, str(error) if isinstance(error, RunError) else error.problem.text)
+        code = 1
+    except Exception:
+        _fail(store, run, "the run could not be started: see supervisor.log")
+        traceback.print_exc()
+        raise
+    if run.status().finished is not None:
+        drop_secrets(run.record.uid)
+    sys.exit(code)
 
 
-def session_of(plain: Mapping[str, Any]) -> LocalSession:
-    """Return the session of a request that `plain_request` made."""
-    admitted = admit(plain["job"], offline_context())
-    source = JobSource.of(str(plain["file"]), plain["marks"])
-    return LocalSession(admitted, options_of(plain["options"]), plain["documents"], source)
+def session_of(owned: OwnedRun) -> LocalSession:
+    """Return the session of a stored run. Raises RunError if values that are not stored are gone."""
+    record = owned.run.record
+    values = read_secrets(record.uid)
+    if record.secrets and values is None:
+        names = ", ".join(record.secrets)
+        hint = f"pumice submit {record.file} starts it again"
+        raise RunError(f"{SECRETS_MISSING}: the values of {names} are not stored, and gone", hint)
+    documents = with_values(record.documents, values.documents if values is not None else ())
+    options = options_of(record.options, values.env if values is not None else {})
+    source = JobSource.of(record.file, record.marks)
+    return LocalSession(admit(record.job, offline_context()), options, documents, source, owned)
 
 
-async def _run(plain: Mapping[str, Any], client: socket.socket) -> int:
-    session = session_of(plain)
-
-    def answer(message: Started) -> None:
-        # The client may be gone; the run goes on.
-        with suppress(OSError):
-            client.sendall(msgspec.json.encode(message) + b"\n")
-        client.close()
-
-    def listen(event: RunEvent) -> None:
-        if isinstance(event, RunPlanned):
-            _redirect_errors(Path(event.directory) / _LOG)
-            answer(Started(run=event.name))
-
+async def _run(session: LocalSession) -> int:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: session.stop(Stop(TERMINATED, "Terminated")))
-    try:
-        outcome = await run_with_control(session, listen)
-    except RunError as error:
-        answer(Started(error=plain_error(error)))
-        return 2
-    except PumiceError as error:
-        answer(Started(error=plain_error(RunError(error.problem.message, error.problem.hint))))
-        return 1
+    outcome = await run_with_control(session, lambda _event: None)
     return outcome.exit_code
 
 
-def _redirect_errors(path: Path) -> None:
-    """Tracebacks go to a file of the run."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.dup2(descriptor, 2)
-        os.close(descriptor)
+def _fail(store: RunStore, run: StoredRun, message: str) -> None:
+    """Record that a run could not start, or ended by an error of its process."""
+    journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
+    journal.open()
+    reason = SECRETS_MISSING if message.startswith(SECRETS_MISSING) else "NotStarted"
+    entry = journal.append("Failed", {"reason": reason, "message": message}, sync=True)
+    journal.close()
+    lines = tuple(message.splitlines())
+    status = msgspec.structs.replace(
+        run.status(),
+        seq=entry.seq,
+        phase=Phase.FAILED,
+        reason=reason,
+        message=message,
+        note=lines[0],
+        verdict=lines,
+        finished=wall_clock(),
+        exit_code=1,
+    )
+    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+    store.finish(run)
