@@ -76,6 +76,10 @@ Removes the records and logs. Directories of claims stay.
 Removes finished runs by the rules of `[runs]` in `config.toml`, or by `--older-than` and `--max-size`. Without a
 terminal it needs `-y`.
 """,
+    "service": """\
+The service starts when a command needs it and ends after five minutes without work. `stop` leaves the jobs running.
+`install` writes a unit for the user's systemd, so that interrupted runs go on after the machine starts.
+""",
     "replay": f"""\
 {NAMES}
 """,

@@ -65,6 +65,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     found = Terminal(tmp_path)
     yield found
     found("stop", "--all", "--force", code=None)
+    found("service", "stop")
     found.until(lambda: not processes(str(tmp_path)))
 
 

@@ -73,5 +73,6 @@ EXAMPLES: Final = {
     "exec": ("pumice exec worker-0 -- nvidia-smi", "pumice exec ddp:3/worker-1 -- sh -c 'ls /data'"),
     "rm": ("pumice rm ddp:3", "pumice rm ddp:3 --force"),
     "clean": ("pumice clean --dry-run", "pumice clean --older-than 7d -y"),
+    "service": ("pumice service status", "pumice service install"),
     "replay": ("pumice replay", "pumice replay ddp:3"),
 }

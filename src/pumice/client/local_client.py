@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import os
+import shlex
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pumice.client.values import RunSummary, summary
-from pumice.engines.local.daemon.line_protocol import Connection, ConnectionFailedError, connection_to
+from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, ConnectionFailedError, connection_to
 from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.run_errors import NotRunningError, RunError
 from pumice.engines.local.runs.lost_runs import close_lost_run, migrate, settle_lost_runs
@@ -25,7 +26,8 @@ from pumice.engines.local.runs.run_store import NoSuchRunError, OwnedRun, RunSto
 from pumice.engines.local.scheduling.run_queue import why_it_waits
 from pumice.engines.local.scheduling.why import Why, sentence
 from pumice.engines.local.service import queued_runs
-from pumice.engines.local.service.on_demand import connected_service
+from pumice.engines.local.service.on_demand import connected_service, running_service, service_words
+from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.state.settings import state_directory
 from pumice.engines.local.supervisor.control_server import control_socket
 from pumice.engines.local.supervisor.submit import submit
@@ -192,6 +194,29 @@ class LocalClient:
                 await service.call("wake")
 
         asyncio.run(wake())
+
+    def service_status(self) -> dict[str, Any] | None:
+        """Return what the service says about itself; None if it does not run."""
+        found: dict[str, Any] | None = self._ask_service("status")
+        return found
+
+    def stop_service(self) -> bool:
+        """End the service; runs go on. False if it does not run."""
+        return self._ask_service(RETIRE) is not None
+
+    def _ask_service(self, request: str) -> Any:
+        async def ask() -> Any:
+            async with running_service(self.store.state, self.environ) as service:
+                return None if service is None else await service.call(request)
+
+        return asyncio.run(ask())
+
+    def service_log(self) -> Path:
+        return ServicePaths(self.store.state).log
+
+    def service_command(self) -> str:
+        """Return the command line that starts the service in the foreground."""
+        return shlex.join(service_words(self.store.state))
 
     def why(self, run: StoredRun) -> Why | None:
         """Return why a run waits; None if it does not wait."""

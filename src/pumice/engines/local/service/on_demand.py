@@ -71,14 +71,18 @@ def start_service(state: Path, environ: Mapping[str, str], seconds: float = _PAT
     """Start the service, and wait until it or another one runs. False if it failed."""
     reading, writing = os.pipe()
     try:
-        command = [sys.executable, "-I", "-m", "pumice.engines.local.service", str(state)]
-        start_in_background(command, environ, ServicePaths(state).log, writing)
+        start_in_background(service_words(state), environ, ServicePaths(state).log, writing)
     finally:
         os.close(writing)
     try:
         return wait_until_ready(reading, seconds)
     finally:
         os.close(reading)
+
+
+def service_words(state: Path) -> list[str]:
+    """Return the command of the service."""
+    return [sys.executable, "-I", "-m", "pumice.engines.local.service", str(state)]
 
 
 def _is_older(connection: Connection) -> bool:

@@ -1,0 +1,105 @@
+"""`pumice service status|stop|log|install|uninstall`: the process that queues, recovers and removes runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pumice.cli.output import table
+from pumice.cli.runs.arguments import FAILED, guarded
+from pumice.client.local_client import LocalClient
+from pumice.engines.local.state.settings import home_directory
+
+_ACTIONS = ("status", "stop", "log", "install", "uninstall")
+_UNIT = "pumice.service"
+_UNIT_TEXT = """\
+[Unit]
+Description=Pumice: queues and recovers runs
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=_ACTIONS, metavar="ACTION", help=", ".join(_ACTIONS))
+
+
+def run(args: argparse.Namespace) -> int:
+    actions = {"status": _status, "stop": _stop, "log": _log, "install": _install, "uninstall": _uninstall}
+    return guarded(lambda: actions[args.action](LocalClient()))
+
+
+def _status(client: LocalClient) -> int:
+    found = client.service_status()
+    if found is None:
+        print("the service is not running; it starts when it is needed")
+        return 0
+    print("\n".join(table([(name, str(value)) for name, value in found.items()])))
+    return 0
+
+
+def _stop(client: LocalClient) -> int:
+    """The jobs go on."""
+    if not client.stop_service():
+        print("the service is not running", file=sys.stderr)
+    return 0
+
+
+def _log(client: LocalClient) -> int:
+    path = client.service_log()
+    if path.exists():
+        sys.stdout.write(path.read_text(encoding="utf-8", errors="replace"))
+    return 0
+
+
+def _unit_file() -> Path | None:
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or "")
+    home = home_directory(os.environ)
+    if not base.is_absolute():
+        if home is None:
+            return None
+        base = home / ".config"
+    return base / "systemd" / "user" / _UNIT
+
+
+def _install(client: LocalClient) -> int:
+    """Write a unit of the user's systemd, so that runs go on after the machine starts."""
+    unit = _unit_file()
+    if unit is None:
+        print("there is no home directory for the unit\n  hint: set HOME or XDG_CONFIG_HOME", file=sys.stderr)
+        return FAILED
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text(_UNIT_TEXT.format(command=client.service_command()), encoding="utf-8")
+    print(unit)
+    if shutil.which("systemctl") is None or _systemctl("daemon-reload") or _systemctl("enable", _UNIT):
+        print(f"systemd did not take it: start it at login with\n  {client.service_command()}", file=sys.stderr)
+        return FAILED
+    print("it starts at login; `loginctl enable-linger` starts it at boot", file=sys.stderr)
+    return 0
+
+
+def _uninstall(_client: LocalClient) -> int:
+    unit = _unit_file()
+    if unit is None or not unit.exists():
+        print("no unit is installed", file=sys.stderr)
+        return 0
+    if shutil.which("systemctl") is not None:
+        _systemctl("disable", _UNIT)
+    unit.unlink()
+    return 0
+
+
+def _systemctl(*words: str) -> int:
+    done = subprocess.run(["systemctl", "--user", *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    if done.returncode:
+        print(done.stderr.strip(), file=sys.stderr)
+    return done.returncode
