@@ -153,6 +153,9 @@ class Emitter:
                 self.listeners.remove(listener)
                 self.failed(error)
 
+    def note(self, message: str) -> None:
+        self(Progress(message))
+
     def warn(self, message: str) -> None:
         if self._warnings.first(message):
             self(WarningIssued(message))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.header_notes import header_notes
 from pumice.engines.local.container_spec.job_inputs import JobInputs
-from pumice.engines.local.events import Emitter, Progress, RunPlanned
+from pumice.engines.local.events import Emitter, RunPlanned
 from pumice.engines.local.images.lookup import RunImages, image_names, with_names_in_use
 from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.network.addresses import Addresses
@@ -82,10 +82,7 @@ class Preparation:
 def prepared(
     request: RunRequest, emit: Emitter, pulled: Sequence[str] = (), *, dry: bool = False
 ) -> Iterator[Preparation]:
-    """`pulled` are lines for the header. With `dry`, nothing is stored and nothing reserved.
-
-    Raises SettingsError or RefusedError.
-    """
+    """`pulled` are lines for the header. With `dry`, nothing is stored. Raises SettingsError or RefusedError."""
     options, documents, source = request.options, request.documents, request.source
     machine, state = read_machine(), options.settings.state
     admitted, changes = fit_to_machine(request.job, options, machine)
@@ -95,20 +92,16 @@ def prepared(
     settings = with_names_in_use(options.settings, image_names(manifests))
     accesses, notes = check_host_access(settings, manifests, os.environ)
     objects: dict[tuple[str, str], Manifest] = {}
-
-    def note(message: str) -> None:
-        emit(Progress(message))
-
     with ExitStack() as held:
         try:
             make_private(state)
-            run = held.enter_context(open_run(job, settings, request.owned, note))
+            run = held.enter_context(open_run(job, settings, request.owned, emit.note))
             images = RunImages(
                 ImageStore(state / "images"),
                 settings.images,
                 held,
                 warn=once_per_machine(state, emit.warn),
-                note=note,
+                note=emit.note,
             )
             reservations = Reservations(reservations_directory(state), job.uid)
             preparation = Preparation(

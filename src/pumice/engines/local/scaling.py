@@ -14,7 +14,8 @@ from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.runs.restore import last_status
+from pumice.engines.local.runs.event_codec import last_status
+from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import OwnedRun
 from pumice.model.findings import Finding
 from pumice.model.job import Job, JobSpec, Manifest
@@ -47,7 +48,7 @@ def stored(admitted: Admitted, scale: Mapping[str, int], owned: OwnedRun | None 
         admitted = admit_stored(msgspec.structs.replace(written, spec=spec), offline_context())
         _raise_errors(admitted.findings)
     uid = str(uuid.uuid4()) if owned is None else owned.run.record.uid
-    status = None if owned is None else last_status(owned.run.directory)
+    status = None if owned is None else last_status(read_journal(owned.run.directory)[0])
     own = {"uid": uid, "generation": 1, "resource_version": "1"}
 
     def with_metadata(job: Job) -> Job:

@@ -5,7 +5,7 @@ The job is stored once, with the plan and after each change; events that carry i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.journal import Entry
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, JobSpec
+from pumice.model.status import JobStatus
 
 SPEC_CHANGED: Final = "SpecChanged"
 _KINDS: Final[Mapping[str, type[Any]]] = {
@@ -94,6 +95,14 @@ class EventDecoder:
             self.job = msgspec.structs.replace(self.job, status=event.job.status)
             return replace(event, job=self.job)
         return event
+
+
+def last_status(entries: Sequence[Entry]) -> JobStatus | None:
+    """Return the status that was written last: what another process needs to go on with the run."""
+    for entry in reversed(entries):
+        if entry.kind in (StatusWritten.__name__, PhaseChanged.__name__):
+            return msgspec.convert(entry.data["status"], JobStatus)
+    return None
 
 
 def _plain(value: object) -> Any:

@@ -21,9 +21,9 @@ from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_store import STATUS, OwnedRun, RunStore, StoredRun
-from pumice.engines.local.runs.secret_values import drop_secrets, read_secrets, with_values
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import run_with_control
+from pumice.engines.local.supervisor.secret_values import drop_secrets, read_secrets, with_values
 from pumice.model.problem import PumiceError
 from pumice.model.vocabulary import Phase
 from pumice.runtime.offline_context import offline_context

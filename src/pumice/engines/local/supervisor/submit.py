@@ -19,11 +19,11 @@ from pumice.engines.local.preparation import prepared
 from pumice.engines.local.runs.new_record import new_record
 from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.runs.secret_values import drop_secrets, keep_secrets
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import pod_requests
 from pumice.engines.local.scheduling.fitting import gang
 from pumice.engines.local.service.on_demand import connected_service
+from pumice.engines.local.supervisor.secret_values import drop_secrets, keep_secrets
 from pumice.model import keys
 from pumice.model.job import Job, Manifest
 
