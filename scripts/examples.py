@@ -31,10 +31,11 @@ class Example:
     framework: Framework | None = None
     programs: tuple[str, ...] = ()
     fit: str = ""  # where it needs --fit
+    active: bool = False  # no plugin names the framework, so `pumice run` does not look for it
 
     @property
     def needs(self) -> str:
-        names = [self.framework.name] if self.framework is not None else []
+        names = [self.framework.name + " in the active environment" * self.active] if self.framework else []
         flags = [f"`--fit` {self.fit}"] if self.fit else []
         return ", ".join([*names, *(f"`{program}`" for program in self.programs), *flags]) or "nothing"
 
@@ -47,8 +48,8 @@ RUNNABLE: dict[str, Example] = {
     "pytorch-job.yaml": Example(TORCH),
     "pytorch-job-basic.yaml": Example(TORCH),
     "pytorch-job-zh.yaml": Example(TORCH),
-    "tensorflow-dist-mnist.yaml": Example(TENSORFLOW),
-    "tensorflow-dist-mnist-corrected.yaml": Example(TENSORFLOW),
+    "tensorflow-dist-mnist.yaml": Example(TENSORFLOW, active=True),
+    "tensorflow-dist-mnist-corrected.yaml": Example(TENSORFLOW, active=True),
     "tensorflow-plugin.yaml": Example(TENSORFLOW),
     "lm-mpi-job.yaml": Example(programs=_MPI),
     "mpi-plugin.yaml": Example(programs=_MPI, fit="below 4 cores"),

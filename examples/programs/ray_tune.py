@@ -1,5 +1,6 @@
 """Looks for the best step size of a gradient descent: eight trials, which Ray Tune spreads over the cluster."""
 
+import os
 import random
 
 import ray
@@ -25,7 +26,7 @@ tuner = tune.Tuner(
     fit,
     param_space={"step": tune.grid_search(STEPS)},
     tune_config=tune.TuneConfig(metric="loss", mode="min"),
-    run_config=tune.RunConfig(storage_path="/results", name="fit", verbose=0),
+    run_config=tune.RunConfig(storage_path=os.environ["RESULTS"], name="fit", verbose=0),
 )
 results = tuner.fit()
 for result in results:

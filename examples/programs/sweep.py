@@ -10,7 +10,7 @@ import random
 import sys
 from pathlib import Path
 
-RESULTS = Path(os.environ.get("RESULTS", "/results"))
+RESULTS = Path(os.environ["RESULTS"])
 TRIALS = list(itertools.product([0.01, 0.1, 0.5, 1.5], [0.0, 0.8]))
 
 
