@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.logs.log_reader import LogReader
+from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_journal
 from pumice.engines.local.state.run_directory import (
     RunDirectory,
     once_per_machine,
@@ -54,3 +57,22 @@ def test_a_state_directory_of_another_user(exists: bool, tmp_path: Path, monkeyp
     text = state_problem(state, PermissionError(13, "Permission denied", str(state / "runs" / "a"))).text
     assert text.startswith(f"{state}/runs/a: permission denied, so nothing can be stored in {state}\n  hint: ")
     assert (f"sudo chown -R {mine + 1} {state}, or set XDG_STATE_HOME" in text) == exists
+
+
+def test_another_process_continues_a_run_with_further_pods_and_numbers(tmp_path: Path) -> None:
+    for first in (True, False):
+        numbers = SequenceNumbers()
+        record = RunDirectory(tmp_path, pytest.fail, numbers)
+        journal = Journal(tmp_path, numbers, wall_clock, elapsed)
+        journal.open()
+        journal.append("begins")
+        log = record.open_log(record.add_pod("w-0", {}), "main", 0)
+        log.write(b"first\n" if first else b"second\n")
+        log.write(b"and more\n")
+        log.close()
+        journal.close()
+    assert sorted(path.name for path in (tmp_path / "pods" / "w-0").iterdir()) == ["1", "2"]
+    batches = [(number, text) for rows in LogReader(tmp_path).read() for number, _, _, _, text in rows]
+    assert batches == [(2, b"first\n"), (3, b"and more\n"), (5, b"second\n"), (6, b"and more\n")]
+    # The journal alone would continue with 2.
+    assert [entry.seq for entry in read_journal(tmp_path)[0]] == [1, 4]
