@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ import pytest
 
 from pumice.cli.main import main
 from tests.cluster.pki import make_pki
+from tests.docs.markdown import blocks
 from tests.local.connect_proxy import connect_proxy
 from tests.local.registry import PushedImage, Registry, registry
 from tests.local.roots import small_root
 from tests.local.running import Place, job, need_namespaces, task
 from tests.local.slow_link import slow_link
 from tests.local.token_server import TokenServer, token_server
+from tests.meta.tree import ROOT
 from tests.unit.engines.local.images.archives import E, directory, layer
 
 pytestmark = pytest.mark.needs("docker-registry")
@@ -235,6 +238,20 @@ def test_a_wrong_digest_is_refused_and_removed(
     assert "no images" in capsys.readouterr().err
 
 
+def _shown_in_the_guide() -> list[str]:
+    """What the guide shows of a pull."""
+    [text] = [block.text for block in blocks(ROOT / "docs/guides/own-images.md") if "pulling from" in block.text]
+    return [line for line in text.splitlines() if line.startswith(("image ", "  pulled "))]
+
+
+def _shapes(lines: list[str]) -> set[str]:
+    """Return lines without names, digests and numbers."""
+    found = [re.sub(r"\S+/team/\w+:\w+", "NAME", line) for line in lines]
+    found = [re.sub(r"(?<=from )[\w.:]+(?=:)", "HOST", line) for line in found]
+    found = [re.sub(r"sha256:\w+|[\d.]+(?: (?:[KMG]i)?B)?", "N", line) for line in found]
+    return {line.replace("layers", "layer") for line in found}
+
+
 def test_run_pulls_what_is_missing(registries: Registries, tmp_path: Path) -> None:
     need_namespaces()
     root = small_root(tmp_path / "root", {"sh": "sh"})
@@ -269,6 +286,7 @@ def test_run_pulls_what_is_missing(registries: Registries, tmp_path: Path) -> No
     [header] = [line for line in lines if line.startswith("  pulled ")]
     assert header.startswith(f"  pulled {name} from {registries.open.host}: {tag.config[:19]}, ")
     assert any(line.endswith(f"images: {name}") for line in lines)
+    assert _shapes(_shown_in_the_guide()) <= _shapes(lines)
     again = place.run(job(pod), flags=["--pull"])
     assert (again.code, again.out) == (0, "w-0  hello from an image\n")
     assert "pulled" not in again.err

@@ -131,6 +131,17 @@ def test_errors_name_the_file_and_no_secret(home: Path, config: Any, message: st
     assert "s3cret" not in caught.value.problem.text
 
 
+def test_a_helper_is_a_name_and_not_a_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = _write(home / "evil", f"#!/bin/sh\ntouch '{home}/canary'\n")
+    evil.chmod(0o755)
+    (home / "docker-credential-..").mkdir()
+    monkeypatch.chdir(home)
+    _write(home / ".docker" / "config.json", {"credsStore": "../../evil"})
+    with pytest.raises(ImageError, match="was not found"):
+        find_login("r.io", "a", {"HOME": str(home)})
+    assert not (home / "canary").exists()
+
+
 def test_a_file_that_cannot_be_read(home: Path) -> None:
     (home / ".docker" / "config.json").mkdir(parents=True)
     with pytest.raises(ImageError, match="is a directory"):
