@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pumice.yaml import writer
 from pumice.yaml.reader import parse
 from pumice.yaml.scalars import as_json_number
 from pumice.yaml.writer import write_yaml
@@ -215,8 +216,9 @@ def test_long_keys(key: str, value: object) -> None:
         assert parse(written(document), "f")[0][0][0] == document
 
 
-def test_more_different_text_than_is_kept() -> None:
-    documents = [{f"key-{index}": f"value {index}", "text": f"a\n{index}\n"} for index in range(45_000)]
+def test_more_different_text_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "_MAX_KEPT", 200)
+    documents = [{f"key-{index}": f"value {index}", "text": f"a\n{index}\n"} for index in range(450)]
     documents += documents[:5]
     text = written(*documents)
     assert [value for value, _ in parse(text, "f")[0]] == documents
