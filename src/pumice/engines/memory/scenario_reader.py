@@ -281,6 +281,8 @@ class ScenarioReader:
             return
         if count and is_plain:
             hint = f"pods of {owner} are {owner}-0 to {owner}-{count - 1}"
+            if count == 1:
+                hint = f"the only pod of {owner} is {owner}-0"
         else:
             known = [f"{task}-{number}" for task, most in self._replicas.items() for number in range(min(most, 100))]
             hint = did_you_mean(name, [*names, *known]) or f"pods are called {self._some_pod()}"

@@ -221,6 +221,11 @@ _DURATION = "must be a duration such as 10s, 5m or 1h30m"
             id="index too high",
         ),
         pytest.param(
+            "{at: 3s, pod: master-1, exit: 1}",
+            [(".pod", "no such pod in this job", "the only pod of master is master-0")],
+            id="there is only one",
+        ),
+        pytest.param(
             "{at: 3s, pod: wroker-1, exit: 1}",
             [(".pod", "no such pod in this job", "did you mean worker-1?")],
             id="misspelt pod",
