@@ -141,11 +141,20 @@ def test_attach_shows_a_run_until_it_ends(terminal: Terminal) -> None:
 def test_a_run_goes_on_when_its_process_was_killed(terminal: Terminal) -> None:
     run = terminal.submit(job(task("w", WAITING), task("quick", "echo once >> quick.txt"), minAvailable=1))
     terminal.until(lambda: terminal.items()[0]["pods"]["succeeded"] == 1)
+    printed = terminal.place.directory / "printed"
+    with printed.open("wb") as out:
+        words = ["logs", "-f", run]
+        follower = fork_server(*MODULES).start(
+            words, cwd=terminal.place.directory, env=terminal.place.env, out=out.fileno()
+        )
+    terminal.until(lambda: printed.read_bytes() == b"w-0      up\n")
     first = terminal.owner(run)
     os.kill(first, signal.SIGKILL)
     terminal.until(lambda: terminal.owner(run) != first and terminal.items()[0]["pods"]["running"] == 1)
     (terminal.place.directory / "go").touch()
     assert terminal("wait", run).out == "trial:1 Completed\n"
+    assert follower.wait(60) == 0
+    assert printed.read_text() == terminal("logs", run).out == "w-0      up\nw-0      up\nw-0      done\n"
     # What has succeeded is not repeated.
     assert (terminal.place.directory / "quick.txt").read_text() == "once\n"
     assert "SupervisorLost" in terminal("history", run, "--events", "-o", "json").out

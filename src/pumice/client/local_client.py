@@ -195,6 +195,14 @@ class LocalClient:
 
         asyncio.run(wake())
 
+    def revive(self, runs: Sequence[StoredRun]) -> None:
+        """Have the service start or close runs that no process owns: they wait in the queue, or lost their process.
+
+        Raises ConnectionFailedError.
+        """
+        if any(not run.is_owned and not self.summary(run).is_over for run in runs):
+            self.wake()
+
     def service_status(self) -> dict[str, Any] | None:
         """Return what the service says about itself; None if it does not run."""
         found: dict[str, Any] | None = self._ask_service("status")
@@ -232,9 +240,7 @@ class LocalClient:
         Raises WaitTimeoutError.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        if any(not run.is_owned and not self.summary(run).is_over for run in runs):
-            # It waits in the queue, or its process was killed: the service starts it, or closes it.
-            self.wake()
+        self.revive(runs)
         while True:
             found = [self.summary(run) for run in runs]
             done = [_reached(each, goal) for each in found]

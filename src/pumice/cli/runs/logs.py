@@ -82,6 +82,7 @@ def _logs(client: LocalClient, args: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     if args.follow:
+        client.revive([stored for stored, _ in chosen])
         asyncio.run(_follow(views))
     else:
         for view in views:
