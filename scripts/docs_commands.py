@@ -158,8 +158,8 @@ input, or the cluster does not answer. With `--json` every line is one JSON obje
 `missing` or `unknown`), `found` and `todo`.
 """,
     "completion": """\
-The script completes commands, flags, their values, files, and the names of plugins and images. It follows from the
-flags of this version, so print it again after an upgrade, or source it where your shell starts.
+The script completes commands, flags, their values, files, and the names of plugins, images, runs and pods. It follows
+from the flags of this version, so print it again after an upgrade, or source it where your shell starts.
 """,
     "schema": """\
 The schema is JSON Schema draft 7, for one Job document. [Check Job files in CI](../guides/validate-in-ci.md) shows how

@@ -13,31 +13,55 @@ from typing import Final
 
 from pumice.cli.main import COMMANDS, load_command
 from pumice.cli.offline.completion_scripts import SCRIPTS, CommandWords, Flag, Values
-from pumice.engines.local.images.names import familiar
-from pumice.engines.local.images.store import ImageStore, images_directory
-from pumice.engines.local.run_errors import SettingsError
-from pumice.runtime.discovery import discover
+from pumice.engines.local.run_errors import RunError
 
 # The metavars of arguments that are paths.
 _PATHS: Final = ("FILE", "JOB", "SCRIPT", "DIR", "PATH", "PATH[:ro]", "PREFIX")
 
 
 def _plugin_names() -> Iterable[str]:
+    from pumice.runtime.discovery import discover
+
     return discover().plugins
 
 
 def _image_names() -> Iterable[str]:
-    try:
-        return [familiar(image.name) for image in ImageStore(images_directory()).images()]
-    except SettingsError:
-        # There is no state directory, so there are no images.
-        return []
+    from pumice.engines.local.images.names import familiar
+    from pumice.engines.local.images.store import ImageStore, images_directory
+
+    return [familiar(image.name) for image in ImageStore(images_directory()).images()]
 
 
-# The names that only this machine knows, by command and argument.
+def _run_names() -> Iterable[str]:
+    from pumice.client.local_client import LocalClient
+
+    numbered = [f"{each.parent.name}:{each.name}" for each in LocalClient().store.directories()]
+    return dict.fromkeys(["@last", *(each.partition(":")[0] for each in numbered), *numbered])
+
+
+def _pod_names() -> Iterable[str]:
+    from pumice.client.local_client import LocalClient
+    from pumice.client.run_logs import planned_job, pod_names
+
+    last = LocalClient().find("@last")
+    return pod_names(last, planned_job(last))
+
+
+# What only this machine knows, and the arguments whose values it is: by metavar, or by command and name. Each function
+# imports what it needs, because a person waits for it.
 _NAMES: Final[dict[str, Callable[[], Iterable[str]]]] = {
-    "plugins name": _plugin_names,
-    "image operands": _image_names,
+    "plugins": _plugin_names,
+    "images": _image_names,
+    "runs": _run_names,
+    "pods": _pod_names,
+}
+_NAMED: Final = {
+    "RUN": "runs",
+    "NAME|RUN": "runs",
+    "RUN|POD": "runs",
+    "exec pod": "pods",
+    "plugins name": "plugins",
+    "image operands": "images",
 }
 
 
@@ -45,15 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", nargs="?", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
     parser.add_argument(
         "--names",
-        metavar="ARGUMENT",
         choices=tuple(_NAMES),
-        help="for the scripts: print the values that an argument can have at the moment",
+        help="for the scripts: print these names, one per line",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     if args.names:
-        print(*_NAMES[args.names](), sep="\n")
+        try:
+            print(*_NAMES[args.names](), sep="\n")
+        except RunError as error:
+            # Such as a state directory that cannot be read. The scripts ignore it.
+            print(error, file=sys.stderr)
+            return 2
         return 0
     if not args.shell:
         print(f"pumice completion: which shell?\n  hint: there are {', '.join(SCRIPTS)}", file=sys.stderr)
@@ -72,7 +100,7 @@ def _words(command: str) -> CommandWords:
         values = Values(
             words=tuple(map(str, action.choices or ())),
             files=action.metavar in _PATHS,
-            names=name if (name := f"{command} {action.dest}") in _NAMES else "",
+            names=_NAMED.get(f"{command} {action.dest}") or _NAMED.get(str(action.metavar), ""),
         )
         if action.option_strings:
             takes = None if action.nargs == 0 else values

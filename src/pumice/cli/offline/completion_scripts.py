@@ -55,7 +55,7 @@ _pumice_files() {
 
 _pumice() {
     local cur=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD - 1]}
-    local command=${COMP_WORDS[1]} flags= valued= line index position=1 most=0
+    local command=${COMP_WORDS[1]} flags= valued= line whole= index position=1 most=0
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
         while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen -W "@COMMANDS@" -- "$cur")
@@ -65,11 +65,16 @@ _pumice() {
 @FLAGS@
     *) return ;;
     esac
-    # Readline takes --flag=value apart.
+    # Readline takes --flag=value, NAME:N and @last apart.
     if [[ $cur == = ]]; then
         cur=
     elif [[ $last == = ]]; then
         last=${COMP_WORDS[COMP_CWORD - 2]}
+    elif [[ $cur == [:@] || $last == [:@] ]]; then
+        whole=${COMP_LINE:0:COMP_POINT}
+        whole=${whole##*[[:space:]]}
+        last= cur=$whole
+        if [[ $whole == *:* ]]; then ((position--)); fi
     fi
     if [[ " $valued " == *" $last "* ]]; then
         _pumice_values "$command" "$last"
@@ -80,11 +85,18 @@ _pumice() {
             if [[ " $valued " == *" ${COMP_WORDS[index]} "* ]]; then
                 ((index++))
                 if [[ ${COMP_WORDS[index]} == = ]]; then ((index++)); fi
-            elif [[ ${COMP_WORDS[index]} != -* ]]; then
+            elif [[ ${COMP_WORDS[index]} == : ]]; then
+                ((index++))
+            elif [[ ${COMP_WORDS[index]} != [-@]* ]]; then
+                # The @ of @last is a word of its own.
                 ((position++))
             fi
         done
         _pumice_values "$command" "$((position < most ? position : most))"
+        if [[ -n $whole ]]; then
+            # Only what follows the colon is replaced.
+            for index in "${!COMPREPLY[@]}"; do COMPREPLY[index]=${COMPREPLY[index]#"${whole%"${whole##*:}"}"}; done
+        fi
     fi
 }
 

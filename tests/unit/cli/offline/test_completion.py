@@ -1,139 +1,13 @@
-"""Completion in the real shells: a line is typed, then Tab and Enter, and the program prints its words."""
-
 from __future__ import annotations
-
-import fcntl
-import os
-import pty
-import select
-import shlex
-import subprocess
-import sys
-import termios
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from pumice.cli.main import COMMANDS
-from tests.unit.cli.running import COMMAND, Terminal
-
-# What is started by the shell: it prints its words, but answers what the scripts ask.
-PROGRAM = """\
-#!/bin/sh
-if [ "$2" = --names ]; then exec {command} "$@"; fi
-printf 'TYPED'
-printf ' [%s]' "$@"
-echo ' END'
-"""
-SHELLS = {
-    "bash": ("bash", "--norc", "--noprofile", "-i"),
-    "zsh": ("zsh", "-f", "-i"),
-    "fish": ("fish", "--no-config", "-i"),
-}
-BEGIN = {
-    "bash": "bind 'set bell-style none'; source {}",
-    "zsh": "autoload -Uz compinit; compinit -u -D; source {}",
-    "fish": "source {}",
-}
-# What is typed before Tab, and the words that come of it.
-LINES = {
-    "pumice valid": ["validate"],
-    "pumice --vers": ["--version"],
-    "pumice validate --volc": ["validate", "--volcano"],
-    "pumice validate my": ["validate", "my job.yaml"],
-    "pumice validate a.yaml --json my": ["validate", "a.yaml", "--json", "my job.yaml"],
-    "pumice run --network outb": ["run", "--network", "outbound"],
-    "pumice run --network=outb": ["run", "--network=outbound"],
-    "pumice run --env-file my": ["run", "--env-file", "my job.yaml"],
-    "pumice run --timeout 1h --workdir": ["run", "--timeout", "1h", "--workdir-read-only"],
-    "pumice simulate a.yaml -s my": ["simulate", "a.yaml", "-s", "my job.yaml"],
-    "pumice init --framework tens": ["init", "--framework", "tensorflow"],
-    "pumice plugins pyt": ["plugins", "pytorch"],
-    "pumice plugins --json tens": ["plugins", "--json", "tensorflow"],
-    "pumice image lis": ["image", "list"],
-    "pumice image rm busy": ["image", "rm", "busybox-for-tests"],
-    "pumice completion z": ["completion", "zsh"],
-    # Nothing fits, and no file is offered where none may stand.
-    "pumice run --timeout my": ["run", "--timeout", "my"],
-    "pumice explain a.yaml my": ["explain", "a.yaml", "my"],
-}
+from pumice.cli.offline.completion_scripts import SCRIPTS
+from tests.unit.cli.running import Terminal
 
 
-class Shell:
-    """A shell on a terminal of its own."""
-
-    def __init__(self, name: str, cwd: Path, environ: dict[str, str]) -> None:
-        self._near, far = pty.openpty()
-        self.process = subprocess.Popen(
-            SHELLS[name],
-            cwd=cwd,
-            env=environ,
-            stdin=far,
-            stdout=far,
-            stderr=far,
-            start_new_session=True,
-            # Shells want a terminal that controls them.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - nothing is locked that it needs
-        )
-        os.close(far)
-        self._output = ""
-
-    def type(self, keys: str) -> None:
-        os.write(self._near, keys.encode())
-
-    def read_until(self, words: str) -> str:
-        """Return what came before these words, without them."""
-        deadline = time.monotonic() + 60
-        while words not in self._output:
-            left = deadline - time.monotonic()
-            assert select.select([self._near], [], [], max(left, 0))[0], f"no {words!r} in {self._output!r}"
-            self._output += os.read(self._near, 65536).decode(errors="replace")
-        before, _, self._output = self._output.partition(words)
-        return before
-
-    def close(self) -> None:
-        os.close(self._near)
-        self.process.wait(timeout=60)
-
-
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.needs(name)) for name in SHELLS])
-def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    folder = tmp_path_factory.mktemp("a shell")
-    (folder / "my job.yaml").touch()
-    (folder / "image").mkdir()
-    (folder / "bin").mkdir()
-    program = folder / "bin" / "pumice"
-    environ = {
-        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder),
-        "XDG_STATE_HOME": str(folder / "state"),
-        "TERM": "dumb",
-        "LANG": "C.UTF-8",
-    }
-    own = {**environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    program.write_text(PROGRAM.format(command=shlex.join(["env", f"PYTHONPATH={own['PYTHONPATH']}", *COMMAND])))
-    program.chmod(0o755)
-    subprocess.run([*COMMAND, "image", "add", "busybox-for-tests=image"], cwd=folder, env=own, check=True)
-    script = folder / f"pumice.{request.param}"
-    with script.open("w") as output:
-        subprocess.run([*COMMAND, "completion", request.param], env=own, stdout=output, check=True)
-    started = Shell(request.param, folder, environ)
-    started.type(f"{BEGIN[request.param].format(shlex.quote(str(script)))}; pumice ready\n")
-    started.read_until("TYPED [ready] END")
-    yield started
-    started.close()
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_word_is_completed(line: str, shell: Shell) -> None:
-    shell.type(f"{line}\t\n")
-    shell.read_until("TYPED ")
-    assert shell.read_until(" END") == " ".join(f"[{word}]" for word in LINES[line])
-
-
-@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_every_command_and_flag_is_in_the_script(name: str, terminal: Terminal) -> None:
     result = terminal.run("completion", name)
     assert (result.code, result.err) == (0, "")
@@ -150,7 +24,8 @@ def test_without_a_shell(terminal: Terminal) -> None:
     )
 
 
-def test_names_without_a_home(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert terminal.run("completion", "--names", "image operands").code == 0
-    assert "pytorch\n" in terminal.run("completion", "--names", "plugins name").out
+def test_names(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(terminal.folder / "state"))
+    assert "pytorch\n" in terminal.run("completion", "--names", "plugins").out
+    assert terminal.run("completion", "--names", "runs") == (0, "@last\n", "")
+    assert terminal.run("completion", "--names", "pods").code == 2
