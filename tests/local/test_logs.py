@@ -119,6 +119,24 @@ def test_json(ran: tuple[Place, Result]) -> None:
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT[\d:.]{15}\+00:00", each["time"]) for each in found)
 
 
+@pytest.mark.parametrize("flags", [[], ["-f"], ["-t"]], ids=" ".join)
+def test_a_reader_that_needs_no_more(ran: tuple[Place, Result], flags: Sequence[str]) -> None:
+    place, _ = ran
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [*place.argv()[:3], "logs", *flags],
+        cwd=place.directory,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert (process.communicate(timeout=60)[1].partition("\nw-1")[0].strip(), process.returncode) == ("trial:1", 0)
+
+
 def test_attempts_are_told_apart_and_several_runs_by_their_names(tmp_path: Path) -> None:
     place = Place(tmp_path)
     again = job(

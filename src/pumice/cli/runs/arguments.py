@@ -53,6 +53,9 @@ def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
     """Print the errors of a command; return its exit code."""
     try:
         return work()
+    except BrokenPipeError:
+        # The reader of the output needs no more of it.
+        raise
     except NoSuchRunError as error:
         print(error, file=sys.stderr)
         return no_such_run

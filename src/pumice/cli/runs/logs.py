@@ -96,9 +96,7 @@ async def _follow(views: Sequence[_View]) -> None:
         async for batches in view.logs.follow():
             view.show(batches)
 
-    async with asyncio.TaskGroup() as group:
-        for view in views:
-            group.create_task(follow(view))
+    await asyncio.gather(*map(follow, views))
 
 
 def _selection(client: LocalClient, args: argparse.Namespace) -> LogSelection:
@@ -243,12 +241,14 @@ class _View:
             sys.stdout.buffer.write(text if text.isascii() else text.decode("utf-8", "replace").encode())
             sys.stdout.buffer.flush()
             return
-        coloured = style_for(sys.stdout).coloured
+        coloured, lines = style_for(sys.stdout).coloured, list[str]()
         for _, execution, time, _, text in batches:
             start = f"{_moment(time)} " if self.args.timestamps else ""
             if self.prefix is not None:
                 start += self.label + self.prefix.text(execution.pod, execution.container, coloured=coloured)
-            self._screen.print([start + line for line in _lines(text)])
+            lines += [start + line for line in _lines(text)]
+        if lines:
+            self._screen.print(lines)
 
     def _write_json(self, batches: Sequence[LogBatch]) -> None:
         found = []
