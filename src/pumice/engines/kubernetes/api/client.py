@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlencode
@@ -33,8 +34,8 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 # Each is a connection. Watches are not counted.
 PARALLEL_READS: Final = 64
 PAGE_SIZE: Final = 500
-# Larger bodies are sent few at a time. A server takes a hundred milliseconds for a pod with thousands of variables;
-# while it works on 64 of them, the calls of all other jobs wait.
+# Larger objects are written few at a time. A server takes a hundred milliseconds for a pod with thousands of variables,
+# and for the status of such a Job; while it works on 64 of them, the calls of all other jobs wait.
 LARGE_BODY: Final = 16 * 1024
 LARGE_BODIES: Final = 256 * 1024  # bytes of large bodies under way
 
@@ -77,10 +78,14 @@ class Client:
         accept: str = JSON,
         attempts: int | None = 1,
         urgent: bool = False,
+        size: int = 0,
     ) -> bytes:
-        """Return the body of the response. With `attempts=None`, transient errors are retried without end."""
+        """Return the body of the response. With `attempts=None`, transient errors are retried without end.
+
+        `size` is that of the object, if it is larger than the body.
+        """
         target = self._target(path, params)
-        send = self._transport.request if urgent else self._limited_by_size
+        send = self._transport.request if urgent else partial(self._limited_by_size, size=size)
         backoff: Backoff | None = None
         failures = 0
         while True:
@@ -94,16 +99,17 @@ class Client:
                 delay = backoff.after_failure(error.retry_after)
             await asyncio.sleep(delay)
 
-    async def _limited_by_size(
-        self, method: str, target: str, body: bytes | None, content_type: str, accept: str
+    async def _limited_by_size(  # noqa: PLR0913 - see request
+        self, method: str, target: str, body: bytes | None, content_type: str, accept: str, *, size: int
     ) -> bytes:
-        if body is None or len(body) <= LARGE_BODY:
+        size = max(size, len(body or b""))
+        if size <= LARGE_BODY:
             return await self._limited(method, target, body, content_type, accept)
-        await self.large_bodies.acquire(len(body))
+        await self.large_bodies.acquire(size)
         try:
             return await self._limited(method, target, body, content_type, accept)
         finally:
-            self.large_bodies.release(len(body))
+            self.large_bodies.release(size)
 
     async def _limited(self, method: str, target: str, body: bytes | None, content_type: str, accept: str) -> bytes:
         limit = self.reads if method == "GET" else self.writes
@@ -163,10 +169,13 @@ class Client:
         subresource: str = "",
         dry_run: bool = False,
         attempts: int | None = 1,
+        size: int = 0,
     ) -> bytes:
         path = _object_path(resource, namespace, name, subresource)
         params = self._manager | {"dryRun": "All"} if dry_run else self._manager
-        return await self.request("PATCH", path, params=params, body=body, content_type=MERGE_PATCH, attempts=attempts)
+        return await self.request(
+            "PATCH", path, params=params, body=body, content_type=MERGE_PATCH, attempts=attempts, size=size
+        )
 
     async def apply(
         self, resource: Resource, namespace: str | None, name: str, body: bytes, *, attempts: int | None = 1

@@ -7,7 +7,7 @@ schema accepts anything, and the errors belong in the status of the job, not in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ _COMMAND: Final = msgspec.json.Decoder(Command)
 class CachedJob:
     job: Job
     errors: tuple[str, ...] = ()  # fields that do not fit their types
+    size: int = 0  # bytes
 
     @property
     def namespace(self) -> str:
@@ -63,17 +64,18 @@ class CachedCommand:
 
 
 def decode_job(raw: bytes | msgspec.Raw, kubernetes: Schema) -> CachedJob:
+    size = memoryview(raw).nbytes
     try:
-        return CachedJob(_JOB.decode(raw))
+        return CachedJob(_JOB.decode(raw), size=size)
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw)
     metadata = msgspec.convert(document["metadata"], Metadata)
     large = check_size(document)
     if large:
-        return CachedJob(Job(metadata=metadata, status=_status(document.get("status"))), _messages(large))
+        return CachedJob(Job(metadata=metadata, status=_status(document.get("status"))), _messages(large), size)
     decoded = decode(document, kubernetes)
     job = msgspec.structs.replace(decoded.job, metadata=metadata, status=_status(document.get("status")))
-    return CachedJob(job, _messages(finding for finding in decoded.findings if finding.is_error))
+    return CachedJob(job, _messages(finding for finding in decoded.findings if finding.is_error), size)
 
 
 def _messages(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -111,8 +113,8 @@ def reuse_spec(
     A new spec gets the defaults: without a webhook, the names of tasks and required plugins are missing.
     """
     if known is None or known.uid != decoded.uid or known.job.metadata.generation != decoded.job.metadata.generation:
-        return decoded if decoded.errors else CachedJob(add_defaults(decoded.job))
-    return CachedJob(msgspec.structs.replace(decoded.job, spec=known.job.spec), known.errors)
+        return decoded if decoded.errors else replace(decoded, job=add_defaults(decoded.job))
+    return CachedJob(msgspec.structs.replace(decoded.job, spec=known.job.spec), known.errors, decoded.size)
 
 
 def same_except_text(before: Job, after: Job) -> bool:

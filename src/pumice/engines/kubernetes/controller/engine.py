@@ -92,9 +92,11 @@ class KubernetesEngine:
     async def write_status(self, snapshot: Snapshot, status: JobStatus) -> None:
         job = snapshot.job
         body = status_patch(job.metadata.resource_version, job.status, status)
+        cached = self.cache.jobs.get(job.namespace, job.name)
+        size = cached.size if cached is not None else 0
         try:
             raw = await self.client.merge_patch(
-                resources.JOBS, job.namespace, job.name, body=body, subresource="status", attempts=ATTEMPTS
+                resources.JOBS, job.namespace, job.name, body=body, subresource="status", attempts=ATTEMPTS, size=size
             )
         except ApiError as error:
             if error.is_conflict or error.not_found:

@@ -254,15 +254,15 @@ async def test_requests_are_bounded_and_delay_neither_the_other_kind_nor_urgent_
 
 
 @played
-async def test_large_bodies_are_sent_one_by_one_and_delay_no_small_ones() -> None:
-    """A server that works on many large pods at once answers no other call."""
+async def test_large_objects_are_written_one_by_one_and_delay_no_small_ones() -> None:
+    """A server that works on many large pods or Jobs at once answers no other call."""
     body = b'"' + b"x" * (LARGE_BODIES * 2 // 3) + b'"'
     release, busy = asyncio.Event(), asyncio.Event()
     running = most = 0
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         nonlocal running, most
-        if len(await request.read()) == len(body):
+        if len(await request.read()) == len(body) or request.method == "PATCH":
             running += 1
             most = max(most, running)
             busy.set()
@@ -271,7 +271,8 @@ async def test_large_bodies_are_sent_one_by_one_and_delay_no_small_ones() -> Non
         return await good(request)
 
     async with client_of(handler, parallel_writes=4) as client:
-        large = [asyncio.ensure_future(client.create(PODS, "a", body)) for _ in range(8)]
+        large = [asyncio.ensure_future(client.create(PODS, "a", body)) for _ in range(4)]
+        large += [asyncio.ensure_future(client.merge_patch(JOBS, "a", "j", b"{}", size=len(body))) for _ in range(4)]
         await busy.wait()
         await asyncio.gather(*(client.create(PODS, "a", b"{}") for _ in range(20)))
         release.set()
