@@ -19,6 +19,7 @@ help: ## This list
 run: ## Run the PyTorch job of the examples on this machine
 	$(setup) run
 	@$(python) -m scripts.with_framework torch .venv/bin/pumice run examples/pytorch-job.yaml $$($(python) -m scripts.isolation)
+	@command -v pumice >/dev/null || echo 'next: export PATH="$$PWD/.venv/bin:$$PATH" && pumice init --help' >&2
 
 examples: ## Run every job of the examples that can run on this machine
 	$(setup) run

@@ -157,6 +157,8 @@ def test_from_the_clone_to_jobs_of_your_own(ordinary: Shell) -> None:
     ordinary.cwd = ordinary.home / "pumice"
     made = ordinary.run("make run")
     assert "master-0  ring closed: 42.0\n" in made.out
+    # From the same shell, once it has typed what the last line says.
+    assert made.err.splitlines()[-1] == 'next: export PATH="$PWD/.venv/bin:$PATH" && pumice init --help'
     ordinary.path = f"{ordinary.cwd}/.venv/bin:{SYSTEM}"
     again = ordinary.run("pumice run examples/pytorch-job.yaml")
     assert "master-0  ring closed: 42.0\n" in again.out
