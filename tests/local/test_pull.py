@@ -8,8 +8,10 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from pumice.cli.main import main
+from pumice.engines.local.images.store import ImageStore
 from tests.cluster.pki import make_pki
 from tests.docs.markdown import blocks
 from tests.local.connect_proxy import connect_proxy
@@ -222,6 +225,20 @@ def test_a_download_that_was_killed_continues(
     assert list((_images(home) / ".downloads").iterdir()) == []
 
 
+@pytest.mark.usefixtures("home")
+def test_ctrl_c_ends_the_unpacking_at_once(registries: Registries, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = []
+
+    def unpack_for_long(*_: object, **_named: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(20)
+        goes_on.append(True)
+
+    monkeypatch.setattr(ImageStore, "add", unpack_for_long)
+    assert main(["image", "pull", f"{registries.open.host}/team/small:1"]) == 130
+    assert goes_on == []
+
+
 def test_a_wrong_digest_is_refused_and_removed(
     registries: Registries, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +295,10 @@ def test_run_pulls_what_is_missing(registries: Registries, tmp_path: Path) -> No
     unknown = place.run(no_command)
     assert unknown.code == 2
     assert f"hint: `pumice image pull {name}` or --pull fetches it" in unknown.err
+
+    lacking = place.run(job(task("w", "exec no-such-program")))
+    assert lacking.code == 127
+    assert "`pumice image pull nowhere` fetches them" in lacking.err
 
     done = place.run(job(pod), flags=["--pull"])
     assert (done.code, done.out) == (0, "w-0  hello from an image\n")

@@ -112,6 +112,7 @@ def _add(store: ImageStore, operand: str) -> Image:
 
 def _pull(store: ImageStore, name: str, platform: str) -> Image:
     import asyncio
+    import signal
 
     from pumice.engines.local.images.names import normalised
     from pumice.engines.local.registry.pull import PullReport, pull
@@ -123,8 +124,15 @@ def _pull(store: ImageStore, name: str, platform: str) -> Image:
         lambda text: line.replace(f"{about}: {text}"),
         line.interval,
     )
+
+    async def interruptible() -> Image:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # The handler of asyncio would wait until the image is unpacked.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return await pull(name, store, os.environ, report, platform)
+
     try:
-        return asyncio.run(pull(name, store, os.environ, report, platform))
+        return asyncio.run(interruptible())
     finally:
         line.end()
 
