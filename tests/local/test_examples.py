@@ -201,7 +201,7 @@ PRINTED = [
     pytest.param("env-plugin.yaml", [f"shard {index} of 4" for index in range(4)]),
     pytest.param("svc-plugin.yaml", [r"lookup-client-0\.lookup", r"lookup-client-1\.lookup"]),
     pytest.param("volumes.yaml", ["1000", "1000"]),
-    pytest.param("depends-on.yaml", [r"/load\.sql is request 1", r"/report\.sql is request 2"]),
+    pytest.param("depends-on.yaml", ["load is request 1", "report is request 2"]),
     pytest.param("restarts.yaml", ["training-worker-1 works for 2 seconds"]),
     pytest.param("policies.yaml", ["careful-worker-7 works for 2 seconds"]),
     pytest.param("partitions.yaml", [f"partitioned-worker-{index} works for 2 seconds" for index in range(8)]),
