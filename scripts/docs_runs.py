@@ -80,6 +80,10 @@ terminal it needs `-y`.
 The service starts when a command needs it and ends after five minutes without work. `stop` leaves the jobs running.
 `install` writes a unit for the user's systemd, so that interrupted runs go on after the machine starts.
 """,
+    "export": """\
+The archive has the Job, the events and the logs. Values of variables whose names contain TOKEN, SECRET, PASSWORD or KEY
+are left out; logs are packed as they were written.
+""",
     "replay": f"""\
 {NAMES}
 """,

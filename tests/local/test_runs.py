@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,6 +88,11 @@ def test_a_run_outlives_the_command_that_started_it(terminal: Terminal) -> None:
     assert (item["phase"], item["exitCode"], item["pods"]["succeeded"]) == ("Completed", 0, 2)
     assert terminal("ps", "-o", "name").out == "trial:1\n"
     assert terminal("get", "--exit-code", code=0).err == "trial:1\n"
+    assert terminal("export", run, "-o", "run.tar.gz").out == "run.tar.gz\n"
+    with tarfile.open(terminal.place.directory / "run.tar.gz") as archive:
+        assert "trial-1/pods/w-0/1/w.0.log" in archive.getnames()
+        assert "trial-1/run.json" in archive.getnames()
+    assert terminal("export", run, "-o", "run.tar.gz", code=2).err.endswith("run.tar.gz: exists already\n")
     shown = terminal("replay", run).err
     assert "run trial:1 " in shown
     assert "Completed" in shown

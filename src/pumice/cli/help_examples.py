@@ -74,5 +74,6 @@ EXAMPLES: Final = {
     "rm": ("pumice rm ddp:3", "pumice rm ddp:3 --force"),
     "clean": ("pumice clean --dry-run", "pumice clean --older-than 7d -y"),
     "service": ("pumice service status", "pumice service install"),
+    "export": ("pumice export ddp:3", "pumice export ddp:3 -o - --no-logs"),
     "replay": ("pumice replay", "pumice replay ddp:3"),
 }

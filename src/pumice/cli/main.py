@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "rm": Command("control.remove", "remove the records and logs of runs"),
     "clean": Command("control.clean", "remove old runs"),
     "service": Command("control.service", "show, stop or install the process that queues and recovers runs"),
+    "export": Command("control.export", "pack a run into an archive, without secret variables"),
     "replay": Command("runs.replay", "show a run again, from its record"),
     "image": Command("offline.image", "list, add, pull or remove the images that `run` finds on this machine"),
     "simulate": Command("offline.simulate", "simulate a Job in virtual time, to see what its policies do"),

@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
+from pumice.client.export import export
 from pumice.client.values import RunSummary, summary
 from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, ConnectionFailedError, connection_to
 from pumice.engines.local.outcome import SUSPENDED
@@ -225,6 +226,10 @@ class LocalClient:
     def service_command(self) -> str:
         """Return the command line that starts the service in the foreground."""
         return shlex.join(service_words(self.store.state))
+
+    def export(self, run: StoredRun, out: BinaryIO, *, logs: bool = True) -> None:
+        """Write an archive of the run. Raises OSError."""
+        export(run, out, logs=logs)
 
     def why(self, run: StoredRun) -> Why | None:
         """Return why a run waits; None if it does not wait."""

@@ -1,0 +1,43 @@
+"""`pumice export RUN`: packs a run into an archive."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, chosen_run, client_of, guarded
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="the archive; default NAME-N.tar.gz, - is standard output"
+    )
+    parser.add_argument("--no-logs", action="store_true", help="leave out what the pods printed")
+    add_namespace(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return guarded(lambda: _export(args))
+
+
+def _export(args: argparse.Namespace) -> int:
+    client = client_of(args)
+    stored = chosen_run(client, args.run)
+    file = args.output or f"{stored.record.name}-{stored.record.number}.tar.gz"
+    if not args.no_logs:
+        print("logs are packed as the programs wrote them; --no-logs leaves them out", file=sys.stderr)
+    if file == "-":
+        client.export(stored, sys.stdout.buffer, logs=not args.no_logs)
+        return 0
+    try:
+        with open(file, "xb") as out:
+            client.export(stored, out, logs=not args.no_logs)
+    except FileExistsError:
+        print(f"{file}: exists already", file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"{file}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return BAD_INPUT
+    print(file)
+    return 0
