@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,12 +106,69 @@ def test_a_job_for_a_cluster_runs_with_fit_as_the_refusal_says(place: Place) -> 
 def test_what_another_run_has_reserved_is_not_there(place: Place) -> None:
     claim = wants(cpu=all_cpus())
     with holding(place, task("holder", HOLD, container=claim)):
-        result = place.run(job(task("only", "true", container=claim)))
+        result = place.run(job(task("only", "true", container=claim)), flags=["--no-wait"])
         assert result.code == 2, result.err
-        assert "0 fit on this machine" in result.err
+        assert "job.yaml: does not fit now: cpu: " in result.err
+        assert "; trial:1 holds " in result.err
+        result = place.run(job(task("only", "true", container=claim)), flags=["--max-wait", "0.2s"])
+        assert result.code == 2, result.err
+        assert "no room within --max-wait 0.2s: cpu: " in result.err
         # Who wants nothing in particular is not held up.
         assert place.run(job(task("only", "true"))).code == 0
     assert place.run(job(task("only", "true", container=claim))).code == 0
+
+
+def test_runs_wait_for_room_in_turn_and_say_why(place: Place) -> None:
+    claim = wants(cpu=all_cpus())
+    waiting = []
+    with holding(place, task("holder", HOLD, container=claim)):
+        for number, position in enumerate(("first", "second")):
+            process = place.start(
+                job(task("only", f"echo {number} >> order", container=claim)), flags=["--timeout", "30s"]
+            )
+            waiting.append(process)
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if line.startswith("waits: "))
+            assert "; trial:1 holds " in line
+            assert line.endswith(f"; {position} in queue\n")
+    for process in waiting:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    assert (place.directory / "order").read_text() == "0\n1\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_waits_can_be_stopped(place: Place, number: int) -> None:
+    claim = wants(cpu=all_cpus())
+    with holding(place, task("holder", HOLD, container=claim)):
+        process = place.start(job(task("only", "echo started", container=claim)))
+        assert process.stderr is not None
+        assert any(line.startswith("waits: ") for line in process.stderr)
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == (130 if number == signal.SIGINT else -9)
+        assert "started" not in out
+    assert place.run(job(task("only", "true", container=claim)), flags=["--no-wait"]).code == 0
+
+
+def test_further_pods_of_an_elastic_job_queue_behind_a_waiting_gang(place: Place) -> None:
+    half = f"{int(read_machine().cpu_share * 500)}m"
+    holder = task("holder", 'until [ -e "go$VC_TASK_INDEX" ]; do sleep 0.05; done; echo $VC_TASK_INDEX >> order', 3)
+    holder["template"]["spec"]["containers"][0] |= wants(cpu=half)
+    elastic = place.start(job(holder, minAvailable=2, plugins={"env": []}))
+    assert elastic.stderr is not None
+    assert any("waits until there is room" in line for line in elastic.stderr)
+    gang = place.start(job(task("only", "echo gang >> order", container=wants(cpu=all_cpus()))))
+    assert gang.stderr is not None
+    assert any(line.startswith("waits: ") for line in gang.stderr)
+    (place.directory / "go0").touch()
+    assert any("waits behind trial:2" in line for line in elastic.stderr)
+    (place.directory / "go1").touch()
+    (place.directory / "go2").touch()
+    for process in (elastic, gang):
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    assert (place.directory / "order").read_text().split() == ["0", "1", "gang", "2"]
 
 
 def test_a_run_that_was_killed_has_reserved_nothing(place: Place) -> None:
@@ -146,10 +204,9 @@ def test_gpus_are_distinct_across_runs(with_gpus: Place) -> None:
     with holding(with_gpus, task("holder", HOLD, 1, container=gpu(2))):
         result = with_gpus.run(job(task("only", shown, container=gpu(1))), flags=["--no-prefix"])
         assert (result.code, result.out) == (0, "2\n"), result.err
-        result = with_gpus.run(job(task("only", shown, container=gpu(2))))
+        result = with_gpus.run(job(task("only", shown, container=gpu(2))), flags=["--no-wait"])
         assert result.code == 2
-        table = [line.split() for line in result.err.splitlines()]
-        assert ["nvidia.com/gpu", "2", "1", "1"] in table, result.err
+        assert "nvidia.com/gpu: 2 wanted, 1 free; trial:1 holds 2; first in queue" in result.err
     result = with_gpus.run(job(task("only", shown, container=gpu(3))), flags=["--no-prefix"])
     assert (result.code, result.out) == (0, "0,1,2\n"), result.err
 

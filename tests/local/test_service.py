@@ -156,6 +156,7 @@ def test_lost_supervisors_are_replaced_until_the_third_time(user: User, tmp_path
     kinds = [entry.kind for entry in read_journal(run.directory)[0]]
     assert kinds == ["Queued", "Started", "Lost", "Started", "Lost", "Started", "Lost"]
     assert status.arrival == 1
+    user.wait(lambda: "job:1 failed" in user.paths.notices.read_text())
     assert user.paths.take_notices() == [
         "job:1 was interrupted: the process that ran it was killed; it is queued again",
         "job:1 was interrupted: the process that ran it was killed; it is queued again",

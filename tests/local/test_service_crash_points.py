@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,8 @@ from pumice.engines.local.runs.retention import prune
 from pumice.engines.local.runs.run_record import RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.run_queue import RunQueue, active_runs, is_waiting
+from pumice.engines.local.scheduling.plan import Waiting
+from pumice.engines.local.scheduling.run_queue import active_runs, is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.queue_turn import QueueTurn
 from pumice.engines.local.service.recovery import recover
@@ -92,7 +93,7 @@ def turn_of(store: RunStore, launched: list[str]) -> QueueTurn:
     def launch(run: StoredRun, _lock: OwnerLock) -> None:
         launched.append(run.ref)
 
-    def machine(_queue: RunQueue) -> Machine:
+    def machine(_waiting: Sequence[Waiting]) -> Machine:
         return Machine((0, 1), 2, 1 << 30, (), 1 << 30)
 
     return QueueTurn(store, launch, lambda: NOW, machine)

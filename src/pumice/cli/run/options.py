@@ -62,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="NAME", help="the Job to run, where the file has several")
     parser.add_argument("-d", "--detach", action="store_true", help="run in the background; print the run's name")
     parser.add_argument("--priority", type=int, default=0, metavar="N", help="in the queue of this machine; default 0")
+    parser.add_argument("--no-wait", action="store_true", help="refuse the job if there is no room for it now")
+    parser.add_argument("--max-wait", metavar="5m", help="wait at most this long for room (exit code 2)")
     parser.add_argument("--note", metavar="TEXT", help="a remark that is recorded with the run")
     parser.add_argument(
         "--python", metavar="PATH", help="the Python of pods without an image: an interpreter or a venv"
@@ -160,6 +162,8 @@ def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
         kills=tuple(flags.kill(text) for text in args.kill),
         publish=tuple(flags.publish(text) for text in args.publish),
         timeout=None if args.timeout is None else flags.timeout(args.timeout),
+        wait=not args.no_wait,
+        max_wait=None if args.max_wait is None else flags.seconds(args.max_wait, "--max-wait"),
         network=Network(args.network or config.network or Network.OUTBOUND),
         fit=args.fit or toml.fit,
         ignore=tuple(dict.fromkeys(args.ignore)),

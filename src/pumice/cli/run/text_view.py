@@ -22,6 +22,7 @@ from pumice.engines.local.events import (
     Progress,
     RunEvent,
     RunPlanned,
+    RunWaits,
     Stopping,
     WarningIssued,
 )
@@ -87,6 +88,10 @@ class TextView:
                 self._print(f"{pod_name}:{port} is published on {address}")
             case WarningIssued(message):
                 self._print(f"{self._style.warning('warning:')} {message}")
+            case RunWaits(why):
+                self._print(f"waits: {why.text}")
+                for hint in why.hints[:1]:
+                    self._print(f"  hint: {hint.text}: {hint.command}")
             case Progress(message, transient) if transient and self.screen.terminal is not None:
                 self.screen.draw([message])
                 return

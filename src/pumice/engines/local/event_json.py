@@ -22,10 +22,13 @@ from pumice.engines.local.events import (
     PortPublished,
     RunEvent,
     RunPlanned,
+    RunWaits,
     WarningIssued,
 )
 from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.scheduling.why import sentence
 from pumice.model.snapshot import ContainerEnd, ObservedPod
+from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import JobEvent
 
 Fields = Mapping[str, Any]
@@ -71,6 +74,8 @@ class JsonView:
                 message = "" if state.reason == "Command" else state.message
                 why = {"reason": state.reason, "message": message, **_policy(acted)}
                 return {"type": "phase", "phase": state.phase, "attempt": attempt, **why}
+            case RunWaits(why):
+                return {"type": "phase", "phase": Phase.PENDING, "reason": why.code, "message": sentence(why)}
             case PodChanged(pod, images, follows):
                 return {"type": "pod", **_pod(pod), "images": images, **_pod_end(pod), "message": follows}
             case PodKilled(pod_name, flag):

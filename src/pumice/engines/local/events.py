@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.scheduling.why import Why
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 from pumice.model.status import JobStatus
@@ -34,6 +35,13 @@ class RunPlanned:
     name: str = ""  # of the run
     directory: str = ""  # with its logs
     note: str = ""  # of the user
+
+
+@dataclass(frozen=True, slots=True)
+class RunWaits:
+    """The run waits for room on this machine."""
+
+    why: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class Tick:
 # The last event of a run is its Outcome.
 RunEvent = (
     RunPlanned
+    | RunWaits
     | LogOutput
     | PhaseChanged
     | StatusWritten

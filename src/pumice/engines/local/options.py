@@ -73,6 +73,8 @@ class RunOptions:
     note: str = ""  # recorded with the run
     mode: str = "foreground"  # or detached: the run outlives the terminal
     priority: int = 0  # in the queue of this machine
+    wait: bool = True  # for room on a busy machine; else the run is refused
+    max_wait: float | None = None  # seconds
     ignore: tuple[str, ...] = ()  # resources to leave out
     # By option, names of images that the job must use: an option for another image would silently have no effect.
     required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)

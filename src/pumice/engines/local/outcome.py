@@ -12,6 +12,7 @@ from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import JobEvent
 
+NO_ROOM = 2
 TIMED_OUT = 124
 HUNG_UP = 129
 INTERRUPTED = 130

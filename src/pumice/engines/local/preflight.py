@@ -44,13 +44,11 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     """Raises DoesNotFitError with the shortfall and what would help."""
     if found.fits:
         return
-    job, free = admitted.job, machine.free()
+    job, free = admitted.job, machine.capacity()
     needs = "1 pod" if found.pods == 1 else f"{found.pods} pods at once (minAvailable)"
     fitting = "1 fits" if found.fitting == 1 else f"{found.fitting} fit"
     message = "\n".join((f"needs {needs}, {fitting} on this machine", *shortfall(found)))
     where = Position(locate(SPEC).file)
-    if gang_fit(admitted, free).fits:
-        raise RefusedError(message, "other runs have reserved the rest: wait until they have ended", where)
     short = [row for row in found.rows if row.name in (found.short or (found.rows[0].name,))]
     # To lower a request does not help where the machine has nothing of it.
     ignore = " ".join(f"--ignore {row.name}" for row in short if row.free.is_zero and is_extended(row.name))

@@ -26,10 +26,10 @@ from pumice.engines.local.preflight import (
 )
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.open_run import open_run
+from pumice.engines.local.runs.open_run import OpenRun, open_run
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scaling import check_names
-from pumice.engines.local.scheduling.fitting import fitted, gang, gang_fit, ignoring
+from pumice.engines.local.scheduling.fitting import fitted, ignoring
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.open_files import check_open_files, pods_and_containers, raise_open_files_limit
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
@@ -38,7 +38,6 @@ from pumice.engines.local.state.run_directory import (
     KEPT,
     SCRATCH,
     RunDirectory,
-    make_private,
     once_per_machine,
     state_problem,
 )
@@ -59,6 +58,7 @@ class Preparation:
     machine: Machine
     scheduler: PodScheduler
     record: RunDirectory
+    run: OpenRun
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -94,7 +94,6 @@ def prepared(
     objects: dict[tuple[str, str], Manifest] = {}
     with ExitStack() as held:
         try:
-            make_private(state)
             run = held.enter_context(open_run(job, settings, request.owned, emit.note))
             images = RunImages(
                 ImageStore(state / "images"),
@@ -103,7 +102,7 @@ def prepared(
                 warn=once_per_machine(state, emit.warn),
                 note=emit.note,
             )
-            reservations = Reservations(reservations_directory(state), job.uid)
+            reservations = held.enter_context(Reservations(reservations_directory(state), job.uid))
             preparation = Preparation(
                 admitted=admitted,
                 manifests=manifests,
@@ -122,15 +121,17 @@ def prepared(
                 objects=objects,
                 images=images,
                 machine=machine,
-                scheduler=PodScheduler(machine, held.enter_context(reservations), emit.warn),
+                scheduler=PodScheduler(machine, reservations, emit.warn),
                 record=RunDirectory(run.directory, emit.warn, run.numbers, settings.log_size),
+                run=run,
             )
-            _check(preparation, source, dry=dry)
+            _check(preparation, options, source)
             if dry:
                 yield preparation
                 return
+            run.take_turn(options, source)
             create_claim_directories(preparation.inputs.claims.values())
-            emit.listeners.append(run.begin(replace(request, job=admitted), emit.warn))
+            emit.listeners.append(run.begin(replace(request, job=admitted, manifests=manifests), emit.warn))
         except OSError as error:
             raise RefusedError.of([state_problem(state, error)]) from error
         said = (*notes, *pulled, *header_notes(preparation.inputs, admitted.written, manifests), *changes)
@@ -147,7 +148,7 @@ def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) ->
     return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
 
 
-def _check(preparation: Preparation, locate: JobSource, *, dry: bool) -> None:
+def _check(preparation: Preparation, options: RunOptions, locate: JobSource) -> None:
     admitted, objects = preparation.admitted, preparation.objects
     job = admitted.job
     for each in owned_objects(job, admitted.plugins):
@@ -156,10 +157,8 @@ def _check(preparation: Preparation, locate: JobSource, *, dry: bool) -> None:
     found = containers_with_problems(preparation.inputs, preparation.manifests)
     objects.clear()
     check_problems(job, found, locate)
-    members = {each["metadata"]["name"]: each["spec"] for each in gang(job, preparation.manifests)}
-    machine = preparation.machine
-    fit = gang_fit(admitted, machine.free()) if dry else preparation.scheduler.reserve(members)
-    check_fit(admitted, fit, machine, locate)
+    preparation.run.join_queue(job, preparation.manifests, options, preparation.scheduler)
+    check_fit(admitted, preparation.run.turn.fit_in(preparation.machine.capacity()), preparation.machine, locate)
     check_open_files(*preparation.counts)
 
 

@@ -20,13 +20,13 @@ from pumice.engines.local.clock import now
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.events import Emitter, Listener, PortPublished, StatusWritten
+from pumice.engines.local.events import Emitter, Listener, PortPublished, RunWaits, StatusWritten
 from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
 from pumice.engines.local.kubelet.pod import longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
-from pumice.engines.local.outcome import KILLED, SUSPENDED, TIMED_OUT, Outcome, Stop
+from pumice.engines.local.outcome import KILLED, NO_ROOM, SUSPENDED, TIMED_OUT, Outcome, Stop
 from pumice.engines.local.registry.job_images import Preparation, prepared_with_images
 from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
@@ -58,6 +58,7 @@ class LocalSession:
     _task: asyncio.Task[object] | None = None  # of `run`, to be cancelled
     _live: LiveRun | None = None  # as soon as pods may run
     _failure: Exception | None = None  # of the listener
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, listener: Listener) -> Outcome:
         """Run the job to its end and return how it ended. A session runs once.
@@ -71,9 +72,13 @@ class LocalSession:
         request = RunRequest(job, self.options, self.documents, self.source, self.owned)
         async with prepared_with_images(request, emit) as plan:
             outcome = Outcome(plan.admitted.job, stop=self._stop)
-            timer = asyncio.create_task(self._time_out(longest_grace(plan.manifests)))
+            timer: asyncio.Task[None] | None = None
             try:
-                if self._stop is None:
+                await self._wait_for_room(plan, emit)
+                timer = asyncio.create_task(self._time_out(longest_grace(plan.manifests)))
+                if self._stop is not None:
+                    outcome = Outcome(plan.admitted.job, stop=self._stop)
+                else:
                     outcome = await self._run(plan, emit)
             except asyncio.CancelledError:
                 if self._stop is None or self._stop.reason != KILLED or self._task is None:
@@ -84,7 +89,8 @@ class LocalSession:
                 else:
                     outcome = Outcome(plan.admitted.job, stop=self._stop)
             finally:
-                timer.cancel()
+                if timer is not None:
+                    timer.cancel()
                 self._live = self._task = None
             emit(outcome)
         if self._failure is not None:
@@ -101,6 +107,7 @@ class LocalSession:
         if self._stop is not None:
             return False
         self._stop = why
+        self._stopping.set()
         if self._live is not None:
             self._live.stop()
         return True
@@ -221,6 +228,12 @@ class LocalSession:
                 for task in beside:
                     task.cancel()
             return live.outcome(self._stop)
+
+    async def _wait_for_room(self, plan: Preparation, emit: Emitter) -> None:
+        """Wait for the run's turn in the queue of this machine."""
+        error = await plan.run.wait_for_room(self._stopping, self.options.max_wait, lambda why: emit(RunWaits(why)))
+        if error:
+            self.stop(Stop(NO_ROOM, "NoRoom", error))
 
     async def _time_out(self, grace: float) -> None:
         if self.options.timeout is None:

@@ -149,13 +149,6 @@ def test_only_hints_that_help(job: Admitted, hint: str) -> None:
     assert _refusal(job).hint == hint
 
 
-def test_what_other_runs_have_reserved_is_no_reason_to_change_the_job() -> None:
-    admitted = _admitted({"requests": {"cpu": "1"}}, 2)
-    with pytest.raises(RefusedError, match="other runs have reserved the rest") as error:
-        check_fit(admitted, _fit(2, "1"), Machine((0, 1), 2, 2**33), _locate)
-    assert not isinstance(error.value, DoesNotFitError)
-
-
 def test_what_fits_passes() -> None:
     check_fit(_admitted({"requests": {"cpu": "1"}}, 2), _fit(2, "2"), Machine((0, 1), 2, 2**33), _locate)
 

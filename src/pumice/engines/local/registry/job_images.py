@@ -36,7 +36,7 @@ async def _pull_for(request: RunRequest, emit: Emitter) -> list[str]:
     """Pull what is missing, unless the job cannot run here anyway; return a line per image for the header."""
     machine, settings = read_machine(), request.options.settings
     admitted, _ = fit_to_machine(request.job, request.options, machine)
-    check_fit(admitted, gang_fit(admitted, machine.free()), machine, request.source)
+    check_fit(admitted, gang_fit(admitted, machine.capacity()), machine, request.source)
     manifests = [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
     names = image_names(manifests)
     settings = with_names_in_use(settings, names)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.metadata
+import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +15,16 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.options import RunOptions
+from pumice.engines.local.preflight import has_counted_processes
 from pumice.engines.local.runs.owner_lock import boot_id
-from pumice.engines.local.runs.run_record import SECRET_NAME, RunRecord
+from pumice.engines.local.runs.run_record import SECRET_NAME, GangPods, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import host_name
-from pumice.model.job import Manifest
+from pumice.engines.local.scheduling.fit import pod_requests
+from pumice.engines.local.scheduling.fitting import gang
+from pumice.engines.local.scheduling.machine import read_gpus
+from pumice.model import keys
+from pumice.model.job import Job, Manifest
 
 _SECRET_FIELDS: Final = ("data", "stringData")
 
@@ -43,10 +50,30 @@ def new_record(request: RunRequest, directory: Path, now: dt.datetime) -> RunRec
         options=plain_options(options, hidden),
         secrets=[*hidden, *(name for each in documents if (name := _secret_of(each)))],
         priority=options.priority,
+        gang=gang_pods(gang(request.job.job, request.manifests)),
+        scalable=not has_counted_processes(request.job.job),
+        gpus=list(read_gpus()) if "CUDA_VISIBLE_DEVICES" in os.environ else None,
+        bound=bound(request.job.job, options.timeout),
         note=options.note,
         python=sys.executable,
         version=importlib.metadata.version("pumice"),
     )
+
+
+def gang_pods(manifests: Sequence[Manifest]) -> list[GangPods]:
+    """Return what the pods of a gang request, with equal pods of a task counted."""
+    counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+    for manifest in manifests:
+        requests = {name: str(amount) for name, amount in pod_requests(manifest["spec"]).items()}
+        counts[str(manifest["metadata"]["annotations"][keys.TASK_SPEC]), tuple(sorted(requests.items()))] += 1
+    return [GangPods(task=task, count=count, requests=dict(each)) for (task, each), count in counts.items()]
+
+
+def bound(job: Job, timeout: float | None) -> float | None:
+    """Return after how many seconds the run ends at the latest; None if nothing bounds it."""
+    deadline = job.spec.active_deadline_seconds
+    bounds = [float(each) for each in (deadline, timeout) if each is not None]
+    return min(bounds, default=None)
 
 
 def secret_names(options: RunOptions) -> list[str]:

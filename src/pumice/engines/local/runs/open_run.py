@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.options import Locate, RunOptions
 from pumice.engines.local.outcome import SUSPENDED
+from pumice.engines.local.preflight import has_counted_processes
+from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
-from pumice.engines.local.runs.new_record import new_record
+from pumice.engines.local.runs.new_record import bound, gang_pods, new_record
 from pumice.engines.local.runs.recorder import Recorder
 from pumice.engines.local.runs.retention import prune, removal_text
+from pumice.engines.local.runs.run_record import RunStatus
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore
+from pumice.engines.local.scheduling.fitting import gang
+from pumice.engines.local.scheduling.own_turn import OwnTurn
+from pumice.engines.local.scheduling.plan import Waiting
+from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
+from pumice.engines.local.scheduling.run_queue import pod_sets
+from pumice.engines.local.scheduling.why import Why
+from pumice.engines.local.state.run_directory import make_private
 from pumice.engines.local.state.settings import Settings
 from pumice.engines.local.verdict import verdict_lines
-from pumice.model.job import Job
+from pumice.model.findings import SPEC
+from pumice.model.job import Job, Manifest
+from pumice.model.problem import Position
 
 
 @dataclass(slots=True)
@@ -29,6 +44,7 @@ class OpenRun:
     numbers: SequenceNumbers = field(default_factory=SequenceNumbers)  # of the journal and the logs
     _journal: Journal | None = None
     _recorder: Recorder | None = None
+    _turn: OwnTurn | None = None
 
     def begin(self, request: RunRequest, warn: Callable[[str], None]) -> Recorder:
         """Store the run, if it is new; return the listener that records it. Raises OSError."""
@@ -43,7 +59,54 @@ class OpenRun:
         source = request.source
         self._recorder = Recorder(self.directory, self._journal, lambda each: verdict_lines(each, source), elapsed)
         self._recorder.status = self.owned.run.status()
+        if self._turn is not None and self._turn.why is not None:
+            self._recorder.queue(self._turn.waiting.arrival)
         return self._recorder
+
+    def join_queue(self, job: Job, manifests: Sequence[Manifest], options: RunOptions, scheduler: PodScheduler) -> None:
+        """Get a position in the queue of this machine; a run that waited before keeps it."""
+        members = gang(job, manifests)
+        seconds = bound(job, options.timeout)
+        status = RunStatus() if self.owned is None else self.owned.run.status()
+        waiting = Waiting(
+            name=f"{job.name}:{self.directory.name}",
+            pods=pod_sets(gang_pods(members)),
+            arrival=status.arrival,
+            priority=options.priority,
+            scalable=not has_counted_processes(job),
+            gpus=scheduler.machine.gpus,
+            bound=None if seconds is None else dt.timedelta(seconds=seconds),
+            held_since=status.held,
+        )
+        specs = {each["metadata"]["name"]: each["spec"] for each in members}
+        granted = status.gpus if status.arrival and status.started is not None else None
+        self._turn = OwnTurn(self.store, job.uid, specs, waiting, scheduler, granted)
+        scheduler.queued_behind = self._turn.why_pod_waits
+
+    @property
+    def turn(self) -> OwnTurn:
+        """The run's position in the queue, once it has one."""
+        if self._turn is None:
+            raise RuntimeError("the run has not joined the queue")
+        return self._turn
+
+    def take_turn(self, options: RunOptions, locate: Locate) -> None:
+        """Get the run its room if it is its turn. Raises RefusedError if it is not, and the run shall not wait."""
+        why = self.turn.take()
+        if why is not None and not options.wait:
+            hint = "without --no-wait it waits for its turn"
+            raise RefusedError(f"does not fit now: {why.text}", hint, Position(locate(SPEC).file))
+
+    async def wait_for_room(
+        self, stopping: asyncio.Event, longest: float | None, announce: Callable[[Why], None]
+    ) -> str:
+        """Wait for the run's turn, or until it is stopped. Return an error if it waited longer than it may."""
+        if self.turn.why is None:
+            return ""
+        error = await self.turn.wait(stopping, longest, announce)
+        if self._recorder is not None and self.turn.has_room:
+            self._recorder.start(self.turn.gpus)
+        return error
 
     @property
     def ref(self) -> str:
@@ -67,6 +130,7 @@ def open_run(job: Job, settings: Settings, owned: OwnedRun | None, note: Callabl
     Raises OSError.
     """
     store = RunStore(settings.state)
+    make_private(store.state)
     if owned is None:
         settle_lost_runs(store, wall_clock())
         if removed := prune(store, settings.retention, wall_clock()):

@@ -10,7 +10,14 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.clock import wall_clock
-from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged, RunEvent, RunPlanned, Tick
+from pumice.engines.local.events import (
+    ContainerRestarted,
+    PhaseChanged,
+    PodChanged,
+    RunEvent,
+    RunPlanned,
+    RunWaits,
+)
 from pumice.engines.local.outcome import SUSPENDED, Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventEncoder
@@ -18,6 +25,7 @@ from pumice.engines.local.runs.journal import Journal
 from pumice.engines.local.runs.retention import size_of
 from pumice.engines.local.runs.run_record import PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import STATUS
+from pumice.engines.local.scheduling.why import sentence
 from pumice.engines.local.verdict import how_it_failed, one_line
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
@@ -62,11 +70,23 @@ class Recorder:
         except OSError as error:
             self.journal.lost((error.strerror or str(error)).lower())
 
+    def queue(self, arrival: int) -> None:
+        """Note that the run waits for its room."""
+        entry = self.journal.append("Queued", {"arrival": arrival}, sync=True)
+        self._set(seq=entry.seq, arrival=arrival, started=None)
+
+    def start(self, gpus: tuple[str, ...]) -> None:
+        """Note that a run that waited has its room."""
+        entry = self.journal.append("Started", {"gpus": gpus}, sync=True)
+        self._set(seq=entry.seq, started=wall_clock(), gpus=gpus, note="")
+        self.write()
+
     def _follow(self, event: RunEvent) -> None:
         match event:
             case RunPlanned(job):
-                self._set(started=wall_clock(), stopped=False, max_attempts=job.spec.max_retry)
-                self._count(job)
+                self._plan(job)
+            case RunWaits(why):
+                self._set(held=why.since, note=sentence(why))
                 self.write()
             case PhaseChanged(job, status, attempt, acted):
                 state = status.state
@@ -87,8 +107,13 @@ class Recorder:
                 self._set(note=f"{pod.short_name} restart {count}: {how_it_ended(end)}")
             case Outcome():
                 self._end(event)
-            case Tick():
-                return
+
+    def _plan(self, job: Job) -> None:
+        # A run that waited has its room later, or has it already.
+        started = self.status.started if self.status.arrival else wall_clock()
+        self._set(started=started, stopped=False, max_attempts=job.spec.max_retry)
+        self._count(job)
+        self.write()
 
     def _end(self, outcome: Outcome) -> None:
         lines = tuple(self.explain(outcome))

@@ -23,3 +23,4 @@ class RunRequest:
     documents: Sequence[Manifest] = ()
     source: JobSource = field(default_factory=JobSource)
     owned: OwnedRun | None = None  # a stored run; without it, a new run is stored
+    manifests: Sequence[Manifest] = ()  # of all pods, once they are known

@@ -37,6 +37,8 @@ class PodScheduler:
     reservations: Reservations
     announce: Callable[[str], None] = lambda _message: None
     retry_interval: float = RETRY_INTERVAL
+    # Why a pod beyond the gang, which fits, has to wait for other runs; empty if it need not.
+    queued_behind: Callable[[str, Usage], str] = lambda _pod, _usage: ""
     _gang: dict[str, Usage] = field(default_factory=dict)
     _reserved: dict[str, Placement] = field(default_factory=dict)  # for pods of the gang that have not started
     _held: dict[str, Placement] = field(default_factory=dict)
@@ -48,14 +50,18 @@ class PodScheduler:
 
     def reserve(self, gang: Mapping[str, Manifest]) -> Fit:
         """Reserve resources for these pods (specs by name) if there is room for all of them."""
-        self._gang = {pod: pod_requests(spec) for pod, spec in gang.items()}
         with self.reservations.locked():
-            others = self.reservations.others()
-            found = fit(list(self._gang.values()), self._free(others))
-            if found.fits:
-                for pod, usage in self._gang.items():
-                    self._reserved[pod] = self._take(usage, others)
-                self._publish()
+            return self.reserve_in_turn(gang)
+
+    def reserve_in_turn(self, gang: Mapping[str, Manifest], gpus: Iterable[str] = ()) -> Fit:
+        """Reserve as `reserve` does, with these GPUs if they are free. The caller has locked the reservations."""
+        self._gang = {pod: pod_requests(spec) for pod, spec in gang.items()}
+        others = self.reservations.others()
+        found = fit(list(self._gang.values()), self._free(others))
+        if found.fits:
+            for pod, usage in self._gang.items():
+                self._reserved[pod] = self._take(usage, others, gpus)
+            self._publish()
         return found
 
     async def acquire(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None:
@@ -110,6 +116,8 @@ class PodScheduler:
                     for row in found.rows
                     if not row.short.is_zero
                 )
+            if pod not in self._gang and (behind := self.queued_behind(pod, usage)):
+                return behind
             self._held[pod] = self._take(usage, others)
             self._publish()
         return None

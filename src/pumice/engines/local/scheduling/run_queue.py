@@ -9,20 +9,20 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
+from pumice.engines.local.runs.run_record import FOREGROUND, GangPods, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.gpu_programs import read_gpu_programs
 from pumice.engines.local.scheduling.machine import Machine, read_machine
 from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSet, Refuse, Running, Start, Waiting, plan
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
 from pumice.engines.local.scheduling.why import Why, WhyCode
 from pumice.model.quantity import Quantity
-from pumice.model.resources import sum_usage
 from pumice.model.vocabulary import Phase
 
 
@@ -33,12 +33,15 @@ class RunQueue:
     waiting: Mapping[str, tuple[StoredRun, Waiting]]  # by uid
     running: Sequence[Running]
 
+    def values(self) -> list[Waiting]:
+        return [waiting for _, waiting in self.waiting.values()]
+
     def decide(
         self, machine: Machine, now: dt.datetime, patience: dt.timedelta = PATIENCE
     ) -> dict[str, tuple[StoredRun, Decision]]:
         """Return what to do with each waiting run, by uid, in the order of the queue."""
         uids = {waiting.name: uid for uid, (_, waiting) in self.waiting.items()}
-        decisions = plan((waiting for _, waiting in self.waiting.values()), self.running, machine, now, patience)
+        decisions = plan(self.values(), self.running, machine, now, patience)
         return {uids[name]: (self.waiting[uids[name]][0], decision) for name, decision in decisions.items()}
 
 
@@ -82,13 +85,9 @@ def is_waiting(status: RunStatus) -> bool:
 
 def waiting_of(run: StoredRun, status: RunStatus, name: str = "") -> Waiting:
     record = run.record
-    pods = (
-        PodSet(each.task, each.count, {what: Quantity.parse(text) for what, text in each.requests.items()})
-        for each in record.gang
-    )
     return Waiting(
         name=name or run.ref,
-        pods=tuple(pods),
+        pods=pod_sets(record.gang),
         arrival=status.arrival,
         priority=record.priority,
         scalable=record.scalable,
@@ -98,12 +97,18 @@ def waiting_of(run: StoredRun, status: RunStatus, name: str = "") -> Waiting:
     )
 
 
-def machine_for(queue: RunQueue) -> Machine:
+def pod_sets(gang: Iterable[GangPods]) -> tuple[PodSet, ...]:
+    return tuple(
+        PodSet(each.task, each.count, {what: Quantity.parse(text) for what, text in each.requests.items()})
+        for each in gang
+    )
+
+
+def machine_for(waiting: Iterable[Waiting]) -> Machine:
     """Read the machine. All its GPUs count; programs on them are asked for only if a waiting run wants GPUs."""
     environ = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     machine = read_machine(environ=environ)
-    wanted = sum_usage((waiting.demand, 1) for _, waiting in queue.waiting.values())
-    if machine.gpus and any(name.endswith("/gpu") for name in wanted):
+    if machine.gpus and any(GPU in each.demand for each in waiting):
         return replace(machine, gpu_programs=read_gpu_programs(environ))
     return machine
 
@@ -114,7 +119,7 @@ def why_it_waits(store: RunStore, run: StoredRun, now: dt.datetime) -> Why | Non
         queue = read_queue(store, active_runs(store))
     if run.record.uid not in queue.waiting:
         return None
-    _, decision = queue.decide(machine_for(queue), now)[run.record.uid]
+    _, decision = queue.decide(machine_for(queue.values()), now)[run.record.uid]
     return why_of(run, decision, run.status().held or now)
 
 

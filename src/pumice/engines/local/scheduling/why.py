@@ -71,6 +71,16 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hints: tuple[Hint, ...] = ()
     message: str = ""  # for people, where `short` and `behind` do not say it
 
+    @property
+    def text(self) -> str:
+        return sentence(self)
+
+    @property
+    def topic(self) -> object:
+        """What the reason is about, without amounts, which change all the time."""
+        held = [(each.resource, [holder.run for holder in each.held_by]) for each in self.short]
+        return (self.code, self.position, self.behind, held, self.message)
+
 
 def sentence(why: Why) -> str:
     """Return the reason in words, on one line."""

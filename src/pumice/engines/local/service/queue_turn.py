@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.plan import Hold, Start
+from pumice.engines.local.scheduling.plan import Hold, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
-from pumice.engines.local.scheduling.run_queue import RunQueue, is_waiting, machine_for, read_queue, why_of
+from pumice.engines.local.scheduling.run_queue import is_waiting, machine_for, read_queue, why_of
 from pumice.engines.local.service import queued_runs
 
 Launch = Callable[[StoredRun, OwnerLock], None]
@@ -25,7 +25,7 @@ class QueueTurn:
     store: RunStore
     launch: Launch
     now: Callable[[], dt.datetime]
-    machine: Callable[[RunQueue], Machine] = machine_for
+    machine: Callable[[Sequence[Waiting]], Machine] = machine_for
     drains_at: list[dt.datetime] = field(default_factory=list)  # when it has to be taken again, if nothing happens
 
     def take(self, runs: list[tuple[StoredRun, RunStatus]]) -> list[str]:
@@ -39,7 +39,7 @@ class QueueTurn:
             queue = read_queue(self.store, runs)
             if not queue.waiting:
                 return []
-            for uid, (run, decision) in queue.decide(self.machine(queue), self.now()).items():
+            for uid, (run, decision) in queue.decide(self.machine(queue.values()), self.now()).items():
                 if isinstance(decision, Hold) and decision.why.drains_at is not None:
                     self.drains_at.append(decision.why.drains_at)
                 if run.record.mode == FOREGROUND:
