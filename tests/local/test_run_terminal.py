@@ -95,7 +95,7 @@ def test_a_dumb_terminal_gets_plain_lines(place: Place) -> None:
 
 
 def test_messages_fit_80_columns(place: Place) -> None:
-    """Log lines stay as they are, and so does the command to type next, which a person copies."""
+    """Log lines stay as they are, and so do commands and paths, which a person copies."""
     policies = [{"event": "PodFailed", "action": "TerminateJob"}]
     trial = task("a-trial-of-the-parameter-sweep", "echo one two; exit 3", policies=policies)
     terminal = OnTerminal(
@@ -107,7 +107,8 @@ def test_messages_fit_80_columns(place: Place) -> None:
     assert terminal.read_to_end() == 3
     lines = terminal.screen.lines
     wide = [line for line in lines if len(line) > 80]
-    assert [line for line in wide if " " in line.strip() and not line.startswith("  next  ")] == []
+    copied = ("  next ", "  log ", "  run ")
+    assert [line for line in wide if " " in line.strip() and not line.startswith(copied)] == []
     assert {"pods:", "images:", "PodFailed", "TerminateJob"} <= set(" ".join(lines).split())
     # What was broken: the plan of the job and the policy that acted.
     text = " ".join(line.strip() for line in lines)
