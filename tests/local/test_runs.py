@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pumice.engines.local.service.service_paths import ServicePaths
 from tests.fork_server import fork_server
 from tests.local.running import Manifest, Place, Result, companion, job, need_namespaces, processes, task
 
@@ -164,6 +165,15 @@ def test_a_run_goes_on_when_its_process_was_killed(terminal: Terminal) -> None:
     # What has succeeded is not repeated.
     assert (terminal.place.directory / "quick.txt").read_text() == "once\n"
     assert "SupervisorLost" in terminal("history", run, "--events", "-o", "json").out
+
+
+def test_the_next_command_says_once_what_the_service_did(terminal: Terminal) -> None:
+    paths = ServicePaths(terminal.place.state)
+    paths.host.mkdir(parents=True)
+    line = "job:1 was interrupted: the machine was restarted; it is queued again"
+    paths.add_notice(line)
+    assert terminal("ps").err.startswith(f"{line}\n")
+    assert line not in terminal("ps").err
 
 
 def test_a_suspended_run_goes_on_where_it_was(terminal: Terminal) -> None:

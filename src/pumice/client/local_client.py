@@ -231,6 +231,10 @@ class LocalClient:
         """Write an archive of the run. Raises OSError."""
         export(run, out, logs=logs)
 
+    def notices(self) -> list[str]:
+        """Return what the service did and nobody has read yet: runs interrupted, old runs removed. Each line once."""
+        return ServicePaths(self.store.state).take_notices()
+
     def why(self, run: StoredRun) -> Why | None:
         """Return why a run waits; None if it does not wait."""
         return why_it_waits(self.store, run, self.now())

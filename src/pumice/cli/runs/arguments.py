@@ -38,7 +38,11 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
 
 
 def client_of(args: argparse.Namespace) -> LocalClient:
-    return LocalClient(namespace=args.namespace)
+    """Return the client; print what the service did since the last command: runs interrupted, old runs removed."""
+    client = LocalClient(namespace=args.namespace)
+    for line in client.notices():
+        print(line, file=sys.stderr)
+    return client
 
 
 def chosen_run(client: LocalClient, text: str | None) -> StoredRun:
