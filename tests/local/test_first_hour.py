@@ -215,7 +215,7 @@ def _jobs_of_your_own(shell: Shell, torch: str) -> None:
     run = re.search(r"^  run dead-rank:1   (/.*)$", told, re.MULTILINE)
     assert run is not None
     assert _log(verdict).is_relative_to(run[1])
-    assert shell.run(verdict.verdict[-1].removeprefix("  next").replace("less", "cat")).out == "cannot read the data\n"
+    assert shell.run(verdict.verdict[-1].removeprefix("  next")).out == "worker-1  cannot read the data\n"
 
 
 def _log(result: Result) -> Path:
@@ -223,6 +223,4 @@ def _log(result: Result) -> Path:
     for line in result.verdict:
         if line.startswith("  log "):
             return Path(line.removeprefix("  log").strip())
-        if line.startswith("  next          less "):
-            return Path(shlex.split(line)[2])
     raise AssertionError(result.err)

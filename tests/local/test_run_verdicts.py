@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pumice.cli.main import COMMANDS
+from tests.fork_server import fork_server
 from tests.local.running import Manifest, Place, Result, job, need_namespaces, scripted, task
 
 
@@ -32,11 +33,11 @@ def _check_form(result: Result) -> list[str]:
     assert all(re.fullmatch(r"  [a-z ]{13} \S.*", line) for line in lines[1:]), lines
     # The command, and what it does.
     words = shlex.split(lines[-1].removeprefix("  next").strip().partition("     ")[0])
-    assert words[0] == "less" or (words[0] == "pumice" and words[1] in COMMANDS), lines
+    assert words[0] == "pumice", lines
+    assert words[1] in COMMANDS, lines
     assert "Traceback" not in result.err
     if "failed first" in lines[0]:
-        logs = [line.removeprefix("  log").strip() for line in lines if line.startswith("  log ")]
-        (log,) = logs or words[1:]
+        (log,) = [line.removeprefix("  log").strip() for line in lines if line.startswith("  log ")]
         assert Path(log).is_file(), lines
     return lines
 
@@ -128,7 +129,10 @@ def test_wait_for_master_that_waits_in_vain(place: Place) -> None:
     assert result.code == 1, result.err
     lines = _check_form(result)
     assert lines[0].startswith("worker-0 failed first: exit code 1 in container wait-for-master after ")
-    assert lines[-2].startswith("  policy        PodFailed -> TerminateJob (policies[0], job.yaml:")
+    assert re.fullmatch(r"  last line     gave up on \S+: no answer in \ds", lines[1]), lines
+    # The worker only waited: the master did not listen.
+    assert re.fullmatch(r"  waited for    master-0: (sleep|sh) sleeping.*", lines[2]), lines
+    assert lines[-3].startswith("  policy        PodFailed -> TerminateJob (policies[0], job.yaml:")
 
 
 def test_deadline(place: Place) -> None:
@@ -185,8 +189,12 @@ def test_who_followed_is_told_apart_and_the_policy_is_told_once(place: Place) ->
 
 def test_the_log_is_the_next_to_look_at(place: Place) -> None:
     result = place.run(job(task("only", "echo words; exit 3"), maxRetry=1))
-    program, log = shlex.split(result.verdict[-1].removeprefix("  next"))
-    assert (program, Path(log).read_text()) == ("less", "words\n")
+    command = shlex.split(result.verdict[-1].removeprefix("  next"))
+    assert command == ["pumice", "logs", "trial:1/only-0", "--tail", "30"]
+    shown = fork_server("pumice.cli.run.command").run(command[1:], cwd=place.directory, env=place.env, timeout=60)
+    assert shown.stdout == "only-0  words\n", shown.stderr
+    log = result.verdict[-2].removeprefix("  log").strip()
+    assert Path(log).read_text() == "words\n"
     run, directory = re.findall(r"^  run trial:(\d+)   (/.*)$", result.err, re.MULTILINE)[0]
     assert Path(directory).parts[-4:] == ("runs", "default", "trial", run)
     assert Path(log).is_relative_to(directory)
@@ -230,11 +238,12 @@ def test_the_verdict_of_a_stopped_run_names_what_failed_before(place: Place) -> 
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 130, err
-    head, failed, restarted, last = Result(130, "", err).verdict
+    head, failed, restarted, log, last = Result(130, "", err).verdict
     assert head == "trial was stopped by Ctrl-C"
     assert re.fullmatch(r"  failed        bad-0: exit code 5 after \S+: broken", failed), err
     assert re.fullmatch(r"  restarted     loop-0: \d restarts?, last exit code 6: no torch", restarted), err
-    assert Path(last.split()[2]).read_text() == "broken\n"
+    assert Path(log.split()[1]).read_text() == "broken\n"
+    assert last == "  next          pumice logs trial:1/bad-0 --tail 30"
 
 
 def _looping(name: str) -> Manifest:

@@ -221,7 +221,7 @@ def same_command(args: argparse.Namespace, *more: str) -> str:
 
 def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str:
     """Return what to type after a run that did not complete."""
-    look = shlex.join(["less", outcome.log]) if outcome.log and Path(outcome.log).stat().st_size else ""
+    look = outcome.look
     missing = missing_module(outcome.blamed.end.last_line) if outcome.blamed is not None else ""
     if missing and outcome.host_image and outcome.reason != SUSPENDED:
         this = f"this was {outcome.python}" if outcome.python else "no Python was found here"

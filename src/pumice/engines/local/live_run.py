@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from pumice.engines.local.kubelet.activity import LOOK, activity
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.options import Kill
-from pumice.engines.local.outcome import Outcome, Stop
+from pumice.engines.local.outcome import Failure, Outcome, Stop
 from pumice.engines.local.preparation import Preparation
 from pumice.engines.local.run_errors import NoSuchPodError
 from pumice.engines.local.scaling import updated
@@ -31,6 +32,7 @@ from pumice.model.problem import PumiceError
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import Action, Event, Phase
 from pumice.reconcile.decision import JobEvent
+from pumice.reconcile.failure_lines import waited_in_vain
 from pumice.reconcile.phases import FINAL
 from pumice.runtime.loop import Loop
 from pumice.runtime.runner import Runner
@@ -40,6 +42,8 @@ _TICK: Final = 0.5
 # Seconds without any output or change after which a run says what its pods do, and for how many of them.
 _SILENT: Final = 60.0
 _MOST_SILENT: Final = 8
+# Seconds without a sign after which a run that is stopped may have hung.
+_HUNG: Final = 10.0
 _LOOK_SECONDS: Final = 5.0
 _DISK_PAUSE: Final = 5.0
 # This many ticks without a running pod in a row: between the end of one task and the start of the next there are few.
@@ -83,6 +87,7 @@ class LiveRun:
     loop: Loop
     progress: JobProgress
     has_own_proc: bool = True  # /proc of a container shows its own processes only
+    doing: dict[str, str] = field(default_factory=dict)  # by pod, when the run was found to hang
     largest: list[DiskUse] = field(default_factory=lambda: [DiskUse()])  # the largest use of the disk so far
 
     def _disk_use(self) -> DiskUse:
@@ -125,8 +130,9 @@ class LiveRun:
     def outcome(self, stop: Stop | None) -> Outcome:
         failures = self.pods.failures.in_order()
         blamed = failures or (() if self.pods.failures.earlier is None else (self.pods.failures.earlier,))
+        waited = {each.pod.short_name for each in failures if waited_in_vain(each.end.last_line)}
         disk = max(self.largest[0], self._disk_use(), key=lambda each: each.total)
-        image = log = unshared = missed = beside = ""
+        image = log = look = unshared = missed = beside = ""
         settings = self.plan.inputs.settings
         if blamed:
             first, end = blamed[0].pod, blamed[0].end
@@ -145,7 +151,12 @@ class LiveRun:
             else:
                 directories = [settings.project] if settings.project not in (None, here) else []
                 beside = str(directory_with_missed_file(end.last_line, str(here or "/"), directories) or "")
-            log = str(self.plan.record.newest_log(first.short_name, end.container) or "")
+            path = self.plan.record.newest_log(first.short_name, end.container)
+            log = str(path or "")
+            if path is not None and path.stat().st_size:
+                look = self._look(blamed[0], of_this_attempt=bool(failures))
+        elif self.doing:
+            look = self._look(None)
         return Outcome(
             job=self.engine.job,
             failures=failures,
@@ -155,6 +166,8 @@ class LiveRun:
             stop=stop,
             kept=self.plan.kept(),
             log=log,
+            look=look,
+            doing=_grouped({pod: text for pod, text in self.doing.items() if pod not in waited}),
             directory=str(self.plan.record.directory),
             disk=disk,
             unshared=unshared,
@@ -164,9 +177,22 @@ class LiveRun:
             host_image=image if self.plan.images.of(image) is None else "",
         )
 
+    def _look(self, blamed: Failure | None, *, of_this_attempt: bool = True) -> str:
+        """Return the command that shows the lines around a failure; of all pods if none failed."""
+        namespace = self.engine.job.namespace
+        words = ["pumice", "logs", self.plan.run.ref + (f"/{blamed.pod.short_name}" if blamed is not None else "")]
+        words += ["-n", namespace] if namespace != "default" else []
+        if blamed is not None:
+            words += ["-c", blamed.end.container] if blamed.end.container != blamed.pod.task else []
+            words += [] if of_this_attempt else ["--attempt", str(blamed.attempt)]
+        return shlex.join([*words, "--tail", "30"])
+
     def stop(self) -> None:
         self.emit(Stopping(longest_grace(self.plan.manifests)))
-        self.engine.send(Action.TERMINATE_JOB)
+        if self.doing or elapsed() - self.pods.last_sign < _HUNG:
+            self.engine.send(Action.TERMINATE_JOB)
+        else:
+            self.pods.look_first(lambda: self.engine.send(Action.TERMINATE_JOB))
 
     def suspend(self) -> None:
         self.engine.send(Action.ABORT_JOB)
@@ -219,20 +245,40 @@ class LiveRun:
     async def _silence(self) -> str:
         """Say what each pod does in a run that prints nothing."""
         running = [pod for pod in self.engine.pods.values() if pod.is_running]
-        names = {pod.address: pod.short_name for pod in self.engine.pods.values() if pod.address}
         lines = [f"no pod has printed anything for {_SILENT:g}s; {len(running)} of them run"]
-        if not self.has_own_proc:
-            return lines[0]
-        for pod in running[:_MOST_SILENT]:
-            container = next(each for each in (*pod.init_containers, *pod.containers) if each.running)
+        doing = await self._activities(running)
+        more = [f"  and {len(running) - _MOST_SILENT} more"] if doing and len(running) > _MOST_SILENT else []
+        return "\n".join((*lines, *(f"  {pod}: {text}" for pod, text in doing.items()), *more))
+
+    async def look(self) -> None:
+        """Note what each pod does, before the pods of a run that hangs are ended."""
+        self.doing.clear()
+        self.doing.update(await self._activities([pod for pod in self.engine.pods.values() if pod.is_running]))
+
+    async def _activities(self, running: Sequence[LocalPod]) -> dict[str, str]:
+        """Return what pods do, by name. Without a /proc of their own, they are not told apart."""
+        names = {pod.address: pod.short_name for pod in self.engine.pods.values() if pod.address}
+
+        async def of(pod: LocalPod) -> str:
+            container = next((each for each in (*pod.init_containers, *pod.containers) if each.running), None)
             try:
-                output = (await container.exec(list(LOOK), _LOOK_SECONDS))[1].decode(errors="replace")
+                found = (1, b"") if container is None else await container.exec(list(LOOK), _LOOK_SECONDS)
             except (PumiceError, OSError, TimeoutError):
                 # The image may have no shell, and the container may have ended.
-                output = ""
-            lines.append(f"  {pod.short_name}: {activity(output, lambda address: names.get(address, address))}")
-        more = [f"  and {len(running) - _MOST_SILENT} more"] if len(running) > _MOST_SILENT else []
-        return "\n".join((*lines, *more))
+                found = (1, b"")
+            return activity(found[1].decode(errors="replace"), lambda address: names.get(address, address))
+
+        looked_at = running[:_MOST_SILENT] if self.has_own_proc else []
+        texts = await asyncio.gather(*map(of, looked_at))
+        return dict(zip((pod.short_name for pod in looked_at), texts, strict=True))
+
+
+def _grouped(doing: Mapping[str, str]) -> list[str]:
+    """`worker-0, worker-1: python3 sleeping`: pods that do the same share a line."""
+    pods: dict[str, list[str]] = {}
+    for pod, text in doing.items():
+        pods.setdefault(text, []).append(pod)
+    return [f"{', '.join(names)}: {text}" for text, names in pods.items()]
 
 
 def waits_in_vain(job: Job, status: JobStatus) -> str:

@@ -11,6 +11,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import JobEvent
+from pumice.reconcile.failure_lines import is_collateral
 
 NO_ROOM = 2
 TIMED_OUT = 124
@@ -19,6 +20,8 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
 SUSPENDED = "Suspended"  # the reason of a run that was suspended and can be resumed
+# What failed at most this long after the first failure may be its cause.
+_TOGETHER = dt.timedelta(seconds=60)
 KILLED = "Killed"  # the reason of a run that was stopped by force
 
 
@@ -87,8 +90,15 @@ class Failures:
 
 
 def _in_order(found: Iterable[Failure]) -> tuple[Failure, ...]:
+    """By time; but a failure that only followed another one comes after that one, which may take longer to end."""
     never = dt.datetime.max.replace(tzinfo=dt.UTC)
-    return tuple(sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index)))
+    ordered = sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index))
+    if ordered and is_collateral(ordered[0].end):
+        latest = (ordered[0].end.finished_at or never - _TOGETHER) + _TOGETHER
+        causes = [each for each in ordered if (each.end.finished_at or never) <= latest]
+        first = next((each for each in causes if not is_collateral(each.end)), ordered[0])
+        ordered = [first, *(each for each in ordered if each is not first)]
+    return tuple(ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,8 @@ class Outcome:
     stop: Stop | None = None  # the run was stopped
     kept: Sequence[str] = ()  # the directories with the files that pods wrote
     log: str = ""  # the log file of the container that failed first
+    look: str = ""  # the command that shows the lines of its log around the failure; empty if it printed nothing
+    doing: Sequence[str] = ()  # of a run that hung: what its pods were doing
     directory: str = ""  # of the run
     disk: DiskUse = field(default_factory=DiskUse)
     unshared: str = ""  # a path of this machine that it missed, if its last line names one

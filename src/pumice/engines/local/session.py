@@ -243,6 +243,8 @@ class LocalSession:
         size, unit = next((one for one in ((3600, "h"), (60, "m")) if not seconds % one[0]), (1, "s"))
         message = f"{self.job.job.name} ran longer than --timeout {seconds / size:g}{unit} and was stopped"
         why = Stop(TIMED_OUT, "Timeout", message)
+        if self._live is not None and self._stop is None:
+            await self._live.look()
         self.stop(why)
         await asyncio.sleep(grace + PATIENCE)
         self.stop(why, force=True)
@@ -281,4 +283,6 @@ def _assemble(plan: Preparation, emit: Emitter, sandbox: SandboxPort, facts: San
     )
     admitted = {engine.key: plan.admitted}
     loop = Loop(engine, offline_context(), now, queue=queue, rest=8.0, admitted=admitted)
-    return LiveRun(plan, emit, pods, engine, loop, progress, has_own_proc=sandbox.own_network)
+    live = LiveRun(plan, emit, pods, engine, loop, progress, has_own_proc=sandbox.own_network)
+    pods.look = live.look
+    return live

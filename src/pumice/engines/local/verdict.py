@@ -14,6 +14,7 @@ from pumice.model.pod import all_containers
 from pumice.model.snapshot import ObservedPod
 from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.decision import JobEvent
+from pumice.reconcile.failure_lines import waited_in_vain
 from pumice.reconcile.occurrences import Occurrence
 from pumice.reconcile.policies import match_policies
 from pumice.reconcile.verdict import OOM_KILLED, POD_FAILED, how_it_ended
@@ -40,8 +41,9 @@ _LONGEST_LINE = 300
 
 def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "") -> tuple[str, ...]:
     """Return the verdict; nothing for a job that completed. `next_step` is what the user may type now."""
+    next_step = next_step or outcome.look
     ending = [row("next", next_step)] if next_step else []
-    if outcome.log and outcome.log not in next_step:
+    if outcome.log:
         ending.insert(0, row("log", outcome.log))
     if outcome.stop is not None:
         return _stopped(outcome, outcome.stop, ending)
@@ -61,6 +63,7 @@ def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "
         lines.append(row("cause" if first.end.reason in _EXPLAINED else "last line", one_line(first.end.last_line)))
     if len(outcome.failures) > 1:
         lines.append(row("then", _followers(first, outcome.failures[1:])))
+    lines += _doing("waited for", outcome, _MOST_LINES - len(lines) - len(ending))
     # Do not repeat what the first line says.
     has_room = len(lines) + len(ending) < _MOST_LINES
     if has_room and why and state.reason not in (POD_FAILED, first.end.reason) and "failed first" not in why:
@@ -85,12 +88,23 @@ def _stopped(outcome: Outcome, stop: Stop, ending: Sequence[str]) -> tuple[str, 
     if outcome.earlier is not None:
         one = outcome.earlier
         lines.append(row("before", f"attempt {one.attempt}: {one.pod.short_name} failed, {_how(one)}{_said(one)}"))
+    lines += _doing("was doing", outcome, _MOST_LINES - 1 - len(lines) - len(ending))
     if not stop.message and not lines:
         return ()
     if outcome.directory and not outcome.log:
         lines.append(row("logs", f"{outcome.directory}/pods"))
     heading = stop.message or f"{outcome.job.name} was stopped{_STOPPED.get(stop.reason, '')}"
     return (heading, *lines, *ending)
+
+
+def _doing(name: str, outcome: Outcome, room: int) -> list[str]:
+    """What the pods of a run that hung were doing, a row for each that differs."""
+    if outcome.first is not None and not waited_in_vain(outcome.first.end.last_line):
+        return []
+    shown = [one_line(each) for each in outcome.doing]
+    if len(shown) > room:
+        shown = [*shown[: room - 1], f"{shown[room - 1]}; and {len(shown) - room} more"] if room > 0 else []
+    return [row(name, each) for each in shown]
 
 
 def _said(failure: Failure) -> str:
@@ -182,7 +196,8 @@ def _followers(first: Failure, others: Sequence[Failure]) -> str:
     for other in others[:_SHOWN_FOLLOWERS]:
         later = ""
         if first.end.finished_at is not None and other.end.finished_at is not None:
-            later = f", {elapsed_text((other.end.finished_at - first.end.finished_at).total_seconds())} later"
+            seconds = (other.end.finished_at - first.end.finished_at).total_seconds()
+            later = f", {elapsed_text(abs(seconds))} {'later' if seconds >= 0 else 'earlier, because of it'}"
         shown.append(f"{other.pod.short_name} ({how_it_ended(other.end)}{later})")
     more = len(others) - _SHOWN_FOLLOWERS
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -142,24 +142,57 @@ def test_a_stopped_run_names_what_failed_before() -> None:
     loop = replace(_failed(1, _end(1, 3, line="no torch")), phase=PodPhase.RUNNING, restarts=5)
     failures = _failures(_failed(0, _end(1, line="one")), loop, _failed(2, _end(2, 4), version=1))
     found = Outcome(JOB, failures.in_order(), stop=Stop(130, "Interrupted"), earlier=failures.earlier, log="/w-2.log")
-    assert verdict_lines(found, next_step="less /w-2.log") == (
+    assert verdict_lines(found, next_step="pumice logs w-2") == (
         " was stopped by Ctrl-C",
         "  failed        w-2: exit code 4 after 2.0s",
         "  before        attempt 2: w-0 failed, exit code 1 after 1.0s: one",
-        "  next          less /w-2.log",
+        "  log           /w-2.log",
+        "  next          pumice logs w-2",
     )
     failures = _failures(loop)
     looping = Outcome(JOB, failures.in_order(), restarted=failures.restarted(), stop=Stop(124, "Timeout", "too long"))
     assert verdict_lines(looping) == ("too long", "  restarted     w-1: 5 restarts, last exit code 3: no torch")
 
 
-def test_the_log_is_named_once() -> None:
-    found = _outcome(_end(1), log="/a.log")
+def test_the_log_file_is_named_and_the_command_that_shows_it() -> None:
+    found = _outcome(_end(1), log="/a.log", look="pumice logs j:1/w-0 --tail 30")
     assert verdict_lines(found, next_step="pumice run x")[1:] == (
         "  log           /a.log",
         "  next          pumice run x",
     )
-    assert verdict_lines(found, next_step="less /a.log")[1:] == ("  next          less /a.log",)
+    assert verdict_lines(found)[1:] == ("  log           /a.log", "  next          pumice logs j:1/w-0 --tail 30")
+
+
+GLOO_CLOSED = "RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.2]:1. This is typically caused by a crash"
+
+
+@pytest.mark.parametrize(
+    ("ends", "first"),
+    [
+        pytest.param(
+            [_end(1, line=GLOO_CLOSED), _end(2, 3, "ValueError: x")], "w-1", id="its cause took longer to end"
+        ),
+        pytest.param([_end(1, line=GLOO_CLOSED), _end(90, 3)], "w-0", id="a failure long after it is not its cause"),
+        pytest.param([_end(1, line=GLOO_CLOSED), _end(2, line=GLOO_CLOSED)], "w-0", id="all lost a peer"),
+        pytest.param([_end(1, 143, signal=15), _end(2, 137, signal=9)], "w-1", id="SIGTERM by a launcher"),
+        pytest.param([_end(1, 3), _end(0.5, line="BrokenPipeError: no"), _end(2, 4)], "w-0", id="not the last either"),
+        pytest.param([_end(1, line=GLOO_CLOSED, finished_at=None)], "w-0", id="at an unknown time"),
+    ],
+)
+def test_who_only_followed_is_not_blamed(ends: list[ContainerEnd], first: str) -> None:
+    outcome = _outcome(*ends)
+    assert outcome.first is not None
+    assert outcome.first.pod.short_name == first
+    assert outcome.exit_code == outcome.first.end.exit_code
+    assert verdict_lines(outcome)[0].startswith(f"{first} failed first: ")
+
+
+def test_a_follower_that_ended_before_its_cause_is_told_so() -> None:
+    lines = verdict_lines(_outcome(_end(1, line=GLOO_CLOSED), _end(1.5, 3, "ValueError: x")))
+    assert lines[1:3] == (
+        "  last line     ValueError: x",
+        "  then          w-0 (exit code 1, 0.5s earlier, because of it)",
+    )
 
 
 def _with_policy(**policy: Any) -> Job:

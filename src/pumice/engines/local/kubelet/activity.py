@@ -8,9 +8,22 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-# Run in the container. `cat` lists itself as well; a kernel without IPv6 has no tcp6.
-LOOK: Final = ("sh", "-c", "exec cat /proc/[0-9]*/stat /proc/net/tcp /proc/net/tcp6 2>/dev/null")
-_PROCESS: Final = re.compile(r"^\d+ \((.*)\) ([A-Z]) ", re.MULTILINE)
+# Run in the container. It says which process is its own; a kernel without IPv6 has no tcp6.
+_SCRIPT: Final = """
+echo look $$
+cat /proc/[0-9]*/stat /proc/net/tcp /proc/net/tcp6
+grep -H . /proc/[0-9]*/wchan
+command -v py-spy >&2 || exit 0
+for each in /proc/[0-9]*; do
+    case $(cat $each/comm) in python*|pt_*) py-spy dump --nonblocking --pid ${each#/proc/} ;; esac
+done
+"""
+LOOK: Final = ("sh", "-c", f"exec 2>/dev/null\n{_SCRIPT}")
+_OWN: Final = re.compile(r"^look (\d+)$", re.MULTILINE)
+_PROCESS: Final = re.compile(r"^(\d+) \((.*)\) ([A-Z]) (\d+) ", re.MULTILINE)
+_WAITS: Final = re.compile(r"^/proc/(\d+)/wchan:([a-z_]\w*)$", re.MULTILINE)
+# py-spy lists the innermost function first.
+_STACK: Final = re.compile(r'^Process (\d+): .*\n(?:.*\n)*?Thread .*"MainThread"\n((?: {4}.*\n?)+)', re.MULTILINE)
 _CONNECTION: Final = re.compile(
     r"^ *\d+: (?:[0-9A-F]{8}){1,4}:[0-9A-F]{4} ((?:[0-9A-F]{8}){1,4}):([0-9A-F]{4}) (01|02) ", re.MULTILINE
 )
@@ -21,14 +34,27 @@ _MOST: Final = 3
 
 def activity(output: str, name_of: Callable[[str], str]) -> str:
     """Describe the output of LOOK: `python3 sleeping; waits for a connection to master-0:23456`."""
-    found = [(name, state) for name, state in _PROCESS.findall(output) if (name, state) != ("cat", "R")]
-    processes = dict.fromkeys(f"{name} {_STATES.get(state, state)}" for name, state in found)
+    own = "".join(_OWN.findall(output)[:1])
+    waits, stacks = dict(_WAITS.findall(output)), dict(_STACK.findall(output))
+    processes = dict.fromkeys(
+        f"{name} {_STATES.get(state, state)}{_where(stacks.get(process, ''), waits.get(process, ''))}"
+        for process, name, state, parent in _PROCESS.findall(output)
+        if own not in (process, parent)
+    )
     connections = dict.fromkeys(
         f"{_VERBS[state]} {name_of(_address(address))}:{int(port, 16)}"
         for address, port, state in sorted(_CONNECTION.findall(output), key=lambda one: one[2], reverse=True)
     )
     parts = [", ".join(list(each)[:_MOST]) for each in (processes, connections) if each]
     return "; ".join(parts) or "unknown"
+
+
+def _where(stack: str, channel: str) -> str:
+    """The function of a Python process and the line of its script, else what it waits for in the kernel."""
+    frames = [line.strip() for line in stack.splitlines()]
+    if not frames:
+        return f" in {channel}" if channel else ""
+    return f" in {frames[0]}" + (f", called by {frames[-1]}" if len(frames) > 1 else "")
 
 
 def _address(text: str) -> str:

@@ -21,6 +21,7 @@ from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
+from pumice.reconcile.failure_lines import error_file_message
 
 DEFAULT_GRACE: Final = 30.0
 STARTS_AT_ONCE: Final = 32
@@ -195,7 +196,7 @@ class Container:
         except OSError:
             # The container may have changed the mode of its file.
             return ""
-        return " ".join(message.split())
+        return error_file_message(" ".join(message.split()))
 
     def _mark_started(self) -> None:
         self.started = not self.manifest.get("startupProbe")

@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from pumice.engines.local.events import LogLine
+from pumice.reconcile.failure_lines import LONGEST, LOOKED_AT, telling_line
 
 _CHUNK: Final = 65536
 # Longer lines are split, to bound memory.
 LONGEST_LINE: Final = 64 * 1024
 _LONGEST_CHARACTER: Final = 4
 _CONTINUED: Final = 0b10  # the first bits of all but the first byte of a character
-# The end of a traceback says more than what a shell or a library prints after it.
-_EXCEPTION: Final = re.compile(r"(?:\[rank\d+\]:\s*)?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?")
-_LINES_AFTER_EXCEPTION: Final = 5
-_LOOKED_AT: Final = 50
 
 
 Watcher = Callable[[Sequence[LogLine]], None]
@@ -47,7 +43,7 @@ class LogPump:
     stream: str
     file: Sink
     watch: Watcher
-    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_AFTER_EXCEPTION + 1))
+    _tail: deque[str] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
     _rest: bytes = b""  # the line that has not ended; of a progress bar, its newest state
     _shown: bytes = b""  # the state of the progress bar that was passed on last
     _done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,9 +60,8 @@ class LogPump:
 
     @property
     def last_line(self) -> str:
-        """The last exception, even if a few lines follow it; else the last line that is not empty."""
-        raised = (line for line in reversed(self._tail) if _EXCEPTION.fullmatch(line))
-        return next(raised, self._tail[-1] if self._tail else "")
+        """The line that says why the container ended; without such a line, the last one that is not empty."""
+        return telling_line(list(self._tail))
 
     async def drained(self) -> None:
         await self._done.wait()
@@ -99,7 +94,7 @@ class LogPump:
         """Write and emit lines that have ended, and emit the state of a progress bar."""
         ended = [_visible(line) for line in lines]
         passed = [self._line(line) for line in ended]
-        self._tail.extend(words for line in passed[-_LOOKED_AT:] if (words := line.text.strip()))
+        self._tail.extend(words for line in passed[-LOOKED_AT:] if (words := line.text[:LONGEST].rstrip()))
         if ended:
             self._shown = b""
             self.file.write(b"\n".join((*ended, b"")), self.stream)

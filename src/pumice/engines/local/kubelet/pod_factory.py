@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from pumice.engines.local.verdict import missing_module, what_follows
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
+from pumice.reconcile.failure_lines import waited_in_vain
 from pumice.runtime.once import Once
 
 _RESTARTS_BEFORE_HINT: Final = 3
@@ -40,6 +41,8 @@ class PodFactory:
     changed: Callable[[], None]  # have the loop reconcile the job
     failures: Failures = field(default_factory=Failures)
     last_sign: float = field(default_factory=elapsed)  # when a pod last printed something or changed
+    look: Callable[[], Awaitable[None]] | None = None  # notes what each pod does
+    _looking: asyncio.Task[None] | None = None
     _phases: dict[str, str] = field(default_factory=dict)  # by uid
     _finished: set[str] = field(default_factory=set)  # short names
     _hints: Once = field(default_factory=Once)
@@ -90,7 +93,28 @@ class PodFactory:
         if self._phases.get(pod.uid) != observed.phase:
             self._phases[pod.uid] = observed.phase
             self.emit(PodChanged(observed, images or {}, self._follows(observed)))
-        self.changed()
+        end = observed.first_failure
+        if self.look is not None and end is not None and waited_in_vain(end.last_line) and not observed.is_deleting:
+            # A policy may end the pod that is to blame.
+            self.look_first(self.changed)
+        elif self._looking is None:
+            self.changed()
+
+    def look_first(self, then: Callable[[], object]) -> None:
+        """Look what the pods do, once in a run; then go on."""
+        if self.look is None:
+            then()
+            return
+
+        async def look_and_go_on(look: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await look()
+            finally:
+                self._looking = None
+                then()
+                self.changed()
+
+        self._looking, self.look = asyncio.create_task(look_and_go_on(self.look)), None
 
     def _follows(self, pod: ObservedPod) -> str:
         """Return what the failure of a pod leads to. A pod that is being deleted was asked to end."""

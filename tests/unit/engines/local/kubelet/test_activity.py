@@ -16,15 +16,16 @@ def _number(address: str) -> str:
 
 def test_processes_and_connections_are_described() -> None:
     output = (
-        "1 (python3) S 0 1 1 0\n7 (cat) R 1 1\n9 (my (odd) name) D 1 1\n"
+        "look 6\n1 (python3) S 0 1 1 0\n6 (sh) S 1 1 1\n7 (cat) R 6 1\n9 (my (odd) name) D 1 1\n"
         "  sl  local_address rem_address   st tx_queue\n"
         f"   0: {_number('10.0.0.2')}:A000 {_number('10.0.0.9')}:0016 01 0:0\n"
         f"   1: {_number('10.0.0.2')}:A001 {_number('10.0.0.1')}:5BA0 02 0:0\n"
         f"   2: 00000000:5BA0 00000000:0000 0A 0:0\n"
+        "/proc/1/wchan:hrtimer_nanosleep\n/proc/9/wchan:0\n"
     )
     names = {"10.0.0.1": "master-0"}
     assert activity(output, lambda address: names.get(address, address)) == (
-        "python3 sleeping, my (odd) name waiting for a device; "
+        "python3 sleeping in hrtimer_nanosleep, my (odd) name waiting for a device; "
         "waits for a connection to master-0:23456, connected to 10.0.0.9:22"
     )
     assert activity("", str) == "unknown"
@@ -45,3 +46,16 @@ def test_connections_of_ipv6_sockets(peer: str, shown: str) -> None:
     )
     names = {"10.0.0.1": "master-0"}
     assert activity(output, lambda address: names.get(address, address)) == f"java sleeping; connected to {shown}"
+
+
+def test_the_functions_of_python_processes_where_py_spy_lists_them() -> None:
+    output = (
+        "look 6\n1 (python3) S 0 1 1 0\n2 (pt_main_thread) S 0 1 1 0\n/proc/1/wchan:futex_do_wait\n"
+        'Process 1: python3 train.py\nPython v3.11.2 (/usr/bin/python3)\n\nThread 9 (idle): "helper"\n    x (y.py:1)\n'
+        'Thread 1 (idle): "MainThread"\n    wait (threading.py:324)\n    f (train.py:9)\n    <module> (train.py:14)\n'
+        'Process 2: python3\nPython v3.11.2\n\nThread 2 (active): "MainThread"\n    <module> (a.py:3)\n'
+    )
+    assert activity(output, str) == (
+        "python3 sleeping in wait (threading.py:324), called by <module> (train.py:14), "
+        "pt_main_thread sleeping in <module> (a.py:3)"
+    )
