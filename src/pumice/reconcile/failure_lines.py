@@ -50,7 +50,7 @@ _SENT_TO_PEERS: Final = frozenset((signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP
 _SIGNAL_BASE: Final = 128
 
 
-def telling_line(lines: Sequence[str]) -> str:
+def cause_line(lines: Sequence[str]) -> str:
     """Return the line that says why the process ended: of the last lines of its log, without empty ones."""
     for found in (_of_torchrun(lines), _exception(lines), _of_mpi(lines)):
         if found:

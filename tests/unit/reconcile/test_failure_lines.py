@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pumice.model.snapshot import ContainerEnd
-from pumice.reconcile.failure_lines import error_file_message, is_collateral, telling_line, waited_in_vain
+from pumice.reconcile.failure_lines import cause_line, error_file_message, is_collateral, waited_in_vain
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "    f()"]
 GLOO_CLOSED = "RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [10.0.0.2]:15269."
@@ -142,8 +142,8 @@ NO_FILE = ["  exitcode  : 1 (pid: 8)", "  traceback : To enable traceback see: h
         ),
     ],
 )
-def test_the_telling_line(lines: list[str], cause: str) -> None:
-    assert telling_line(lines) == cause
+def test_the_line_that_says_why(lines: list[str], cause: str) -> None:
+    assert cause_line(lines) == cause
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from pumice.engines.local.events import LogLine
-from pumice.reconcile.failure_lines import LONGEST, LOOKED_AT, telling_line
+from pumice.reconcile.failure_lines import LONGEST, LOOKED_AT, cause_line
 
 _CHUNK: Final = 65536
 # Longer lines are split, to bound memory.
@@ -61,7 +61,7 @@ class LogPump:
     @property
     def last_line(self) -> str:
         """The line that says why the container ended; without such a line, the last one that is not empty."""
-        return telling_line(list(self._tail))
+        return cause_line(list(self._tail))
 
     async def drained(self) -> None:
         await self._done.wait()
