@@ -246,3 +246,30 @@ def test_another_user_gets_no_answer(terminal: Terminal) -> None:
         each.chmod(mode)
     assert theirs.stdout.strip() in ("", "0"), theirs
     assert int(own.stdout) > 0
+
+
+def test_a_foreground_run_that_is_suspended_goes_on_in_the_background(terminal: Terminal) -> None:
+    process = terminal.place.start(job(task("w", WAITING)))
+    terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
+    assert terminal("suspend", "trial").out == "trial:1 Aborted\n"
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "pumice resume trial:1" in err
+    (terminal.place.directory / "go").touch()
+    # Another run closes what was lost; a suspended run is not.
+    assert terminal.place.run(job(task("w", "true"))).code == 0
+    terminal("resume", "trial:1")
+    assert terminal("wait", "trial:1").out == "trial:1 Completed\n"
+
+
+def test_a_run_whose_process_was_killed_after_its_end_is_not_repeated(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", "echo once >> ran.txt")))
+    terminal("wait", run)
+    directory = terminal.place.state / "runs/default/trial/1"
+    # As if the process had been killed between the two writes.
+    status = json.loads((directory / "status.json").read_text())
+    before = {name: value for name, value in status.items() if name not in ("finished", "exitCode", "verdict")}
+    (directory / "status.json").write_text(json.dumps({**before, "phase": "Running"}))
+    (terminal.place.state / "active" / json.loads((directory / "run.json").read_text())["uid"]).symlink_to(directory)
+    assert terminal("wait", run).out == "trial:1 Completed\n"
+    assert (terminal.place.directory / "ran.txt").read_text() == "once\n"

@@ -226,6 +226,9 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     if missing and outcome.host_image and outcome.reason != SUSPENDED:
         this = f"this was {outcome.python}" if outcome.python else "no Python was found here"
         return f"{typed_again(args, '--python', 'PATH')}     PATH has {missing}; {this}"
+    if outcome.stop is not None and outcome.reason == SUSPENDED:
+        stored = Path(outcome.directory)
+        return f"pumice resume {stored.parent.name}:{stored.name}"
     if outcome.stop is not None:
         return look or typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:

@@ -94,7 +94,7 @@ def prepared(
     objects: dict[tuple[str, str], Manifest] = {}
     with ExitStack() as held:
         try:
-            run = held.enter_context(open_run(job, settings, request.owned, emit.note))
+            run = held.enter_context(open_run(job, settings, request.owned, emit.note, dry=dry))
             images = RunImages(
                 ImageStore(state / "images"),
                 settings.images,

@@ -123,7 +123,7 @@ class LocalSession:
         """End the pods and the run; what has succeeded is remembered, and a later run of the same record goes on."""
         live = self._running()
         if self._stop is None:
-            self._stop = Stop(1, SUSPENDED)
+            self._stop = Stop(1, SUSPENDED, f"{self.job.job.name} was suspended")
             live.suspend()
 
     def restart(self) -> None:

@@ -17,13 +17,19 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.outcome import SUSPENDED, Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.journal import Journal, SequenceNumbers
+from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.engines.local.runs.job_source import JobSource
+from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_journal
 from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.recorder import ended_status
 from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord
 from pumice.engines.local.runs.run_store import RECORD, STATUS, OwnedRun, RunStore, StoredRun, host_name
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import SCRATCH
+from pumice.engines.local.verdict import verdict_lines
+from pumice.model.job import Job
 from pumice.model.vocabulary import Phase
 
 CLIENT_LOST: Final = "ClientLost"
@@ -50,7 +56,11 @@ def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
 def close_lost_run(store: RunStore, owned: OwnedRun, reason: str, now: dt.datetime) -> None:
     """Record that a run ended with its process. It stays listed; its scratch files go."""
     run = owned.run
+    # Its process may have been killed after it had recorded how the run ended.
+    restore_outcome(run)
     status = run.status()
+    if status.reason == SUSPENDED:
+        return
     with suppress(OSError):
         remove_tree(run.directory / SCRATCH)
     if status.finished is None:
@@ -72,6 +82,22 @@ def close_lost_run(store: RunStore, owned: OwnedRun, reason: str, now: dt.dateti
         )
         replace_file(run.directory / STATUS, msgspec.json.encode(ended) + b"\n")
     store.finish(run)
+
+
+def restore_outcome(run: StoredRun) -> bool:
+    """Write the status of a run whose journal ends with its outcome. False if it does not. Its owner lock is held."""
+    entries = read_journal(run.directory)[0]
+    if run.status().finished is not None or not entries or entries[-1].kind != Outcome.__name__:
+        return False
+    decoder = EventDecoder(Job())
+    outcome = [decoder.decode(entry) for entry in entries][-1]
+    if not isinstance(outcome, Outcome):
+        return False
+    lines = verdict_lines(outcome, JobSource.of(run.record.file, run.record.marks))
+    status = ended_status(run.status(), outcome, lines, entries[-1].time)
+    status = msgspec.structs.replace(status, seq=entries[-1].seq)
+    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+    return True
 
 
 def migrate(store: RunStore) -> None:

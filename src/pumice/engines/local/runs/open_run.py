@@ -124,13 +124,18 @@ class OpenRun:
 
 
 @contextmanager
-def open_run(job: Job, settings: Settings, owned: OwnedRun | None, note: Callable[[str], None]) -> Iterator[OpenRun]:
+def open_run(
+    job: Job, settings: Settings, owned: OwnedRun | None, note: Callable[[str], None], *, dry: bool = False
+) -> Iterator[OpenRun]:
     """Reserve the directory of a new run, unless this process owns one, and clean up after earlier runs.
 
-    Raises OSError.
+    With `dry`, the run gets no directory. Raises OSError.
     """
     store = RunStore(settings.state)
     make_private(store.state)
+    if dry:
+        yield OpenRun(store, store.runs / job.namespace / job.name / "0", owned)
+        return
     if owned is None:
         settle_lost_runs(store, wall_clock())
         if removed := prune(store, settings.retention, wall_clock()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,21 +117,9 @@ class Recorder:
         self.write()
 
     def _end(self, outcome: Outcome) -> None:
-        lines = tuple(self.explain(outcome))
-        stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
-        suspended = outcome.stop is not None and outcome.stop.reason == SUSPENDED
-        self._set(
-            phase=_final_phase(outcome),
-            reason=outcome.reason or outcome.job.status.state.reason,
-            message=outcome.job.status.state.message,
-            finished=None if suspended else wall_clock(),
-            started=None if suspended else self.status.started,
-            exit_code=outcome.exit_code,
-            verdict=lines,
-            note=one_line(lines[0]) if lines else "",
-            stopped=stopped,
-            size=size_of(self.directory),
-        )
+        lines = self.explain(outcome)
+        self.status = ended_status(self.status, outcome, lines, wall_clock())
+        self._set(size=size_of(self.directory))
         self._count(outcome.job)
 
     def _set(self, **fields: object) -> None:
@@ -148,6 +137,24 @@ class Recorder:
                 pending=phases.count(PodPhase.PENDING),
             )
         )
+
+
+def ended_status(status: RunStatus, outcome: Outcome, lines: Sequence[str], now: dt.datetime) -> RunStatus:
+    """Return the status of a run with this outcome. A suspended run has not finished."""
+    stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
+    suspended = outcome.stop is not None and outcome.stop.reason == SUSPENDED
+    return msgspec.structs.replace(
+        status,
+        phase=_final_phase(outcome),
+        reason=outcome.reason or outcome.job.status.state.reason,
+        message=outcome.job.status.state.message,
+        finished=None if suspended else now,
+        started=None if suspended else status.started,
+        exit_code=outcome.exit_code,
+        verdict=tuple(lines),
+        note=one_line(lines[0]) if lines else "",
+        stopped=stopped,
+    )
 
 
 def _final_phase(outcome: Outcome) -> str:

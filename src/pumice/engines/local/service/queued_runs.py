@@ -15,8 +15,8 @@ from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
+from pumice.engines.local.runs.run_record import DETACHED, QUEUED, RunRecord, RunStatus
+from pumice.engines.local.runs.run_store import RECORD, STATUS, RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.engines.local.scheduling.why import Why, sentence
@@ -71,7 +71,10 @@ def queue(store: RunStore, run: StoredRun) -> None:
 
 
 def resume(store: RunStore, run: StoredRun) -> None:
-    """Queue a suspended run: it arrives now. Its owner lock is held."""
+    """Queue a suspended run: it arrives now, and runs in the background. Its owner lock is held."""
+    record = msgspec.structs.replace(run.record, mode=DETACHED)
+    if record != run.record:
+        replace_file(run.directory / RECORD, msgspec.json.encode(record) + b"\n")
     append(
         run, RESUMED_ENTRY, {}, reason="", message="", finished=None, exit_code=None, verdict=(), stopped=False, note=""
     )

@@ -19,7 +19,7 @@ from typing import Final
 
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.runs.journal import read_journal
-from pumice.engines.local.runs.lost_runs import CLIENT_LOST, close_lost_run
+from pumice.engines.local.runs.lost_runs import CLIENT_LOST, close_lost_run, restore_outcome
 from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id, read_owner
 from pumice.engines.local.runs.run_record import FOREGROUND, QUEUED
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
@@ -44,9 +44,12 @@ def recover(store: RunStore, run: StoredRun) -> str:
     if lock is None:
         return ""
     try:
+        restore_outcome(run)
         status = run.status()
         if status.finished is not None:
             store.finish(run)
+            return ""
+        if status.reason == SUSPENDED:
             return ""
         if run.record.mode == FOREGROUND:
             close_lost_run(store, OwnedRun(run, lock), CLIENT_LOST, wall_clock())
