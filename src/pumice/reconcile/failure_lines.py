@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import signal
 from collections.abc import Sequence
@@ -48,6 +49,8 @@ _LOST_PEER: Final = re.compile(
 # Sent by launchers to the other ranks, and by the kernel to writers without a reader.
 _SENT_TO_PEERS: Final = frozenset((signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP))
 _SIGNAL_BASE: Final = 128
+# What failed at most this long after the first failure may be its cause.
+_TOGETHER: Final = dt.timedelta(seconds=60)
 
 
 def cause_line(lines: Sequence[str]) -> str:
@@ -76,6 +79,17 @@ def is_collateral(end: ContainerEnd) -> bool:
         return True
     number = end.signal or end.exit_code - _SIGNAL_BASE
     return number in _SENT_TO_PEERS and not end.reason and not _EXCEPTION.fullmatch(end.last_line)
+
+
+def first_to_blame(ends: Sequence[ContainerEnd | None]) -> int:
+    """Return which of these failures, in the order of time, is the cause: the first, unless that only followed."""
+    first = ends[0]
+    if first is None or first.finished_at is None or not is_collateral(first):
+        return 0
+    for index, end in enumerate(ends):
+        if end is not None and end.finished_at is not None and not is_collateral(end):
+            return index if end.finished_at - first.finished_at <= _TOGETHER else 0
+    return 0
 
 
 def _exceptions(lines: Sequence[str]) -> list[tuple[int, str]]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.text import printable
+from pumice.reconcile.failure_lines import first_to_blame
 
 POD_FAILED: Final = "PodFailed"
 OOM_KILLED: Final = "OOMKilled"
@@ -38,7 +39,7 @@ def verdict(pods: Iterable[ObservedPod]) -> Verdict | None:
     )
     if not failed:
         return None
-    first, others = failed[0], len(failed) - 1
+    first, others = failed[first_to_blame([pod.first_failure for pod in failed])], len(failed) - 1
     followed = f"; {others} other{'s' if others > 1 else ''} followed" if others else ""
     return Verdict(_reason(first), f"{first.short_name} failed first: {_how(first)}{followed}", first.short_name)
 

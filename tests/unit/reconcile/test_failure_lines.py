@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from pumice.model.snapshot import ContainerEnd
-from pumice.reconcile.failure_lines import cause_line, error_file_message, is_collateral, waited_in_vain
+from pumice.reconcile.failure_lines import cause_line, error_file_message, first_to_blame, is_collateral, waited_in_vain
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "    f()"]
 GLOO_CLOSED = "RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [10.0.0.2]:15269."
@@ -165,6 +167,28 @@ def test_the_line_that_says_why(lines: list[str], cause: str) -> None:
 )
 def test_who_only_followed(end: ContainerEnd, collateral: bool) -> None:
     assert is_collateral(end) is collateral
+
+
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+
+
+def _at(second: float, line: str) -> ContainerEnd:
+    return ContainerEnd("c", 1, finished_at=START + dt.timedelta(seconds=second), last_line=line)
+
+
+@pytest.mark.parametrize(
+    ("ends", "index"),
+    [
+        pytest.param([_at(1, "ValueError: x"), _at(2, GLOO_CLOSED)], 0, id="in the order of time"),
+        pytest.param([_at(1, GLOO_CLOSED), None, _at(2, "ValueError: x")], 2, id="its cause took longer to end"),
+        pytest.param([_at(1, GLOO_CLOSED), _at(90, "ValueError: x")], 0, id="long after it"),
+        pytest.param([_at(1, GLOO_CLOSED), _at(2, GLOO_CLOSED)], 0, id="all followed"),
+        pytest.param([None, _at(2, GLOO_CLOSED)], 0, id="the pod failed, and no container"),
+        pytest.param([ContainerEnd("c", 1, last_line=GLOO_CLOSED)], 0, id="at an unknown time"),
+    ],
+)
+def test_who_is_to_blame(ends: list[ContainerEnd | None], index: int) -> None:
+    assert first_to_blame(ends) == index
 
 
 def test_a_peer_that_did_not_come() -> None:

@@ -11,7 +11,7 @@ from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
 from pumice.reconcile.decision import JobEvent
-from pumice.reconcile.failure_lines import is_collateral
+from pumice.reconcile.failure_lines import first_to_blame
 
 NO_ROOM = 2
 TIMED_OUT = 124
@@ -20,8 +20,6 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
 SUSPENDED = "Suspended"  # the reason of a run that was suspended and can be resumed
-# What failed at most this long after the first failure may be its cause.
-_TOGETHER = dt.timedelta(seconds=60)
 KILLED = "Killed"  # the reason of a run that was stopped by force
 
 
@@ -93,11 +91,8 @@ def _in_order(found: Iterable[Failure]) -> tuple[Failure, ...]:
     """By time; but a failure that only followed another one comes after that one, which may take longer to end."""
     never = dt.datetime.max.replace(tzinfo=dt.UTC)
     ordered = sorted(found, key=lambda each: (each.end.finished_at or never, each.pod.task, each.pod.index))
-    if ordered and is_collateral(ordered[0].end):
-        latest = (ordered[0].end.finished_at or never - _TOGETHER) + _TOGETHER
-        causes = [each for each in ordered if (each.end.finished_at or never) <= latest]
-        first = next((each for each in causes if not is_collateral(each.end)), ordered[0])
-        ordered = [first, *(each for each in ordered if each is not first)]
+    if ordered:
+        ordered.insert(0, ordered.pop(first_to_blame([each.end for each in ordered])))
     return tuple(ordered)
 
 
