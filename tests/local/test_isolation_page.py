@@ -32,8 +32,7 @@ ELSEWHERE = {
     "memory, files": "test_bounds.py::test_files_in_memory_count_as_memory_and_have_a_bound",
     "processes (`--pids-limit`)": "test_bounds.py::test_processes_are_limited_by_the_pod",
     "disk:": "test_bounds.py::test_disk_use_is_shown_and_can_be_bounded",
-    "the log of": "../unit/engines/local/state/test_run_directory.py::"
-    "test_a_long_log_keeps_its_first_segment_and_the_newest",
+    "the log of": "../unit/engines/local/logs/test_log_file.py::test_a_long_log_keeps_its_first_segment_and_the_newest",
 }
 KEYRING = """
 import ctypes, platform
@@ -56,8 +55,11 @@ LISTEN = "import socket; s = socket.create_server(('0.0.0.0', 7000)); print('up'
 # Each prints the word. HOME is the working directory, which has credentials; DATA is outside.
 PROBES = {
     "programs and settings": "echo x > /etc/pumice-probe && test -x /usr/bin/env && echo private",
-    "keys and passwords": "find /etc/ssh /etc/ssl/private /etc/*shadow-  /etc/gshadow /var/lib/docker -type f -size +0"
-    " ! -name ssh_host_ed25519_key -readable 2>/dev/null | grep -E 'key$|shadow|docker' || echo hidden",
+    # Host keys are the pod's own key under each name; those of this machine differ from each other.
+    "keys and passwords": "{ find /etc/ssh /etc/ssl/private /etc/*shadow- /etc/gshadow /var/lib/docker -type f"
+    " -size +0 ! -name 'ssh_host_*_key' -readable 2>/dev/null | grep -E 'key$|shadow|docker';"
+    " for key in /etc/ssh/ssh_host_*_key; do cmp -s $key /etc/ssh/ssh_host_ed25519_key || ls $key 2>/dev/null; done; }"
+    " | grep . || echo hidden",
     "data directories": "cat DATA/canary /root/.profile /root/.bashrc 2>/dev/null | head -1 | grep . || echo hidden",
     "the working directory": "touch HOME/probe && echo writable",
     "credentials in it": "cat HOME/.ssh/id 2>/dev/null || echo hidden",

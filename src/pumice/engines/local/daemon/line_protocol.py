@@ -29,7 +29,7 @@ LIMIT: Final = 16 << 20
 RETIRE: Final = "retire"  # end, so that another version can take over; every protocol has it
 _PATIENCE: Final = 2.0  # seconds for the first line of the other side
 _CREDENTIALS: Final = struct.Struct("3i")
-_PRIVATE_UMASK: Final = 0o177
+_PRIVATE: Final = 0o600
 
 Message: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[[Message], Awaitable[Any]]
@@ -173,18 +173,19 @@ async def listen(path: Path, handler: Callable[[Connection], Awaitable[None]], s
 
 
 def bound_socket(path: Path) -> socket.socket:
-    """Return a socket at the path that only this user can connect to; remove what is there."""
+    """Return a socket at the path that only this user can connect to; remove what is there.
+
+    Its directory is closed to other users. A umask for the moment would be that of other threads, too.
+    """
     path.unlink(missing_ok=True)
     found = socket.socket(socket.AF_UNIX)
-    before = os.umask(_PRIVATE_UMASK)
     try:
         with socket_address(path) as address:
             found.bind(address)
+        path.chmod(_PRIVATE)
     except OSError:
         found.close()
         raise
-    finally:
-        os.umask(before)
     return found
 
 

@@ -22,9 +22,11 @@ from pumice.engines.local.daemon.line_protocol import (
     Message,
     RequestError,
     VersionMismatchError,
+    bound_socket,
     connection_to,
     listen,
 )
+from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.run_errors import RefusedError
 
 
@@ -83,7 +85,8 @@ def test_another_user_is_sent_away(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             real = line_protocol.peer_uid
             monkeypatch.setattr(line_protocol, "peer_uid", lambda peer: real(peer) + 1)
             with socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(tmp_path / "s"))
+                with socket_address(tmp_path / "s") as address:
+                    client.connect(address)
                 client.setblocking(False)
                 assert await asyncio.get_running_loop().sock_recv(client, 100) == b""
             with pytest.raises(ConnectionFailedError, match="another user"):
@@ -130,7 +133,7 @@ def test_what_is_no_server_of_pumice(tmp_path: Path, sent: bytes, message: str) 
         writer.close()
 
     async def story() -> None:
-        listening = await asyncio.start_unix_server(answer, tmp_path / "s")
+        listening = await asyncio.start_unix_server(answer, sock=bound_socket(tmp_path / "s"))
         with pytest.raises(ConnectionFailedError, match=message):
             async with connection_to(tmp_path / "s"):
                 pass
@@ -143,8 +146,7 @@ def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(line_protocol, "_PATIENCE", 0.01)
 
     async def story() -> None:
-        with socket.socket(socket.AF_UNIX) as silent:
-            silent.bind(str(tmp_path / "s"))
+        with bound_socket(tmp_path / "s") as silent:
             silent.listen()
             with pytest.raises(ConnectionFailedError, match="does not say hello"):
                 async with connection_to(tmp_path / "s"):
