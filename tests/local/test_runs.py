@@ -274,3 +274,19 @@ def test_a_run_whose_process_was_killed_after_its_end_is_not_repeated(terminal: 
     (terminal.place.state / "active" / json.loads((directory / "run.json").read_text())["uid"]).symlink_to(directory)
     assert terminal("wait", run).out == "trial:1 Completed\n"
     assert (terminal.place.directory / "ran.txt").read_text() == "once\n"
+
+
+def test_a_run_that_waits_is_taken_out_of_the_queue(terminal: Terminal) -> None:
+    requests = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
+    first = terminal.submit(job(task("w", WAITING, container=requests)))
+    terminal.until(lambda: terminal.phase(first) == "Running")
+    second = terminal.submit(job(task("w", "echo never >> ran.txt", container=requests)))
+    terminal.until(lambda: "first in queue" in terminal("ps").out)
+    why = json.loads(terminal("why", second, "-o", "json").out)
+    assert (why["code"], why["position"], why["short"][0]["heldBy"][0]["run"]) == ("Resources", 1, first)
+    assert terminal("rm", second, code=1).err.startswith("trial:2 has not finished\n")
+    assert terminal("stop", second).out == "trial:2 Terminated\n"
+    assert terminal("wait", second, code=103).out == "trial:2 Terminated: trial:2: it was stopped\n"
+    (terminal.place.directory / "go").touch()
+    assert terminal("wait", first).out == "trial:1 Completed\n"
+    assert not (terminal.place.directory / "ran.txt").exists()

@@ -19,7 +19,7 @@ from pumice.client.values import RunSummary, summary
 from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, ConnectionFailedError, connection_to
 from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.run_errors import NotRunningError, RunError
-from pumice.engines.local.runs.lost_runs import close_lost_run, migrate, settle_lost_runs
+from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run, migrate, settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
 from pumice.engines.local.runs.run_request import RunRequest
@@ -97,7 +97,7 @@ class LocalClient:
         if status.finished is None and not run.is_owned:
             if not run.is_of_this_host:
                 note = f"on {run.record.host}"
-            elif (run.directory / "journal.jsonl").exists():
+            elif status.started is not None:
                 note = "its process was killed"
         return summary(run, status, note)
 
@@ -152,14 +152,15 @@ class LocalClient:
             return
         lock = OwnerLock.take(run.directory)
         if lock is not None:
-            close_lost_run(self.store, OwnedRun(run, lock), "Stopped", self.now())
+            close_lost_run(self.store, OwnedRun(run, lock), STOPPED, self.now())
             lock.release()
 
     def remove(self, run: StoredRun, *, force: bool = False) -> None:
-        """Remove the record of a run. Raises RunError if it runs, unless `force` stops it first."""
-        if run.is_owned:
+        """Remove the record of a run. Raises RunError if it has not finished, unless `force` stops it first."""
+        if not self.summary(run).is_finished:
             if not force:
-                raise RunError(f"{run.ref} is running", f"pumice stop {run.ref}, or --force")
+                what = "is running" if run.is_owned else "has not finished"
+                raise RunError(f"{run.ref} {what}", f"pumice stop {run.ref}, or --force")
             self.stop(run, force=True)
             self.wait([run], timeout=60)
         lock = OwnerLock.take(run.directory)

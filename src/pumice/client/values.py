@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pumice.admission.defaults import MAX_RETRY
 from pumice.engines.local.runs.run_record import PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import StoredRun
 
@@ -58,6 +59,12 @@ class RunSummary(_Value, frozen=True):
 def summary(run: StoredRun, status: RunStatus, note: str = "") -> RunSummary:
     """`note` is shown instead of what the run says about itself."""
     record = run.record
+    pods, attempts = status.pods, status.max_attempts
+    if status.started is None and not pods.total:
+        # It has not begun: what its Job says.
+        tasks = record.job.get("spec", {}).get("tasks") or []
+        pods = msgspec.structs.replace(pods, total=sum(task.get("replicas", 1) for task in tasks))
+        attempts = record.job.get("spec", {}).get("maxRetry") or MAX_RETRY
     return RunSummary(
         run=run.ref,
         name=record.name,
@@ -66,9 +73,9 @@ def summary(run: StoredRun, status: RunStatus, note: str = "") -> RunSummary:
         namespace=record.namespace,
         phase=status.phase,
         reason=status.reason,
-        pods=status.pods,
+        pods=pods,
         attempt=status.attempt,
-        max_attempts=status.max_attempts,
+        max_attempts=attempts,
         note=note or status.note or record.note,
         created=record.created,
         started=status.started,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.outcome import SUSPENDED, Outcome
+from pumice.engines.local.outcome import SUSPENDED, TERMINATED, Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.job_source import JobSource
@@ -33,6 +33,7 @@ from pumice.model.job import Job
 from pumice.model.vocabulary import Phase
 
 CLIENT_LOST: Final = "ClientLost"
+STOPPED: Final = "Stopped"
 _OLD_JOB: Final = "job.json"
 _OLD_EVENTS: Final = "events.jsonl"
 
@@ -54,17 +55,18 @@ def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
 
 
 def close_lost_run(store: RunStore, owned: OwnedRun, reason: str, now: dt.datetime) -> None:
-    """Record that a run ended with its process. It stays listed; its scratch files go."""
+    """Record that a run ended with its process, or was stopped while it had none. It stays listed; scratch files go."""
     run = owned.run
     # Its process may have been killed after it had recorded how the run ended.
     restore_outcome(run)
     status = run.status()
-    if status.reason == SUSPENDED:
+    stopped = reason == STOPPED
+    if status.reason == SUSPENDED and not stopped:
         return
     with suppress(OSError):
         remove_tree(run.directory / SCRATCH)
     if status.finished is None:
-        message = "the process that ran it was killed"
+        message = "it was stopped" if stopped else "the process that ran it was killed"
         journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
         journal.open()
         entry = journal.append("Lost", {"reason": reason, "message": message}, sync=True)
@@ -77,7 +79,9 @@ def close_lost_run(store: RunStore, owned: OwnedRun, reason: str, now: dt.dateti
             message=message,
             note=message,
             finished=now,
-            exit_code=1,
+            exit_code=TERMINATED if stopped else 1,
+            stopped=stopped,
+            verdict=(f"{run.ref}: {message}",),
             pods=msgspec.structs.replace(status.pods, running=0, pending=0),
         )
         replace_file(run.directory / STATUS, msgspec.json.encode(ended) + b"\n")
