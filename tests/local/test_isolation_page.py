@@ -58,7 +58,8 @@ PROBES = {
     # Host keys are the pod's own key under each name; those of this machine differ from each other.
     "keys and passwords": "{ find /etc/ssh /etc/ssl/private /etc/*shadow- /etc/gshadow /var/lib/docker -type f"
     " -size +0 ! -name 'ssh_host_*_key' -readable 2>/dev/null | grep -E 'key$|shadow|docker';"
-    " for key in /etc/ssh/ssh_host_*_key; do cmp -s $key /etc/ssh/ssh_host_ed25519_key || ls $key 2>/dev/null; done; }"
+    " for key in /etc/ssh/ssh_host_*_key; do"
+    " [ ! -r $key ] || cmp -s $key /etc/ssh/ssh_host_ed25519_key || echo $key; done; }"
     " | grep . || echo hidden",
     "data directories": "cat DATA/canary /root/.profile /root/.bashrc 2>/dev/null | head -1 | grep . || echo hidden",
     "the working directory": "touch HOME/probe && echo writable",

@@ -22,6 +22,7 @@ from pumice.engines.local.run_errors import NotRunningError, RunError
 from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run, migrate, settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
+from pumice.engines.local.runs.run_record import RunStatus
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import NoSuchRunError, OwnedRun, RunStore, StoredRun
 from pumice.engines.local.scheduling.run_queue import why_it_waits
@@ -73,26 +74,32 @@ class LocalClient:
         """Return active runs and those that finished within 24 hours, the newest first; by default of all names."""
         with suppress(OSError):
             migrate(self.store)
+        recent = self.now() - RECENT
         if names:
             stored = [run for name in names for run in self._named(name)]
+        elif active:
+            stored = self.store.active_runs()
         else:
-            stored = self.store.active_runs() if active else list(self.store.all_runs(self.namespace))
-        recent = self.now() - RECENT
-        found = []
+            # Runs that ended long ago are not read; those that wait or run may not have changed for long.
+            since = 0.0 if everything else recent.timestamp()
+            found = {run.record.uid: run for run in self.store.all_runs(self.namespace, since=since)}
+            found |= {} if everything else {run.record.uid: run for run in self.store.active_runs()}
+            stored = list(found.values())
+        summaries = []
         for run in stored:
             status = run.status()
-            if not everything and status.finished is not None and (active or (not names and status.finished < recent)):
-                continue
-            found.append(self.summary(run))
-        return sorted(found, key=lambda each: (each.created, each.uid), reverse=True)
+            ended = status.finished
+            if everything or ended is None or (not active and (names or ended >= recent)):
+                summaries.append(self.summary(run, status))
+        return sorted(summaries, key=lambda each: (each.created, each.uid), reverse=True)
 
     def _named(self, name: str) -> list[StoredRun]:
         """Return all runs of a Job's name, or the one run that the name means."""
         runs = list(self.store.all_runs(self.namespace, name)) if ":" not in name and name != LAST else []
         return runs or [self.find(name)]
 
-    def summary(self, run: StoredRun) -> RunSummary:
-        status = run.status()
+    def summary(self, run: StoredRun, status: RunStatus | None = None) -> RunSummary:
+        status = status or run.status()
         note = ""
         if status.finished is None and not run.is_owned:
             if not run.is_of_this_host:

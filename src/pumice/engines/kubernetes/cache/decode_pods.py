@@ -283,11 +283,14 @@ def _observed(pod: _Pod) -> ObservedPod:
 
 
 def _waiting(status: _PodStatus, containers: list[_ContainerStatus]) -> Waiting | None:
-    """The first container that waits for more than its turn, init containers first; else what the scheduler says."""
+    """The first container that waits for more than its turn, init containers first; else what the scheduler says.
+
+    The scheduler may write after a pod has begun to run: what it says of such a pod is outdated.
+    """
     for container in containers:
         if container.state.waiting is not None and container.state.waiting.reason not in _STARTING:
             return Waiting(container.state.waiting.reason, container.state.waiting.message)
-    for condition in status.conditions:
+    for condition in status.conditions if status.phase in ("", PodPhase.PENDING) else ():
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
             return Waiting(condition.reason, condition.message)
     return None

@@ -34,6 +34,9 @@ STATUS: Final = "status.json"
 _NEXT: Final = "next"
 _PRIVATE: Final = 0o700
 _TRIES: Final = 1000
+_SMALL: Final = 1 << 16
+_RECORD_DECODER: Final = msgspec.json.Decoder(RunRecord)
+_STATUS_DECODER: Final = msgspec.json.Decoder(RunStatus)
 
 
 class NoSuchRunError(RunError, LookupError):
@@ -57,7 +60,7 @@ class StoredRun:
 
     def status(self) -> RunStatus:
         try:
-            return msgspec.json.decode((self.directory / STATUS).read_bytes(), type=RunStatus)
+            return _STATUS_DECODER.decode(_content(f"{self.directory}/{STATUS}"))
         except (OSError, msgspec.DecodeError, ValueError):
             return RunStatus()
 
@@ -150,9 +153,11 @@ class RunStore:
                 found.append(run)
         return sorted(found, key=lambda run: (run.record.created, run.record.uid))
 
-    def all_runs(self, namespace: str = "", name: str = "") -> Iterator[StoredRun]:
-        """Yield the stored runs of a namespace, or of all; of one name, or of all."""
+    def all_runs(self, namespace: str = "", name: str = "", since: float = 0.0) -> Iterator[StoredRun]:
+        """Yield the stored runs of a namespace, or of all; of one name, or of all; those that changed since a time."""
         for directory in self.directories(namespace, name):
+            if since and _changed(f"{directory}/{STATUS}") < since:
+                continue
             run = self.load(directory)
             if run is not None:
                 yield run
@@ -168,7 +173,7 @@ class RunStore:
     def load(self, directory: Path) -> StoredRun | None:
         """Return a run; None if there is none in the directory, or if it is damaged."""
         try:
-            record = msgspec.json.decode((directory / RECORD).read_bytes(), type=RunRecord)
+            record = _RECORD_DECODER.decode(_content(f"{directory}/{RECORD}"))
         except (OSError, msgspec.DecodeError, ValueError):
             return None
         return StoredRun(directory, record)
@@ -214,6 +219,26 @@ class RunStore:
                 (directory / str(number)).mkdir(mode=_PRIVATE)
                 return directory / str(number)
         raise FileExistsError(errno.EEXIST, "no free number", str(directory))
+
+
+def _changed(path: str) -> float:
+    """Return when a file changed; a run without a status has just begun."""
+    try:
+        return os.stat(path).st_mtime  # noqa: PTH116 - a Path for each of thousands takes longer than the call
+    except OSError:
+        return float("inf")
+
+
+def _content(path: str) -> bytes:
+    """Return the content of a file. A list of runs reads thousands, so it takes a few system calls only."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, _SMALL)
+        while len(content) % _SMALL == 0 and (more := os.read(descriptor, _SMALL)):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
 
 
 def host_name() -> str:

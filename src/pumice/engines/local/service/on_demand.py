@@ -82,7 +82,7 @@ def start_service(state: Path, environ: Mapping[str, str], seconds: float = _PAT
 
 def service_words(state: Path) -> list[str]:
     """Return the command of the service."""
-    return [sys.executable, "-I", "-m", "pumice.engines.local.service", str(state)]
+    return [sys.executable, "-I", "-X", "utf8", "-m", "pumice.engines.local.service", str(state)]
 
 
 def _is_older(connection: Connection) -> bool:

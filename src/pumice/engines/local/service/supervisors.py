@@ -21,7 +21,7 @@ _LOG = "supervisor.log"
 def supervisor_command(run: StoredRun, lock: int) -> list[str]:
     """Return the command of a supervisor: the Python that submitted the run, if it is still there."""
     python = run.record.python if os.access(run.record.python, os.X_OK) else sys.executable
-    return [python, "-I", "-m", _MODULE, str(run.directory), str(lock)]
+    return [python, "-I", "-X", "utf8", "-m", _MODULE, str(run.directory), str(lock)]
 
 
 @dataclass(slots=True)

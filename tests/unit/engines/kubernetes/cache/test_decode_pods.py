@@ -155,6 +155,12 @@ def test_what_a_pod_waits_for(status: dict[str, Any], expected: Waiting | None) 
     assert pod.observed.waiting == expected
 
 
+def test_a_scheduler_that_writes_after_the_pod_has_begun_to_run_is_outdated() -> None:
+    pod = decode_pod(a_pod(phase="Running", conditions=[UNSCHEDULABLE], containerStatuses=[runs("main")]))
+    assert pod is not None
+    assert pod.observed.waiting is None
+
+
 def test_when_a_container_last_started_or_ended() -> None:
     main = ended("main", 1, finishedAt="2030-01-01T00:00:03Z")
     pod = decode_pod(a_pod(phase="Running", containerStatuses=[main, runs("side"), waits("third", "ErrImagePull")]))

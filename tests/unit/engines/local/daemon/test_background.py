@@ -36,7 +36,7 @@ def test_a_process_in_the_background(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     environ = {"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "x", "LC_ALL": "C"}
     facts_file, log = tmp_path / "facts", tmp_path / "logs" / "log"
-    start_in_background([sys.executable, "-I", "-c", DAEMON, str(facts_file)], environ, log, writing)
+    start_in_background([sys.executable, "-I", "-X", "utf8", "-c", DAEMON, str(facts_file)], environ, log, writing)
     os.close(writing)
     assert wait_until_ready(reading, 60)
     os.close(reading)

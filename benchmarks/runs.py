@@ -1,0 +1,126 @@
+"""The cost of many stored and queued runs.
+
+Stored: 10,000 finished runs of 200 Jobs, one of each within the last 24 hours. Printed: how long `ps` and `ps -a` take,
+without and with the start of the program. The limit of `ps` is 0.3 s without the start.
+
+Queued: the service with 200 runs that wait for room which this program holds. Printed: its memory, and the processor
+time that it uses while nothing happens. The limits are 40 MiB and 0.5 % of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pumice.client.local_client import LocalClient
+from pumice.engines.local.runs.run_record import DETACHED, GangPods, RunRecord, RunStatus
+from pumice.engines.local.runs.run_store import RECORD, STATUS, RunStore, host_name
+from pumice.engines.local.scheduling.machine import read_machine
+from pumice.engines.local.scheduling.reservations import Reservation, Reservations, reservations_directory
+from pumice.engines.local.service.on_demand import connected_service
+from pumice.model.quantity import Quantity
+
+_STORED = 10_000
+_NAMES = 200
+_QUEUED = 200
+_IDLE = 20.0  # seconds
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as home:
+        environ = {**os.environ, "XDG_STATE_HOME": f"{home}/state", "XDG_RUNTIME_DIR": home}
+        _stored(environ)
+    with tempfile.TemporaryDirectory() as home:
+        environ = {**os.environ, "XDG_STATE_HOME": f"{home}/state", "XDG_RUNTIME_DIR": home}
+        asyncio.run(_queued(environ))
+    return 0
+
+
+def _record(name: str, number: int, **fields: Any) -> RunRecord:
+    job = {"metadata": {"name": name}, "spec": {"tasks": [{"name": "worker", "replicas": 2}]}}
+    now = dt.datetime.now(dt.UTC)
+    uid = str(uuid.uuid4())
+    return RunRecord(
+        uid=uid,
+        namespace="default",
+        name=name,
+        number=number,
+        host=host_name(),
+        boot="",
+        created=now,
+        job=job,
+        **fields,
+    )
+
+
+def _stored(environ: dict[str, str]) -> None:
+    client = LocalClient(environ)
+    ended = RunStatus(phase="Completed", started=client.now(), finished=client.now(), exit_code=0)
+    for each in range(_STORED):
+        name, number = f"job-{each % _NAMES}", each // _NAMES + 1
+        directory = client.store.runs / "default" / name / str(number)
+        directory.mkdir(parents=True)
+        (directory / RECORD).write_bytes(msgspec.json.encode(_record(name, number)))
+        (directory / STATUS).write_bytes(msgspec.json.encode(ended))
+        if number > 1:
+            # All but one run of each Job ended long ago.
+            os.utime(directory / STATUS, (0, 0))
+    print(f"{_STORED} runs        seconds   with the start of the program")
+    for flags in ([], ["-a"]):
+        begin = time.perf_counter()
+        client.runs(everything=bool(flags))
+        seconds = time.perf_counter() - begin
+        begin = time.perf_counter()
+        code = "import sys; from pumice.cli.program import main; sys.exit(main())"
+        command = [sys.executable, "-c", code, "ps", *flags]
+        subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True)
+        print(f"  ps {' '.join(flags):<10} {seconds:10.3f} {time.perf_counter() - begin:10.3f}")
+
+
+async def _queued(environ: dict[str, str]) -> None:
+    state = Path(environ["XDG_STATE_HOME"], "pumice")
+    store = RunStore(state)
+    await asyncio.to_thread(state.mkdir, parents=True)
+    cpus = Quantity.parse(str(len(read_machine().cpus)))
+    gang = [GangPods(task="worker", count=1, requests={"cpu": str(cpus)})]
+    with Reservations(reservations_directory(store.state), "benchmark") as held:
+        with held.locked():
+            held.reserve(Reservation({"cpu": cpus}))
+        async with connected_service(state, environ) as service:
+            for number in range(_QUEUED):
+                record = _record(f"job-{number}", 1, mode=DETACHED, gang=gang)
+                await service.call("submit", record=msgspec.to_builtins(record))
+            status = await service.call("status")
+            pid = int(status["pid"])
+            await asyncio.sleep(2)
+            before = _processor_seconds(pid)
+            await asyncio.sleep(_IDLE)
+            share = (_processor_seconds(pid) - before) / _IDLE
+            print(
+                f"{status['queued']} queued runs   memory {_memory(pid) / 2**20:.1f} MiB   idle {share:.2%} of a core"
+            )
+            await service.call("retire")
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
