@@ -56,7 +56,7 @@ _DIFFERS = (
     (r"\b\d+(\.\d+)?s\b|\b\d+m\d\ds\b", "TIME"),
     (r"\b\d+(\.\d+)? (KiB|MiB|GiB|TiB)\b|\b\d+\.\d+\b", "NUMBER"),
     (r"\d+ succeeded(, \d+ ended by CompleteJob)?", "all ended"),  # whoever is quick succeeds before it is ended
-    (r"(Running +)\d+/", r"\1SOME/"),
+    (r"(Running) +\d+/\d+", r"\1"),  # a pod that ends at once is not counted
     (r" +", " "),
 )
 _OF_A_POD = re.compile(r"[a-z][a-z0-9-]*-\d+ ")

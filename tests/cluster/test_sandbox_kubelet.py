@@ -106,7 +106,7 @@ def test_config_maps_secrets_and_claims_are_available(harness: Harness) -> None:
 
 
 SHOW_FILES = """
-until test -e /whole/more; do sleep 0.1; done
+until test -e /whole/more && test -z "$(ls -A /part)"; do sleep 0.1; done
 cat /whole/greeting; echo; ls -A /part | wc -l; cat /one
 """
 

@@ -24,7 +24,12 @@ _ALLOWED: Final = re.compile(
 
 def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a process in the background gets: no credentials of a shell, nothing of its Python."""
-    return {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)}
+    found = {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)}
+    if (found.get("LC_ALL") or found.get("LC_CTYPE") or found.get("LANG") or "C") in ("C", "POSIX"):
+        # An isolated Python takes ASCII there, and cannot read the paths of an installation with other letters.
+        found.pop("LC_ALL", None)
+        found["LC_CTYPE"] = "C.UTF-8"
+    return found
 
 
 def start_in_background(command: Sequence[str], environ: Mapping[str, str], log: Path, ready: int) -> None:

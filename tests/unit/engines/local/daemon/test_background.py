@@ -45,7 +45,7 @@ def test_a_process_in_the_background(tmp_path: Path) -> None:
         assert facts["session"] not in (facts["pid"], os.getsid(0)), "its own session, which it does not lead"
         assert facts["parent"] != os.getpid()
         assert (facts["directory"], facts["umask"]) == ("/", 0o077)
-        assert set(facts["environ"]) == {"PATH", "LC_ALL"}
+        assert set(facts["environ"]) == {"PATH", "LC_CTYPE"}
         assert log.read_text() == "a line for the log\n"
         assert log.stat().st_mode & 0o777 == 0o600
     finally:
@@ -71,6 +71,12 @@ def test_a_starter_that_does_not_wait() -> None:
 
 
 def test_variables() -> None:
-    kept = {"HOME": "/h", "XDG_STATE_HOME": "/s", "https_proxy": "p", "NO_PROXY": "n", "LC_TIME": "C"}
+    kept = {"HOME": "/h", "XDG_STATE_HOME": "/s", "https_proxy": "p", "NO_PROXY": "n", "LC_TIME": "C", "LANG": "de_DE"}
     dropped = {"PYTHONPATH": "p", "LD_PRELOAD": "l", "SSH_AUTH_SOCK": "s", "CUDA_VISIBLE_DEVICES": "0", "MY_PATH": "m"}
     assert allowed_environment({**kept, **dropped}) == kept
+
+
+@pytest.mark.parametrize("environ", [{}, {"LC_ALL": "C"}, {"LANG": "POSIX"}, {"LC_ALL": "C", "LANG": "de_DE.UTF-8"}])
+def test_a_process_in_the_background_reads_any_path(environ: dict[str, str]) -> None:
+    found = allowed_environment(environ)
+    assert (found["LC_CTYPE"], "LC_ALL" in found) == ("C.UTF-8", False)
