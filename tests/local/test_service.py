@@ -77,6 +77,8 @@ class User:
 
     def close(self) -> None:
         for run in self.store.active_runs():
+            # The service may start a supervisor in place of one that is killed: that one ends by itself.
+            self.finish(run)
             owner = read_owner(run.directory)
             if run.is_owned and owner.is_alive:
                 os.kill(owner.pid, signal.SIGKILL)
