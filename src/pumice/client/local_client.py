@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -278,8 +278,3 @@ def _reached(run: RunSummary, goal: str) -> bool:
     if run.is_finished or run.stopped or goal == FINISHED:
         return run.is_finished or run.stopped
     return run.phase.lower() == goal.lower()
-
-
-def run_files(run: StoredRun) -> Iterator[Path]:
-    """Yield all files of a run."""
-    yield from sorted(path for path in run.directory.rglob("*") if path.is_file())

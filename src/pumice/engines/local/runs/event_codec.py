@@ -50,7 +50,6 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
         WarningIssued,
     )
 }
-_WITH_JOB: Final = (PhaseChanged, Outcome)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +57,6 @@ class Journal:
     lost: Callable[[str], None] = lambda _reason: None
     _descriptor: int = -1
     _reported: bool = False
-    _listeners: list[Callable[[Entry], None]] = field(default_factory=list)
 
     def open(self) -> list[Entry]:
         """Open the journal for appending, and return what it contains. Removes an incomplete last line."""
@@ -84,12 +83,7 @@ class Journal:
                 os.fdatasync(self._descriptor)
         except OSError as error:
             self._report(error)
-        for listener in self._listeners:
-            listener(entry)
         return entry
-
-    def subscribe(self, listener: Callable[[Entry], None]) -> None:
-        self._listeners.append(listener)
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from pumice.engines.local.clock import wall_clock
+from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.lost_runs import CLIENT_LOST, close_lost_run, restore_outcome
 from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id, read_owner
@@ -30,7 +31,6 @@ from pumice.model.vocabulary import Phase
 SUPERVISOR_LOST: Final = "SupervisorLost"
 MACHINE_RESTARTED: Final = "MachineRestarted"
 ENGINE_CRASHED: Final = "EngineCrashed"
-SUSPENDED: Final = "Suspended"
 _MOST_LOSSES: Final = 3
 _WITHIN: Final = dt.timedelta(minutes=10)
 
