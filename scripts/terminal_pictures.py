@@ -55,7 +55,7 @@ _DIFFERS = (
     (r"\b(\d+(\.\d+)?s|\d+m\d\ds)( +)", "TIME "),
     (r"\b\d+(\.\d+)?s\b|\b\d+m\d\ds\b", "TIME"),
     (r"\b\d+(\.\d+)? (KiB|MiB|GiB|TiB)\b|\b\d+\.\d+\b", "NUMBER"),
-    (r"\d+ succeeded(, \d+ ended by CompleteJob)?", "all ended"),  # whoever is quick succeeds before it is ended
+    (r"\d+ succeeded(, \d+ ended by CompleteJob)?", "all ended"),  # a quick pod succeeds before it is ended
     (r"(Running) +\d+/\d+", r"\1"),  # a pod that ends at once is not counted
     (r" +", " "),
 )

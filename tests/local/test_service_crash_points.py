@@ -1,4 +1,4 @@
-"""`kill -9` after every file operation of the service: whoever comes next finds the same end state.
+"""`kill -9` after every file operation of the service: the next process finds the same end state.
 
 A child does the work and kills itself at the N-th operation, for every N until the work is done.
 """

@@ -1,4 +1,4 @@
-"""Packs a run into an archive, to send it to somebody or to keep it. Values of secret variables are left out.
+"""Packs a run into an archive, to share or to keep it. Values of secret variables are left out.
 
 Logs are packed as they were written: programs may have printed secrets.
 """

@@ -99,7 +99,7 @@ def _uninstall(_client: LocalClient) -> int:
 
 
 def _systemctl(*words: str) -> int:
-    done = subprocess.run(["systemctl", "--user", *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    done = subprocess.run(["systemctl", "--user", *words], capture_output=True, text=True, check=False)  # noqa: S603, S607 - PATH decides, as in a shell
     if done.returncode:
         print(done.stderr.strip(), file=sys.stderr)
     return done.returncode

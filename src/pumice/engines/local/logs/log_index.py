@@ -2,7 +2,7 @@
 
 Beside every segment `CONTAINER.R.log` of plain text, `CONTAINER.R.idx` has one record of 32 bytes for each batch that
 was read from a pipe: sequence number, wall time, end of the batch in the text, number of lines and flags, checksum. The
-sequence numbers come from one counter per run, so they order all batches of all containers, whoever sets the clock.
+sequence numbers come from one counter per run, so they order all batches of all containers, even if the clock is set.
 
 The checksum starts with the residue of CRC-32, the checksum of whatever ends with its own checksum. So any number of
 whole records has the residue as its checksum, and one call verifies a block.

@@ -67,7 +67,7 @@ class LogReader:
     _began: bool = False
 
     async def follow(self, wait_for_change: Callable[[], Awaitable[bool]]) -> AsyncIterator[list[LogBatch]]:
-        """Yield batches until the run ends. `wait_for_change` returns False when nobody writes to the run any more."""
+        """Yield batches until the run ends. `wait_for_change` returns False when no process writes to it any more."""
         live = True
         while live:
             for batches in self.read(live=True):

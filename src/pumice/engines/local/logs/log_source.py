@@ -64,7 +64,7 @@ class Position:
 
 @dataclass(slots=True, eq=False)
 class LogSource:
-    """`whole` is set when nobody writes any more: then text without a record is shown too."""
+    """`whole` is set when no process writes any more: then text without a record is shown too."""
 
     execution: Execution
     segments: list[int]

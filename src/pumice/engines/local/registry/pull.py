@@ -69,7 +69,7 @@ async def _pull(
             try:
                 return store.add(image.name, layout, report.line, source=image.name)
             except ImageError:
-                # What does not unpack is fetched anew the next time.
+                # What does not unpack is fetched again the next time.
                 remove_tree(layout)
                 raise
 

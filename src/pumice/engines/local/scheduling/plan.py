@@ -145,7 +145,7 @@ def _blocked_by(
 ) -> Waiting | None:
     """Return the first held run that `each`, which fits, must not pass; None if there is none."""
     for ahead in held:
-        # Further pods of an elastic job pass no gang that they could delay, and hold nobody back.
+        # Further pods of an elastic job pass no gang that they could delay, and hold no run back.
         guarded = not ahead.extra and (each.extra or _expired(ahead, now, patience))
         if guarded and room.draining_helps(ahead) and not _harmless(each, ahead, room, now):
             return ahead

@@ -56,7 +56,7 @@ async def connected_service(
             if connection is not None:
                 with suppress(ConnectionFailedError):
                     await connection.call(RETIRE)
-        # The service may be about to listen, or to end; or somebody removed its socket.
+        # The service may be about to listen, or to end; or its socket was removed.
         if paths.wake_holder():
             await asyncio.sleep(_PAUSE)
             failed = elapsed() > deadline

@@ -59,7 +59,7 @@ class QueueTurn:
 
 
 def _taken(run: StoredRun) -> OwnerLock | None:
-    """Return the lock of a run that still waits: somebody may have stopped or suspended it."""
+    """Return the lock of a run that still waits: a user may have stopped or suspended it."""
     lock = OwnerLock.take(run.directory)
     if lock is not None and not is_waiting(run.status()):
         lock.release()

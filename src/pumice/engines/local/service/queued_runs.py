@@ -82,7 +82,7 @@ def resume(store: RunStore, run: StoredRun) -> None:
 
 
 def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
-    """Note why a run waits, where readers find it. Somebody who owns it meanwhile knows better."""
+    """Note why a run waits, where readers find it. A process that owns it meanwhile knows better."""
     text = sentence(why)
     if status.held is not None and status.note == text:
         return

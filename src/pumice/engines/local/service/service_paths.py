@@ -70,7 +70,7 @@ class ServicePaths:
         return self.host / "notices"
 
     def add_notice(self, line: str) -> None:
-        """Leave a line for the next command to print: what happened while nobody looked."""
+        """Leave a line for the next command to print: what happened meanwhile."""
         with suppress(OSError), self.notices.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 

@@ -67,7 +67,7 @@ class Service:
         self.queue = QueueTurn(self.store, self._launch, wall_clock)
 
     async def run(self, ready: int) -> None:
-        """Serve until there is nothing to do, or somebody asks the service to end."""
+        """Serve until there is nothing to do, or a client asks the service to end."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._retire_now)

@@ -77,7 +77,7 @@ class Supervisors:
         for uid in list(self._watched):
             self.forget(uid)
         for child in self._children.values():
-            # It goes on; the interpreter would warn that nobody waited for it.
+            # It goes on; the interpreter would warn that it was not waited for.
             child.returncode = child.poll() or 0
         self._children.clear()
 
