@@ -36,8 +36,13 @@ USER_TESTS = (
     "tests/local/test_examples.py::test_the_mpi_job_says_hello_from_every_worker",
     "tests/local/test_bounds.py",
     "tests/local/test_consent.py",
+    "tests/local/test_cp.py",
+    "tests/local/test_damaged_store.py",
     "tests/local/test_escapes.py",
+    "tests/local/test_exec.py",
     "tests/local/test_first_hour.py",
+    "tests/local/test_full_disk.py",
+    "tests/local/test_foreground.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_init.py",
     "tests/local/test_isolation.py",
@@ -47,8 +52,10 @@ USER_TESTS = (
     "tests/local/test_run.py",
     "tests/local/test_run_inputs.py",
     "tests/local/test_run_volumes.py",
+    "tests/local/test_scripted_hour.py",
     "tests/local/test_secrets.py",
     "tests/local/test_session.py",
+    "tests/local/test_top.py",
     "tests/local/test_tunnel_programs.py",
     "tests/unit/engines/local/images",
     "tests/unit/engines/local/state",
@@ -57,12 +64,16 @@ USER_TESTS = (
 )
 # Run by root, these run only as an ordinary user: they show the same as root, or need limits that root does not have.
 ONLY_AS_USER = (
+    "tests/local/test_damaged_store.py",
     "tests/local/test_first_hour.py",
+    "tests/local/test_full_disk.py",
+    "tests/local/test_foreground.py",
     "tests/local/test_hard_times.py",
     "tests/local/test_init.py",
     "tests/local/test_kill.py::test_kill_9_at_random_moments_without_namespaces",
     "tests/local/test_process_sandbox.py",
     "tests/local/test_run_inputs.py",
+    "tests/local/test_scripted_hour.py",
     "tests/local/test_session.py",
 )
 CORES = os.cpu_count() or 1

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pumice.plugins.registry import BUILTINS
-from scripts import crds, docs_commands, docs_job, docs_permissions, docs_plugins, states
+from scripts import crds, docs_commands, docs_job, docs_permissions, docs_plugins, docs_python, states
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -23,6 +23,7 @@ def reference() -> Mapping[Path, str]:
     texts = {
         REFERENCE / "commands.md": docs_commands.page(),
         REFERENCE / "job.md": docs_job.page(),
+        REFERENCE / "python.md": docs_python.page(),
         ROOT / "docs" / "guides" / "permissions.md": docs_permissions.page(),
         REFERENCE / "plugins" / "README.md": docs_plugins.overview(BUILTINS),
     }

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Final, cast
 
 from pumice.admission.admit import Admitted
-from pumice.cli.jobfile import as_stored, load, render
 from pumice.cli.offline.plugins import default_text
+from pumice.client.job_files import as_stored, load, render
 from pumice.model.job import Job, Manifest
 from pumice.model.slot import Slot
 from pumice.plugins import limits

@@ -131,26 +131,34 @@ class ForkServer:
         self._process.wait()
 
     def start(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        out: int,
+        err: int | None = None,
+        stdin: int | None = None,
     ) -> Forked:
-        """Start `pumice` with these arguments, without an input; the file descriptors stay those of the caller."""
+        """Start `pumice` with these arguments, by default without input; the descriptors stay those of the caller."""
         request = json.dumps({"argv": list(argv), "cwd": str(cwd), "env": dict(env)}).encode()
         report, theirs = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
+        streams = [null if stdin is None else stdin, out, out if err is None else err]
         try:
             with self._lock:
-                socket.send_fds(self._control, [request], [null, out, out if err is None else err, theirs])
+                socket.send_fds(self._control, [request], [*streams, theirs])
         finally:
             os.close(null)
             os.close(theirs)
         return Forked(report)
 
     def run(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float, stdin: int | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run `pumice` with these arguments to its end."""
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            process = self.start(argv, cwd=cwd, env=env, out=out.fileno(), err=err.fileno())
+            process = self.start(argv, cwd=cwd, env=env, out=out.fileno(), err=err.fileno(), stdin=stdin)
             try:
                 code = process.wait(timeout)
             except subprocess.TimeoutExpired:

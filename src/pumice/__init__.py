@@ -1,5 +1,10 @@
 """Pumice: Volcano Jobs, light enough to run anywhere.
 
+    import pumice
+
+    run = pumice.submit(pumice.load("job.yaml"))
+    print(run.wait().verdict)
+
 What a program or a plugin of yours may rely on is exported here; everything else may move. Names are looked up when
 they are first used, so that `import pumice` costs nothing.
 """
@@ -14,29 +19,111 @@ if TYPE_CHECKING:
     from pumice.admission.admit import Admitted as Admitted
     from pumice.admission.admit import admit as admit
     from pumice.admission.context import Context as Context
+    from pumice.client.async_client import AsyncClient as AsyncClient
+    from pumice.client.async_run import AsyncOwnedRun as AsyncOwnedRun
+    from pumice.client.async_run import AsyncRun as AsyncRun
+    from pumice.client.builders import job as job
+    from pumice.client.builders import task as task
+    from pumice.client.errors import RunFailed as RunFailed
+    from pumice.client.loading import load as load
+    from pumice.client.loading import load_all as load_all
+    from pumice.client.sync_client import Client as Client
+    from pumice.client.sync_client import connect as connect
+    from pumice.client.sync_client import get as get
+    from pumice.client.sync_client import run as run
+    from pumice.client.sync_client import runs as runs
+    from pumice.client.sync_client import start as start
+    from pumice.client.sync_client import submit as submit
+    from pumice.client.sync_run import OwnedRun as OwnedRun
+    from pumice.client.sync_run import Run as Run
+    from pumice.client.values import Attempt as Attempt
+    from pumice.client.values import Event as Event
+    from pumice.client.values import LogLine as LogLine
+    from pumice.client.values import PodStatus as PodStatus
+    from pumice.client.values import Result as Result
+    from pumice.client.values import Status as Status
+    from pumice.engines.local.run_errors import ConnectionFailed as ConnectionFailed
+    from pumice.engines.local.run_errors import Denied as Denied
+    from pumice.engines.local.run_errors import DoesNotFit as DoesNotFit
+    from pumice.engines.local.run_errors import InvalidOption as InvalidOption
+    from pumice.engines.local.run_errors import NoSuchPod as NoSuchPod
+    from pumice.engines.local.run_errors import NoSuchRun as NoSuchRun
+    from pumice.engines.local.run_errors import StoreError as StoreError
+    from pumice.engines.local.run_errors import Unsupported as Unsupported
+    from pumice.engines.local.run_errors import VersionMismatch as VersionMismatch
+    from pumice.engines.local.run_errors import WaitTimeout as WaitTimeout
+    from pumice.engines.local.run_errors import WrongState as WrongState
+    from pumice.engines.local.runs.run_record import Verdict as Verdict
+    from pumice.engines.local.scheduling.why import Shortage as Shortage
+    from pumice.engines.local.scheduling.why import Why as Why
     from pumice.model.findings import Finding as Finding
+    from pumice.model.findings import InvalidJob as InvalidJob
     from pumice.model.findings import Path as Path
     from pumice.model.job import Job as Job
+    from pumice.model.job import Policy as Policy
     from pumice.model.pod import Pod as Pod
     from pumice.model.pod import env_values as env_values
+    from pumice.model.problem import PumiceError as PumiceError
     from pumice.model.slot import Slot as Slot
+    from pumice.model.vocabulary import Phase as Phase
     from pumice.plugins.base import Base as Base
     from pumice.plugins.base import option as option
     from pumice.runtime.discovery import discover as discover
 
 _HOMES = {
     "Admitted": "pumice.admission.admit",
+    "AsyncClient": "pumice.client.async_client",
+    "AsyncOwnedRun": "pumice.client.async_run",
+    "AsyncRun": "pumice.client.async_run",
+    "Attempt": "pumice.client.values",
     "Base": "pumice.plugins.base",
+    "Client": "pumice.client.sync_client",
+    "ConnectionFailed": "pumice.engines.local.run_errors",
     "Context": "pumice.admission.context",
+    "Denied": "pumice.engines.local.run_errors",
+    "DoesNotFit": "pumice.engines.local.run_errors",
+    "Event": "pumice.client.values",
     "Finding": "pumice.model.findings",
+    "InvalidJob": "pumice.model.findings",
+    "InvalidOption": "pumice.engines.local.run_errors",
     "Job": "pumice.model.job",
+    "LogLine": "pumice.client.values",
+    "NoSuchPod": "pumice.engines.local.run_errors",
+    "NoSuchRun": "pumice.engines.local.run_errors",
+    "OwnedRun": "pumice.client.sync_run",
     "Path": "pumice.model.findings",
+    "Phase": "pumice.model.vocabulary",
     "Pod": "pumice.model.pod",
+    "PodStatus": "pumice.client.values",
+    "Policy": "pumice.model.job",
+    "PumiceError": "pumice.model.problem",
+    "Result": "pumice.client.values",
+    "Run": "pumice.client.sync_run",
+    "RunFailed": "pumice.client.errors",
+    "Shortage": "pumice.engines.local.scheduling.why",
     "Slot": "pumice.model.slot",
+    "Status": "pumice.client.values",
+    "StoreError": "pumice.engines.local.run_errors",
+    "Unsupported": "pumice.engines.local.run_errors",
+    "Verdict": "pumice.engines.local.runs.run_record",
+    "VersionMismatch": "pumice.engines.local.run_errors",
+    "WaitTimeout": "pumice.engines.local.run_errors",
+    "Why": "pumice.engines.local.scheduling.why",
+    "WrongState": "pumice.engines.local.run_errors",
     "admit": "pumice.admission.admit",
+    "connect": "pumice.client.sync_client",
     "discover": "pumice.runtime.discovery",
     "env_values": "pumice.model.pod",
+    "get": "pumice.client.sync_client",
+    "job": "pumice.client.builders",
+    "load": "pumice.client.loading",
+    "load_all": "pumice.client.loading",
     "option": "pumice.plugins.base",
+    "run": "pumice.client.sync_client",
+    "runs": "pumice.client.sync_client",
+    "start": "pumice.client.sync_client",
+    "submit": "pumice.client.sync_client",
+    "task": "pumice.client.builders",
 }
 
 __all__ = list(_HOMES)
@@ -47,4 +134,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'pumice' has no attribute {name!r}")
     import importlib  # noqa: PLC0415 - see above: most who import the package never get here
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -140,17 +140,11 @@ def test_the_secret_of_a_required_plugin_is_created(controllers: Controllers, ap
 
 
 def test_a_pod_of_another_owner_is_not_taken_over(controllers: Controllers, api: Api, namespace: str) -> None:
+    owner = api.create("ConfigMap", namespace, {"metadata": {"name": "other"}})["metadata"]["uid"]
     foreign = {
         "metadata": {
             "name": "train-worker-0",
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "ConfigMap",
-                    "name": "kube-root-ca.crt",
-                    "uid": api.get("ConfigMap", namespace, "kube-root-ca.crt")["metadata"]["uid"],
-                }
-            ],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": owner}],
         },
         "spec": {"containers": [{"name": "main", "image": "busybox"}]},
     }

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import admit
-from pumice.cli.jobfile import as_stored, render
+from pumice.client.job_files import as_stored, render
 from pumice.plugins.mpi import HOSTFILE
 from pumice.plugins.tensorflow import PORT_NAME
 from pumice.reconcile.podgroup import pod_group

@@ -6,9 +6,11 @@ processes, they descend from pumice, and they are in namespaces that were not th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +31,8 @@ NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", 
 # What is waited for in the output, and how many seconds after it the kill may come: from the first import to the last
 # file that is cleared away.
 MOMENTS = (("", 0.6), ("pods:", 0.2), ("Pending", 0.2), ("first", 0.1), ("up", 0.3), ("down", 0.1), ("Completed", 0.1))
+
+VICTIMS = ("client", "supervisor", "both", "client")
 
 # The pods end by themselves, but for processes in the background. One of these leaves its session, where asked to.
 LIVELY = "{detach} sleep 1000 & sleep 1000 & echo up; sleep 0.3; echo down"
@@ -235,11 +239,11 @@ class Lane:
         # In turns, so that a short lane has them all; who is first differs from lane to lane.
         for turn in range(kills):
             word, most = MOMENTS[(self.seed + turn) % len(MOMENTS)]
-            self._kill(word, chance.random() * most)
+            self._kill(word, chance.random() * most, VICTIMS[(self.seed + turn) % len(VICTIMS)])
         self._last_run()
         return self
 
-    def _kill(self, word: str, delay: float) -> None:
+    def _kill(self, word: str, delay: float, victim: str) -> None:
         traces = Traces.before(self.place)
         process = start(self.place, self.flags)
         try:
@@ -247,17 +251,24 @@ class Lane:
                 self._wait_for(word, process)
             time.sleep(delay)
             traces.look(process.pid)
+            supervisors = [each.pid for each in Process.all() if each.parent == process.pid and each.speaks_of(MAIN)]
+            for pid in supervisors if victim != "client" else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if victim == "supervisor" and supervisors:
+                # Pumice notices it, and ends by itself.
+                process.wait(timeout=60)
         finally:
             process.kill()
             traces.killed()
             process.communicate()
-        self.moments[word or "begin"] += process.returncode == -9
-        self.moments["ended first"] += process.returncode != -9
+        self.moments[word or "begin"] += process.returncode != 0
+        self.moments["ended first"] += process.returncode == 0
         self.processes += len(traces.processes)
         try:
             self.times.append(traces.gone_after())
         except AssertionError as error:
-            raise AssertionError(f"{self}: killed {delay:.3f} s after {word!r}: {error}") from error
+            raise AssertionError(f"{self}: {victim} killed {delay:.3f} s after {word!r}: {error}") from error
 
     def _wait_for(self, word: str, process: subprocess.Popen[str]) -> None:
         said = []

@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -24,15 +25,17 @@ from typing import Any
 
 import pytest
 
-from pumice.cli.run.flags import mount
-from pumice.engines.local.run_errors import SettingsError
+from pumice.client.run_options.flags import mount
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.init.seccomp import REFUSED, call_numbers, is_known
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import Mount, SandboxOptions
+from tests.local.commands import Terminal
 from tests.local.roots import small_root
 from tests.local.running import Place, job, need_namespaces, task
 from tests.local.sandbox.boxes import Box, in_box, python_mounts, run
+from tests.unit.cli.screens import OnTerminal
 
 AS_ROOT = os.geteuid() == 0
 Manifest = dict[str, Any]
@@ -304,7 +307,7 @@ def test_a_directory_of_the_system_is_not_mounted(way: str, place: Place) -> Non
     elif way == "--mount":
         flags = ["--mount", "/:ro"]
         for path in paths:
-            with pytest.raises(SettingsError, match="which pods do not get"):
+            with pytest.raises(InvalidOption, match="which pods do not get"):
                 mount(path, place.directory, "--mount")
     else:
         (place.directory / "pumice.toml").write_text('[mounts]\npaths = ["/proc/self/root:ro"]\n')
@@ -422,3 +425,104 @@ def test_a_profile_that_this_machine_does_not_have_is_refused(field: str, place:
     result = place.run(job(task("only", "true", container=secured(**profile))))
     assert result.code == 2
     assert f"securityContext.{field}: the profile strict.json is not on this machine" in result.err
+
+
+# What a pod does while a user enters it or copies files: it makes its directories lead to the canary of the machine, as
+# fast as it can, and its terminals and devices whatever it can make of them.
+SWAPS = """
+cd /srv && mkdir -p data/sub swapped && echo own > data/sub/file && ln -s {outside} swapped/sub && ln -s {outside} away
+echo up
+while [ ! -e {outside}/go ]; do
+    mv data kept && mv swapped data && mv data swapped && mv kept data
+done
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command of the user, and what must not happen: `out` matches all that it prints."""
+
+    name: str
+    words: tuple[str, ...]
+    out: str = ""
+    code: int | None = None
+
+
+ENTRIES = [
+    Entry("copies-a-link-that-leads-outside", ("cp", "hostile-0:/srv/away", "taken"), code=1),
+    Entry("copies-through-proc", ("cp", "hostile-0:/proc/1/root/../../../{outside}", "taken"), code=1),
+    Entry("copies-a-tree-that-is-swapped", ("cp", "hostile-0:/srv", "taken")),
+    Entry("copies-into-a-link", ("cp", "plain-file", "hostile-0:/srv/away/canary"), code=1),
+    Entry("copies-into-a-tree-that-is-swapped", ("cp", "plain-file", "hostile-0:/srv/data/sub/canary")),
+    Entry("copies-to-sysrq", ("cp", "plain-file", "hostile-0:/proc/sysrq-trigger"), code=1),
+    Entry("reads-the-canary", ("exec", "hostile-0", "--", "cat", "{outside}/canary"), code=1),
+    Entry(
+        "has-only-its-own-streams",
+        ("exec", "hostile-0", "--", "sh", "-c", "for each in 0 1 2; do readlink /proc/self/fd/$each; done"),
+        out=r"(pipe:\[\d+\]\n){3}",
+        code=0,
+    ),
+    Entry(
+        "has-no-more-rights",
+        (
+            "exec",
+            "hostile-0",
+            "--",
+            "sh",
+            "-c",
+            "grep -h -e CapEff -e Seccomp: -e NoNewPrivs /proc/1/status /proc/self/status",
+        ),
+        out=r"(?P<same>CapEff:.*\nNoNewPrivs:.*\nSeccomp:\t2\n)(?P=same)",
+        code=0,
+    ),
+]
+
+
+def test_a_hostile_pod_gains_nothing_from_a_user_who_enters_it(tmp_path: Path) -> None:
+    here, outside = tmp_path / "here", tmp_path / "outside"
+    for directory in (here, outside):
+        directory.mkdir()
+    (outside / "canary").write_text("sings")
+    (here / "plain-file").write_text("planted")
+    terminal = Terminal(here)
+    process = terminal.place.start(job(task("hostile", SWAPS.format(outside=outside))), flags=["--network=job"])
+    terminal.until(lambda: terminal("logs", "trial", code=None).out.endswith("up\n"))
+    wrong = []
+    for entry in ENTRIES:
+        done = terminal(*(word.format(outside=outside) for word in entry.words), code=None)
+        if entry.code not in (None, done.code) or (entry.out and not re.fullmatch(entry.out, done.out)):
+            wrong.append(f"{entry.name}: {done}")
+        leaked = [str(path) for path in here.rglob("*") if path.is_file() and b"sings" in path.read_bytes()]
+        wrong += [f"{entry.name}: {path} has the canary" for path in leaked]
+    assert "sings" not in terminal("logs", "trial").out
+    assert [path.name for path in outside.iterdir()] == ["canary"]
+    assert (outside / "canary").read_text() == "sings"
+    terminal("stop", "trial", "--force")
+    process.communicate(timeout=60)
+    assert wrong == []
+
+
+def test_a_hostile_terminal_reaches_only_its_own_client(tmp_path: Path) -> None:
+    """The pod replaces /dev/ptmx; and keys that a pod types into its terminal are read by the pod only."""
+    terminal = Terminal(tmp_path)
+    terminal.place.environ["TERM"] = "xterm"
+    script = "rm /dev/ptmx && mkfifo /dev/ptmx; echo up; sleep 1000"
+    process = terminal.place.start(job(task("hostile", script), task("honest", "echo up; sleep 1000")))
+    terminal.until(lambda: terminal("logs", "trial", code=None).out.count("up\n") == 2)
+    pumice = shlex.join([sys.executable, "-c", "import sys; from pumice.cli.main import main; sys.exit(main())"])
+    screen = OnTerminal(["sh", "-c", f"{pumice} exec hostile-0 -- sh; echo code $?"], tmp_path, terminal.place.env)
+    screen.read_until("cannot open a terminal")
+    screen.read_until("code 1")
+    assert screen.read_to_end() == 0
+    # TIOCSTI types into the terminal that a program controls: it must be one of the pod.
+    types = (
+        "import fcntl, os, termios; print(os.ttyname(0), os.stat(0).st_dev == os.stat('/dev/pts').st_dev, flush=True)"
+    )
+    types += "\nfor key in b'echo typed\\n':\n    fcntl.ioctl(0, termios.TIOCSTI, bytes([key]))"
+    inside = f"{pumice} exec honest-0 -- python3 -c {shlex.quote(types)}; echo code $?; read -t 2 line; echo got=$line="
+    screen = OnTerminal(["bash", "-c", inside], tmp_path, terminal.place.env)
+    screen.read_until("/dev/pts/0 True")
+    screen.read_until("got==")
+    assert screen.read_to_end() == 0
+    terminal("stop", "trial", "--force")
+    process.communicate(timeout=60)

@@ -1,13 +1,12 @@
-"""Real failures of distributed jobs: the verdict names the pod that is to blame, and no pod that only followed it.
-
-Evictions are a kubelet's: tests/cluster/test_status_reasons.py.
-"""
+"""Real failures of distributed jobs: the verdict names the pod that is to blame, and no pod that only followed it."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,7 +75,10 @@ def _verdict(place: Place, result: Result) -> list[str]:
     assert 1 < len(lines) <= 6, result.err
     pumice = fork_server("pumice.cli.run.command")
     why = pumice.run(["why", "trial"], cwd=place.directory, env=place.env, timeout=60)
-    found, told = ([each for each in some if "  next  " not in each] for some in (why.stdout.splitlines(), lines))
+    left_out = ("  next  ", "disk: ")
+    found, told = (
+        [each for each in some if not each.startswith(left_out)] for some in (why.stdout.splitlines(), lines)
+    )
     assert found == told, why.stdout
     return lines
 
@@ -161,6 +163,53 @@ def test_a_pod_that_fails_alone(place: Place, only: Manifest, flags: Sequence[st
     lines = _verdict(place, result)
     assert lines[0].startswith("only-0 failed first: "), result.err
     assert any(re.fullmatch(f"  {cause}", line) for line in lines), result.err
+
+
+def test_an_eviction_names_the_pod_and_the_volume(place: Place) -> None:
+    """Only one of both pods writes more than it may; the other one is ended by the policy."""
+    script = "[ $VC_TASK_INDEX = 0 ] || dd if=/dev/zero of=/d/x bs=1M count=3; sleep 1000"
+    volumes = [{"name": "d", "emptyDir": {"sizeLimit": "1Mi"}}]
+    mounts = [{"name": "d", "mountPath": "/d"}]
+    both = task("both", script, replicas=2, container={"volumeMounts": mounts}, pod={"volumes": volumes})
+    policies = [{"event": "PodEvicted", "action": "TerminateJob"}]
+    result = place.run(job(both, plugins={"env": []}, policies=policies))
+    lines = _verdict(place, result)
+    assert re.match(r"both-1 failed first: .*Evicted", lines[0]), result.err
+    assert lines[1] == '  last line     Usage of EmptyDir volume "d" exceeds the limit "1Mi"'
+    assert any(line.startswith("  policy        PodEvicted -> TerminateJob ") for line in lines), result.err
+    assert not any(line.startswith("  then ") for line in lines), result.err
+
+
+def test_a_worker_that_waited_for_its_master_says_what_the_master_did(place: Place) -> None:
+    plugins = {"pytorch": ["--wait-master-enabled=true", "--wait-master-timeout=2"], "svc": []}
+    tasks = [task("master", "echo up; sleep 1000"), task("worker", "true")]
+    result = place.run(job(*tasks, plugins=plugins, policies=TERMINATE))
+    lines = _verdict(place, result)
+    assert re.match(r"worker-0 failed first: exit code 1 in container wait-for-master", lines[0]), result.err
+    assert re.search(r"gave up on trial-master-0.trial:23456: no answer in \d+s", lines[1]), result.err
+    assert re.match(r"  waited for    master-0: .*sleep", lines[2]), result.err
+
+
+def test_a_hang_names_the_functions_if_the_user_has_py_spy(place: Place) -> None:
+    if not (Path(sys.executable).parent / "py-spy").exists():
+        pytest.skip("no py-spy")
+    script = "import time\ndef stuck(): time.sleep(1000)\nprint('up', flush=True)\nstuck()"
+    result = place.run(job(task("only", "", container=scripted("python3", "-c", script))), flags=["--timeout=4s"])
+    assert result.code == 124, result.err
+    doing = [line for line in _verdict(place, result) if line.startswith("  was doing ")]
+    assert "in stuck (<string>:2), called by <module> (<string>:4)" in doing[0], result.err
+
+
+def test_the_error_file_of_torch_where_the_log_does_not_say_why(place: Place) -> None:
+    """The function is recorded as torch's documentation says; no line of it is in the log."""
+    script = "from torch.distributed.elastic.multiprocessing.errors import record\n"
+    script += "@record\ndef main():\n    raise ValueError('bad batch')\nmain()"
+    quiet = scripted("sh", "-c", f"echo up; python3 -c {shlex.quote(script)} 2>/dev/null")
+    tasks = [task("master", "", container=quiet)]
+    result = place.run(job(*tasks, plugins={"pytorch": [], "svc": []}, maxRetry=1), flags=[_python(TORCH)])
+    lines = _verdict(place, result)
+    assert lines[0].startswith("master-0 failed first: exit code 1 "), result.err
+    assert re.fullmatch(r"  (?:cause|last line) +ValueError: bad batch", lines[1]), result.err
 
 
 def test_a_deadlock_shows_what_each_pod_waits_for(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""`kill -9` of pumice at random moments, and of the processes below it: nothing of the job stays."""
+"""`kill -9` of pumice and of the process of its run at random moments, and of those below: nothing of the job stays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def test_kill_9_at_random_moments_without_namespaces(
 @pytest.mark.parametrize(
     ("victim", "code", "told"),
     [
-        pytest.param("supervisor", 128, "job-init has ended", id="supervisor"),
+        pytest.param("supervisor", 1, "killed:1 has ended: its process was killed", id="supervisor"),
+        pytest.param("helper", 128, "job-init has ended", id="helper"),
         pytest.param("job-init", 128, "job-init has ended", id="job-init"),
         pytest.param("pod", 137, "failed first: signal 9 (SIGKILL)", id="first process of a pod"),
     ],
@@ -75,15 +76,16 @@ def test_kill_9_of_processes_below_pumice(tmp_path: Path, victim: str, code: int
 
 
 def _victim(pumice: int, name: str) -> int:
-    """The supervisor is a child of pumice, job-init the only child of that; and the children of this are the pods."""
+    """Pumice's child is the supervisor of the run, below it are the helper, job-init and the pods."""
     everyone = list(Process.all())
 
     def below(parent: int) -> list[Process]:
         return [each for each in everyone if each.parent == parent]
 
-    [supervisor] = [each for each in below(pumice) if each.speaks_of("job_init")]
-    [job_init] = below(supervisor.pid)
-    return {"supervisor": supervisor, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
+    [supervisor] = below(pumice)
+    [helper] = [each for each in below(supervisor.pid) if each.speaks_of("job_init")]
+    [job_init] = below(helper.pid)
+    return {"supervisor": supervisor, "helper": helper, "job-init": job_init, "pod": below(job_init.pid)[0]}[name].pid
 
 
 def test_traces_are_found_while_the_job_runs(tmp_path: Path) -> None:

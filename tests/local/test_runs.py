@@ -8,58 +8,20 @@ import os
 import signal
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pumice.engines.local.service.service_paths import ServicePaths
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Place, Result, companion, job, need_namespaces, processes, task
-
-MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
-WAITING = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
+from tests.local.commands import MODULES, WAITING, Terminal
+from tests.local.running import companion, job, need_namespaces, processes, task
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
     need_namespaces()
-
-
-class Terminal:
-    """Commands of a user, whose runs end with the test."""
-
-    def __init__(self, directory: Path) -> None:
-        self.place = Place(directory, {"XDG_RUNTIME_DIR": str(directory)})
-
-    def __call__(self, *words: str, code: int | None = 0) -> Result:
-        directory = self.place.directory
-        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.place.env, timeout=100)
-        assert code is None or done.returncode == code, (words, done)
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    def submit(self, *documents: Manifest, flags: tuple[str, ...] = ()) -> str:
-        return self("submit", self.place.write(*documents), *flags).out.strip()
-
-    def items(self, *words: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self("ps", "-o", "json", *words).out)["items"]
-        return found
-
-    def phase(self, run: str) -> str:
-        return str(next(each["phase"] for each in self.items("-a") if each["run"] == run))
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < deadline, self("ps", "-a", "-o", "wide").out
-            time.sleep(0.05)
-
-    def owner(self, run: str) -> int:
-        name, _, number = run.partition(":")
-        directory = self.place.state / "runs" / "default" / name / number
-        return int(json.loads((directory / "owner.lock").read_text())["pid"])
 
 
 @pytest.fixture
@@ -123,7 +85,7 @@ def test_a_failed_run_says_why(terminal: Terminal) -> None:
     why = json.loads(terminal("why", run, "-o", "json").out)
     assert (why["run"], why["code"], why["phase"]) == (run, "Failed", "Failed")
     attempts = json.loads(terminal("history", run, "-o", "json").out)["items"]
-    assert [(each["number"], each["first_failure"].startswith("w-0: exit code 4")) for each in attempts] == [
+    assert [(each["number"], each["firstFailure"].startswith("w-0: exit code 4")) for each in attempts] == [
         (1, True),
         (2, True),
     ]

@@ -15,12 +15,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.engines.local.daemon.line_protocol import RETIRE, ConnectionFailedError
+from pumice.engines.local.daemon.line_protocol import RETIRE
+from pumice.engines.local.run_errors import ConnectionFailed
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.owner_lock import FILE, Owner, read_owner
 from pumice.engines.local.runs.run_record import RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.machine import read_machine
+from pumice.engines.local.service import on_demand
 from pumice.engines.local.service.on_demand import connected_service, running_service
 from pumice.engines.local.service.service_paths import ServicePaths
 from tests.local.queued import environment, record
@@ -183,15 +185,25 @@ def test_after_a_restart_of_the_machine_runs_are_queued_again(user: User, tmp_pa
     assert user.paths.take_notices() == ["job:1 was interrupted: the machine was restarted; it is queued again"]
 
 
-def test_many_clients_at_once_start_one_service(user: User) -> None:
+def test_many_clients_at_once_start_one_service(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[Path] = []
+    real = on_demand.service_words
+
+    def counted(state: Path) -> list[str]:
+        starts.append(state)
+        return real(state)
+
+    monkeypatch.setattr(on_demand, "service_words", counted)
+
     async def status() -> int:
         async with connected_service(user.state, user.environ, SECONDS) as connection:
             return int((await connection.call("status"))["pid"])
 
     async def story() -> list[int]:
-        return await asyncio.gather(*(status() for _ in range(8)))
+        return await asyncio.gather(*(status() for _ in range(50)))
 
     assert len(set(asyncio.run(story()))) == 1
+    assert len(starts) == 1
 
 
 def test_a_removed_runtime_directory_gets_its_socket_back(user: User) -> None:
@@ -205,9 +217,7 @@ def test_a_service_that_cannot_start_is_explained(user: User) -> None:
     (user.paths.host / "locks").write_text("in the way")
 
     async def story() -> None:
-        with pytest.raises(
-            ConnectionFailedError, match=r"(?s)the service does not start.*FileExistsError.*service\.log"
-        ):
+        with pytest.raises(ConnectionFailed, match=r"(?s)the service does not start.*FileExistsError.*service\.log"):
             async with connected_service(user.state, user.environ, SECONDS):
                 pass
 

@@ -169,6 +169,7 @@ def test_a_recovery_that_dies_is_repeated(tmp_path: Path, record_property: Calla
         status = run.status()
         assert is_waiting(status)
         assert (status.reason, status.arrival) == ("MachineRestarted", 1)
+        assert [entry.kind for entry in read_journal(run.directory)[0]].count("Lost") == 1
 
     points = each_crash(tmp_path, work, check, prepared)
     record_property("crash points of a recovery", points)

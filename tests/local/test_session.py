@@ -20,7 +20,7 @@ from pumice.engines.local import session as session_module
 from pumice.engines.local.events import LogOutput, PhaseChanged, PodChanged, RunEvent, Stopping, Tick, WarningIssued
 from pumice.engines.local.options import Isolation, Network, RunOptions, default_settings
 from pumice.engines.local.outcome import Outcome, Stop
-from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, SettingsError
+from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, WrongState
 from pumice.engines.local.session import LocalSession
 from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
@@ -84,23 +84,23 @@ def test_stop_scale_kill_and_exec_while_a_job_runs(tmp_path: Path, isolation: Is
     session = a_session(tmp_path, job(task("w", WAITS, 2), policies=policies, maxRetry=9), isolation=isolation)
 
     async def story(run: Run) -> None:
-        with pytest.raises(NotRunningError):
+        with pytest.raises(WrongState):
             session.scale({"w": 1})
         await run.until(lambda: run.running == {"w-0", "w-1"})
         code, output = await session.exec("w-0", ["sh", "-c", "echo $VC_TASK_INDEX in; echo err >&2; exit 7"])
         assert (code, output.split()) == (7, [b"in", b"err"])
         with pytest.raises(TimeoutError):
             await session.exec("w-0", ["sleep", "100"], timeout=0.1)
-        with pytest.raises(NoSuchPodError, match="the job has no pod w-7"):
+        with pytest.raises(NoSuchPod, match="the job has no pod w-7"):
             await session.exec("w-7", ["true"])
-        with pytest.raises(NoSuchPodError, match="pod w-0 has no container other"):
+        with pytest.raises(NoSuchPod, match="pod w-0 has no container other"):
             await session.exec("w-0", ["true"], container="other")
         session.scale({"w": 3})
         await run.until(lambda: run.running == {"w-0", "w-1", "w-2"})
         assert (await session.exec("w-2", ["true"]))[0] == 0
-        with pytest.raises(SettingsError, match="the job has no task nobody"):
+        with pytest.raises(InvalidOption, match="the job has no task nobody"):
             session.scale({"nobody": 1})
-        with pytest.raises(SettingsError, match=r"spec\.tasks\[0\]\.replicas"):
+        with pytest.raises(InvalidOption, match=r"spec\.tasks\[0\]\.replicas"):
             session.scale({"w": -1})
         session.scale({"w": 1})
         await run.until(lambda: run.running == {"w-0"} and len(_farewells(run)) == 2)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from pumice.cli.jobfile import JobFile, load, render
+from pumice.client.job_files import JobFile, load, render
 from pumice.model.json_schema import job_schema
 from pumice.plugins.registry import BUILTINS
 from pumice.runtime.kubernetes_types import kubernetes_types

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import io
 import os
@@ -31,15 +32,18 @@ COMMANDS: Final = {
     "get": Command("runs.get", "print a run's Job with its status, and how it ended"),
     "logs": Command("runs.logs", "print what the pods of runs printed, in one order"),
     "attach": Command("runs.attach", "show a run as `run` does, until it ends; Ctrl-C leaves it running"),
+    "detach": Command("control.detach", "let a run in the foreground of a terminal go on without it"),
     "wait": Command("runs.wait", "wait until runs have finished, and report how by the exit code"),
     "why": Command("runs.why", "say why a run waits, or why it failed"),
     "history": Command("runs.history", "list the runs of a Job, or the attempts of a run"),
+    "top": Command("runs.top", "show what the pods of runs use of CPUs, memory and GPUs"),
     "stop": Command("control.stop", "stop runs; their records stay"),
     "suspend": Command("control.suspend", "end the pods of runs, which can be resumed"),
     "resume": Command("control.resume", "queue suspended runs again: what has succeeded is not repeated"),
     "restart": Command("control.restart", "restart all pods of a run; it costs no retry"),
     "scale": Command("control.scale", "change the number of pods of a running task"),
-    "exec": Command("control.exec", "run a command in a running pod"),
+    "exec": Command("control.exec", "run a command in a running pod, or open a terminal there"),
+    "cp": Command("control.cp", "copy files into a running pod, or out of a pod"),
     "rm": Command("control.remove", "remove the records and logs of runs"),
     "clean": Command("control.clean", "remove old runs"),
     "service": Command("control.service", "show, stop or install the process that queues and recovers runs"),
@@ -53,6 +57,8 @@ COMMANDS: Final = {
     "schema": Command("offline.schema", "print a JSON Schema of the Job file, for editors and CI"),
     "completion": Command("offline.completion", "print a script that completes words for bash, zsh or fish"),
 }
+# Other names of commands, which people know from other programs.
+ALIASES: Final = {"list": "ps", "delete": "rm"}
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
 
@@ -89,6 +95,7 @@ def _print_error(message: str) -> None:
 
 
 def _run(words: Sequence[str]) -> int:
+    words = [ALIASES.get(words[0], words[0]), *words[1:]] if words else words
     called = next((word for word in words if not word.startswith("-")), "")
     parser, commands = _parsers(called)
     if not words:
@@ -169,7 +176,12 @@ class CommandModule(Protocol):
 
 
 def load_command(name: str) -> CommandModule:
-    return cast(CommandModule, importlib.import_module(f"pumice.cli.{COMMANDS[name].module}"))
+    # Modules stay: looking for garbage while they load would take a tenth of the time.
+    gc.disable()
+    try:
+        return cast(CommandModule, importlib.import_module(f"pumice.cli.{COMMANDS[name].module}"))
+    finally:
+        gc.enable()
 
 
 class _Version(argparse.Action):

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from pumice.engines.local.runs.run_record import SECRET_NAME
-from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.runs.run_store import RECORD, StoredRun
 from pumice.engines.local.state.run_directory import KEPT, SCRATCH
 
 REDACTED: Final = "<redacted>"
@@ -36,7 +36,11 @@ def export(run: StoredRun, out: BinaryIO, *, logs: bool = True) -> None:
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
     content = path.read_bytes()
     if path.suffix == ".json":
-        content = msgspec.json.encode(redacted(msgspec.json.decode(content))) + b"\n"
+        plain = msgspec.json.decode(content)
+        if path.name == RECORD and isinstance(plain.get("marks"), list):
+            # The text of the file has the values of variables, too.
+            plain["marks"] = plain["marks"][:3]
+        content = msgspec.json.encode(redacted(plain)) + b"\n"
     elif path.suffix == ".jsonl":
         lines = content.splitlines()
         content = b"".join(msgspec.json.encode(redacted(msgspec.json.decode(line))) + b"\n" for line in lines)

@@ -14,35 +14,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import msgspec
+
 from pumice.client.export import export
-from pumice.client.values import RunSummary, summary
-from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, ConnectionFailedError, connection_to
-from pumice.engines.local.outcome import SUSPENDED
-from pumice.engines.local.run_errors import NotRunningError, RunError
+from pumice.client.liveness import (
+    NOT_RESPONDING,
+    PROCESS_KILLED,
+    lock_of_suspended,
+    lost_status,
+    not_running,
+    service_is_running,
+    unresponsive,
+    wake_owner,
+)
+from pumice.client.reasons import why_pod, why_run
+from pumice.client.values import Status, summary
+from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, SilentPeerError, connection_to
+from pumice.engines.local.daemon.runtime_files import control_socket, remove_runtime_files
+from pumice.engines.local.run_errors import ConnectionFailed, NoSuchRun, RunError, WaitTimeout, WrongState
 from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run, migrate, settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
-from pumice.engines.local.runs.run_record import RunStatus
+from pumice.engines.local.runs.run_record import DETACHED, PARKED, RunStatus
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.runs.run_store import NoSuchRunError, OwnedRun, RunStore, StoredRun
-from pumice.engines.local.scheduling.run_queue import why_it_waits
-from pumice.engines.local.scheduling.why import Why, sentence
+from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
+from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.service import queued_runs
-from pumice.engines.local.service.on_demand import connected_service, running_service, service_words
+from pumice.engines.local.service.on_demand import ask_service, running_service, service_words
+from pumice.engines.local.service.recovery import wait_for_sandbox
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.state.settings import state_directory
-from pumice.engines.local.supervisor.control_server import control_socket
-from pumice.engines.local.supervisor.submit import submit
+from pumice.engines.local.supervisor.secret_values import add_secrets
+from pumice.engines.local.supervisor.submit import scale_waiting, submit
+from pumice.model.job import Manifest
 
 _POLL: Final = 0.1
 _PATIENCE: Final = 5.0
 RECENT: Final = dt.timedelta(hours=24)
 FINISHED: Final = "finished"
 RUNNING: Final = "running"
-
-
-class WaitTimeoutError(RunError, TimeoutError):
-    """The runs did not reach the goal in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +70,17 @@ class LocalClient:
     # --- read -----------------------------------------------------------------------------------------------------
 
     def find(self, text: str) -> StoredRun:
-        """Return the run of a name. Raises NoSuchRunError."""
+        """Return the run of a name. Raises NoSuchRun."""
         return self.store.find(text, self.namespace)
 
     def find_pod(self, text: str) -> tuple[StoredRun, str]:
-        """Return run and pod of `[RUN/]TASK-INDEX`. Raises NoSuchRunError."""
+        """Return run and pod of `[RUN/]TASK-INDEX`. Raises NoSuchRun."""
         found = parse_pod(text)
         if found is None:
-            raise NoSuchRunError(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX")
+            raise NoSuchRun(f"{text}: must be TASK-INDEX or RUN/TASK-INDEX")
         return self.find(found[0]), found[1]
 
-    def runs(self, names: Sequence[str] = (), *, everything: bool = False, active: bool = False) -> list[RunSummary]:
+    def runs(self, names: Sequence[str] = (), *, everything: bool = False, active: bool = False) -> list[Status]:
         """Return active runs and those that finished within 24 hours, the newest first; by default of all names."""
         with suppress(OSError):
             migrate(self.store)
@@ -85,42 +95,52 @@ class LocalClient:
             found = {run.record.uid: run for run in self.store.all_runs(self.namespace, since=since)}
             found |= {} if everything else {run.record.uid: run for run in self.store.active_runs()}
             stored = list(found.values())
-        summaries = []
+        summaries, asked = [], set()
         for run in stored:
             status = run.status()
             ended = status.finished
             if everything or ended is None or (not active and (names or ended >= recent)):
                 summaries.append(self.summary(run, status))
-        return sorted(summaries, key=lambda each: (each.created, each.uid), reverse=True)
+                if ended is None and status.started is not None and read_owner(run.directory).is_alive:
+                    asked.add(run.record.uid)
+        silent = unresponsive([run for run in stored if run.record.uid in asked]) if asked else ()
+        found_now = [
+            msgspec.structs.replace(each, note=NOT_RESPONDING) if each.uid in silent else each for each in summaries
+        ]
+        return sorted(found_now, key=lambda each: (each.created, each.uid), reverse=True)
 
     def _named(self, name: str) -> list[StoredRun]:
         """Return all runs of a Job's name, or the one run that the name means."""
         runs = list(self.store.all_runs(self.namespace, name)) if ":" not in name and name != LAST else []
         return runs or [self.find(name)]
 
-    def summary(self, run: StoredRun, status: RunStatus | None = None) -> RunSummary:
+    def summary(self, run: StoredRun, status: RunStatus | None = None) -> Status:
         status = status or run.status()
-        note = ""
-        if status.finished is None and not run.is_owned:
+        note = run.newer_text if run.is_newer else ""
+        if status.finished is None and not note and not run.is_owned:
             if not run.is_of_this_host:
                 note = f"on {run.record.host}"
             elif status.started is not None:
-                note = "its process was killed"
+                note, status = PROCESS_KILLED, lost_status(run, status)
         return summary(run, status, note)
 
     # --- change ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: RunRequest) -> str:
         """Start a run that outlives this process; return its name. Raises RunError."""
-        return asyncio.run(submit(request, self.now(), self.environ))
+        return asyncio.run(self.submit_async(request))
+
+    async def submit_async(self, request: RunRequest) -> str:
+        return await submit(request, self.now(), self.environ)
 
     @asynccontextmanager
     async def connected(self, run: StoredRun) -> AsyncIterator[Connection]:
-        """Connect to the process of a run. Raises NotRunningError if it has ended, ConnectionFailedError."""
+        """Connect to the process of a run. Raises WrongState if it has ended, ConnectionFailed."""
         deadline = time.monotonic() + _PATIENCE
         while True:
+            _check_host(run)
             if not run.is_owned:
-                raise NotRunningError(f"{run.ref} is not running: {run.status().phase}")
+                raise not_running(run)
             try:
                 async with connection_to(control_socket(run.record.uid)) as connection:
                     connection.check_protocol()
@@ -128,31 +148,46 @@ class LocalClient:
                     return
             except (FileNotFoundError, ConnectionRefusedError) as error:
                 # The socket is made a moment after the run begins, and again after a logout has removed it.
+                wake_owner(run)
                 if time.monotonic() > deadline:
-                    raise ConnectionFailedError(f"{run.ref} does not respond", "stop --force ends it") from error
+                    raise _not_responding(run) from error
+            except SilentPeerError as error:
+                raise _not_responding(run) from error
             await asyncio.sleep(_POLL)
 
     def call(self, run: StoredRun, request: str, **fields: Any) -> Any:
         """Send a request to the process of a run, and return the result. Raises RunError."""
+        return asyncio.run(self.call_async(run, request, **fields))
 
-        async def call() -> Any:
-            async with self.connected(run) as connection:
-                return await connection.call(request, **fields)
+    async def call_async(self, run: StoredRun, request: str, **fields: Any) -> Any:
+        async with self.connected(run) as connection:
+            return await connection.call(request, **fields)
 
-        return asyncio.run(call())
+    def active(self) -> list[StoredRun]:
+        """Return the runs of this machine that have not finished."""
+        found = [run for run in self.store.active_runs() if run.is_of_this_host and not run.is_newer]
+        return [run for run in found if self.namespace in ("", run.record.namespace)]
 
-    def stop(self, run: StoredRun, *, force: bool = False) -> None:
-        """Stop a run; one whose process was killed is closed. `force` ends a process that does not respond."""
+    def stop(self, run: StoredRun, *, force: bool = False, grace: float | None = None) -> None:
+        """Stop a run; `force` ends a process that does not respond, `grace` (seconds) replaces that of the pods."""
+        asyncio.run(self.stop_async(run, force=force, grace=grace))
+
+    async def stop_async(self, run: StoredRun, *, force: bool = False, grace: float | None = None) -> None:
+        _check_host(run)
         if not run.is_owned:
             self._close_lost(run)
             return
         try:
-            self.call(run, "stop", force=force)
-        except ConnectionFailedError:
+            await self.call_async(run, "stop", force=force, grace=grace)
+        except ConnectionFailed:
             owner = read_owner(run.directory)
             if not force or not owner.is_alive:
                 raise
             os.kill(owner.pid, signal.SIGKILL)
+            while read_owner(run.directory) == owner and run.is_owned:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(_POLL)
+            # The service may go on with the run before it is closed.
+            await self.stop_async(run, force=True)
 
     def _close_lost(self, run: StoredRun) -> None:
         if run.status().finished is not None:
@@ -162,19 +197,31 @@ class LocalClient:
             close_lost_run(self.store, OwnedRun(run, lock), STOPPED, self.now())
             lock.release()
 
+    def close_killed(self, directory: str) -> None:
+        """Close the record of a foreground run whose process was killed, when nothing of it is left."""
+        run = self.store.load(Path(directory))
+        if run is not None:
+            wait_for_sandbox(self.store, run)
+        self.settle()
+
     def remove(self, run: StoredRun, *, force: bool = False) -> None:
-        """Remove the record of a run. Raises RunError if it has not finished, unless `force` stops it first."""
+        """Remove the record of a run. Raises WrongState if it has not finished, unless `force` stops it first."""
+        asyncio.run(self.remove_async(run, force=force))
+
+    async def remove_async(self, run: StoredRun, *, force: bool = False) -> None:
+        _check_host(run)
         if not self.summary(run).is_finished:
             if not force:
                 what = "is running" if run.is_owned else "has not finished"
-                raise RunError(f"{run.ref} {what}", f"pumice stop {run.ref}, or --force")
-            self.stop(run, force=True)
-            self.wait([run], timeout=60)
+                raise WrongState(f"{run.ref} {what}", f"pumice stop {run.ref}, or --force")
+            await self.stop_async(run, force=True)
+            await self.wait_async([run], timeout=60)
         lock = OwnerLock.take(run.directory)
         if lock is None:
-            raise RunError(f"{run.ref} is running", f"pumice stop {run.ref}, or --force")
+            raise WrongState(f"{run.ref} is running", f"pumice stop {run.ref}, or --force")
         try:
             self.store.remove(run)
+            remove_runtime_files(run.record.uid)
         finally:
             lock.release()
 
@@ -182,35 +229,60 @@ class LocalClient:
         """Close runs whose process was killed."""
         settle_lost_runs(self.store, self.now())
 
-    def resume(self, run: StoredRun) -> None:
-        """Queue a suspended run again. Raises NotRunningError for one that is not suspended."""
-        if run.status().reason != SUSPENDED or run.is_owned:
-            raise NotRunningError(f"{run.ref} is not suspended: {run.status().phase}")
-        lock = OwnerLock.take(run.directory)
+    def resume(self, run: StoredRun, env: Mapping[str, str] = {}, documents: Sequence[Manifest] = ()) -> None:
+        """Queue a suspended run again, or one whose secrets are gone, with variables and Secrets that it lacks.
+
+        Raises WrongState for one that is not suspended.
+        """
+        asyncio.run(self.resume_async(run, env, documents))
+
+    async def resume_async(
+        self, run: StoredRun, env: Mapping[str, str] = {}, documents: Sequence[Manifest] = ()
+    ) -> None:
+        _check_host(run)
+        lock = await lock_of_suspended(run)
         if lock is None:
-            raise NotRunningError(f"{run.ref} is not suspended")
+            await self.revive_async([run])
+            raise WrongState(f"{run.ref} is not suspended: {run.status().phase}")
         try:
+            if env or documents:
+                add_secrets(run.record.uid, env, documents)
             queued_runs.resume(self.store, run)
         finally:
             lock.release()
-        self.wake()
+        await self.wake_async()
+
+    async def scale_async(self, run: StoredRun, replicas: Mapping[str, int]) -> None:
+        """Change the numbers of pods of tasks; a run that waits starts with them. Raises RunError."""
+        _check_host(run)
+        if scale_waiting(run, replicas):
+            await self.wake_async()
+        else:
+            await self.call_async(run, "scale", replicas=dict(replicas))
 
     def wake(self) -> None:
-        """Have the service look at the queue; start it if it does not run. Raises ConnectionFailedError."""
+        """Have the service look at the queue; start it if it does not run. Raises ConnectionFailed."""
+        asyncio.run(self.wake_async())
 
-        async def wake() -> None:
-            async with connected_service(self.store.state, self.environ) as service:
-                await service.call("wake")
-
-        asyncio.run(wake())
+    async def wake_async(self) -> None:
+        await ask_service(self.store.state, self.environ, "wake")
 
     def revive(self, runs: Sequence[StoredRun]) -> None:
         """Have the service start or close runs that no process owns: they wait in the queue, or lost their process.
 
-        Raises ConnectionFailedError.
+        Raises ConnectionFailed.
         """
+        asyncio.run(self.revive_async(runs))
+
+    async def revive_async(self, runs: Sequence[StoredRun]) -> None:
         if any(not run.is_owned and not self.summary(run).is_over for run in runs):
-            self.wake()
+            await self.wake_async()
+
+    def waits_for_service(self, found: Sequence[Status]) -> int:
+        """Return how many of the runs wait though the service, which would start them, does not run."""
+        waiting = [each for each in found if each.started is None and each.mode == DETACHED and not each.is_over]
+        queued = [each for each in waiting if each.reason not in PARKED]
+        return 0 if not queued or service_is_running(self.store.state) else len(queued)
 
     def service_status(self) -> dict[str, Any] | None:
         """Return what the service says about itself; None if it does not run."""
@@ -219,7 +291,12 @@ class LocalClient:
 
     def stop_service(self) -> bool:
         """End the service; runs go on. False if it does not run."""
-        return self._ask_service(RETIRE) is not None
+        if self._ask_service(RETIRE) is None:
+            return False
+        deadline = time.monotonic() + _PATIENCE
+        while service_is_running(self.store.state) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        return True
 
     def _ask_service(self, request: str) -> Any:
         async def ask() -> Any:
@@ -227,6 +304,19 @@ class LocalClient:
                 return None if service is None else await service.call(request)
 
         return asyncio.run(ask())
+
+    async def shut_down_async(self) -> None:
+        """Stop all runs of this state directory at once, and its service."""
+        runs = self.store.active_runs()
+        for run in runs:
+            with suppress(WrongState):
+                await self.stop_async(run, force=True)
+        if runs:
+            await self.wait_async(runs)
+        async with running_service(self.store.state, self.environ) as service:
+            if service is not None:
+                await service.call(RETIRE)
+        await asyncio.to_thread(ServicePaths(self.store.state).wait_until_free)
 
     def service_log(self) -> Path:
         return ServicePaths(self.store.state).log
@@ -243,21 +333,44 @@ class LocalClient:
         """Return what the service did and nobody has read yet: runs interrupted, old runs removed. Each line once."""
         return ServicePaths(self.store.state).take_notices()
 
-    def why(self, run: StoredRun) -> Why | None:
-        """Return why a run waits; None if it does not wait."""
-        return why_it_waits(self.store, run, self.now())
+    def why(self, run: StoredRun, pod: str = "") -> Why:
+        """Return why a run, or one of its pods, waits, runs or has ended. Raises NoSuchPod."""
+        return why_pod(run, pod) if pod else why_run(self.store, run, self.now())
+
+    def find_run_or_pod(self, text: str) -> tuple[StoredRun, str]:
+        """Return run and pod of `RUN` or `[RUN/]TASK-INDEX`; a run is tried before a pod. Raises NoSuchRun."""
+        pod = parse_pod(text)
+        try:
+            if "/" not in text:
+                return self.find(text), ""
+        except NoSuchRun:
+            if pod is None:
+                raise
+        if pod is None:
+            raise NoSuchRun(f"{text}: must be RUN, TASK-INDEX or RUN/TASK-INDEX")
+        return self.find(pod[0]), pod[1]
 
     # --- wait -----------------------------------------------------------------------------------------------------
 
     def wait(
         self, runs: Sequence[StoredRun], goal: str = FINISHED, *, some: bool = False, timeout: float | None = None
-    ) -> list[RunSummary]:
+    ) -> list[Status]:
         """Wait until all runs, or with `some` one of them, have reached the goal or have ended.
 
-        Raises WaitTimeoutError.
+        Raises WaitTimeout.
         """
+        return asyncio.run(self.wait_async(runs, goal, some=some, timeout=timeout))
+
+    async def wait_async(
+        self,
+        runs: Sequence[StoredRun],
+        goal: str = FINISHED,
+        *,
+        some: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - the message says what was waited for
+    ) -> list[Status]:
         deadline = None if timeout is None else time.monotonic() + timeout
-        self.revive(runs)
+        await self.revive_async(runs)
         while True:
             found = [self.summary(run) for run in runs]
             done = [_reached(each, goal) for each in found]
@@ -265,16 +378,21 @@ class LocalClient:
                 return [self.summary(run) for run in runs]
             if deadline is not None and time.monotonic() >= deadline:
                 waiting = ", ".join(each.run for each, is_done in zip(found, done, strict=True) if not is_done)
-                raise WaitTimeoutError(f"{waiting}: not {goal} within {timeout:g}s")
-            time.sleep(_POLL)
+                raise WaitTimeout(f"{waiting}: not {goal} within {timeout:g}s")
+            await asyncio.sleep(_POLL)
 
 
-def why_text(why: Why) -> str:
-    """Return the reason in words."""
-    return sentence(why)
+def _not_responding(run: StoredRun) -> ConnectionFailed:
+    return ConnectionFailed(f"{run.ref} does not respond", f"pumice stop {run.ref} --force ends it")
 
 
-def _reached(run: RunSummary, goal: str) -> bool:
+def _check_host(run: StoredRun) -> None:
+    """Raises RunError: a run of another machine, on a shared home, is never changed from here."""
+    if not run.is_of_this_host:
+        raise RunError(f"{run.ref} is a run of {run.record.host}", "run the command there")
+
+
+def _reached(run: Status, goal: str) -> bool:
     if run.is_finished or run.stopped or goal == FINISHED:
         return run.is_finished or run.stopped
     return run.phase.lower() == goal.lower()

@@ -7,10 +7,12 @@ the file turns it into a line number.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from pumice.model.problem import Problem, PumiceError
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+\Z")
 
@@ -77,6 +79,25 @@ class Finding:
     @property
     def is_error(self) -> bool:
         return self.severity is Severity.ERROR
+
+
+class InvalidJob(PumiceError):  # noqa: N818 - a public name: `pumice.InvalidJob`
+    """A Job that is not accepted: `findings`. `problems` are the same with positions in a file, where there is one."""
+
+    def __init__(self, findings: Sequence[Finding], problems: Sequence[Problem] = ()) -> None:
+        found = [*problems] or [Problem(_shown(finding), finding.hint) for finding in findings if finding.is_error]
+        first = found[0] if found else Problem("the Job is not valid")
+        super().__init__(first.message, first.hint, first.where, found[1:])
+        self.args = (findings, problems)  # to be pickled
+        self.findings = tuple(findings)
+
+    def __str__(self) -> str:
+        return "\n".join(problem.text for problem in self.problems)
+
+
+def _shown(finding: Finding) -> str:
+    value = "" if finding.value is ABSENT else f"{finding.value}: "
+    return f"{finding.path}: {value}{finding.message}"
 
 
 def warning(path: Path, message: str, value: object = ABSENT, hint: str = "") -> Finding:

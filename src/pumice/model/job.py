@@ -6,13 +6,15 @@ defaulting patch. Pod templates and claim specs stay opaque mappings; nothing in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
+from io import StringIO
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from pumice.model.findings import SPEC, Finding, InvalidJob
 from pumice.model.status import JobStatus
 from pumice.model.vocabulary import (
     DEPENDENCY_CONDITIONS,
@@ -40,6 +42,8 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 Manifest = dict[str, Any]
+# The image of containers without one, for which the host serves. The name never resolves on a cluster.
+HOST_IMAGE: Final = "pumice.invalid/host"
 T = TypeVar("T")
 
 # Fields beyond Volcano's. A list in the path ends with `[]`.
@@ -101,6 +105,9 @@ class LifecyclePolicy(_Part, frozen=True):
     @property
     def all_exit_codes(self) -> tuple[int, ...]:
         return tuple(self.exit_codes) if self.exit_code is None else (*self.exit_codes, self.exit_code)
+
+
+Policy = LifecyclePolicy  # its name in Python
 
 
 class DependsOn(_Part, frozen=True):
@@ -178,6 +185,29 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
     metadata: Annotated[Metadata, _doc("name, namespace, labels, annotations")] = Metadata()
     spec: Annotated[JobSpec, _doc("what to run")] = JobSpec()
     status: Annotated[JobStatus, _doc("written by the controller")] = JobStatus()
+
+    def to_yaml(self, *, for_cluster: bool = False) -> str:
+        """Return the Job as a file, from which `pumice.load` makes an equal one.
+
+        `for_cluster` refuses containers without an image, for which only this machine can serve: raises InvalidJob.
+        """
+        from pumice.yaml.writer import write_yaml  # noqa: PLC0415 - above this layer; it knows nothing of the Job
+
+        if for_cluster and (findings := list(self._imageless())):
+            raise InvalidJob(findings)
+        plain = msgspec.to_builtins(self)
+        head = {"apiVersion": self.api_version, "kind": self.kind}
+        text = StringIO()
+        write_yaml([{**head, **{part: plain[part] for part in ("metadata", "spec") if part in plain}}], text)
+        return text.getvalue()
+
+    def _imageless(self) -> Iterator[Finding]:
+        for position, task in enumerate(self.spec.tasks):
+            for index, container in enumerate(task.pod_spec.get("containers") or []):
+                if container.get("image") == HOST_IMAGE:
+                    path = SPEC / "tasks" / position / "template" / "spec" / "containers" / index / "image"
+                    message = "is missing: on this machine the host serves as image, on a cluster nothing does"
+                    yield Finding(path, message, hint=f'pumice.task("{task.name}", image="...")')
 
     @property
     def name(self) -> str:

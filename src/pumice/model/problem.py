@@ -1,10 +1,10 @@
 """Problem: what is wrong, what to do about it, and where; PumiceError: the root of every exception of Pumice.
 
 A Finding (`model/findings.py`) is about a value in a document, by its path. A Problem is about anything else: the text
-of a file, an image, a setting, this machine. The exceptions form one tree:
-
-    PumiceError                       carries a Problem
-      RunError                        SettingsError, RefusedError, NoSuchPodError, NotRunningError: a local run
+of a file, an image, a setting, this machine. One tree of exceptions:
+    PumiceError                       carries a Problem, or several
+      InvalidJob, RunFailed           findings in a Job; a run that did not complete (`client/errors.py`)
+      RunError                        a run; its public ones, such as NoSuchRun, are in `engines/local/run_errors.py`
       ImageError                      an image, a layer or an archive; RegistryError: a registry that fails
       SandboxError, StartError        the sandbox, a program in it
       AddressesExhaustedError         more pods than addresses; TunnelError: pasta or slirp4netns does not work
@@ -17,8 +17,9 @@ of a file, an image, a setting, this machine. The exceptions form one tree:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,17 @@ class Problem:
 class PumiceError(Exception):
     """An error that a user can act on: printed as message and hint, never as a traceback."""
 
-    def __init__(self, message: str = "", hint: str = "", where: Position = NOWHERE) -> None:
+    def __init__(
+        self, message: str = "", hint: str = "", where: Position = NOWHERE, others: Sequence[Problem] = ()
+    ) -> None:
         super().__init__(message)
         self.problem = Problem(message, hint, where)
+        self.problems = (self.problem, *others)
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> Self:
+        first, *others = problems
+        return cls(first.message, first.hint, first.where, others)
 
     @property
     def hint(self) -> str:

@@ -74,9 +74,11 @@ class Option:
         return number
 
     def spelled(self, value: object) -> str:
-        """Return the argument in its canonical spelling."""
-        if self.secret:
-            return f"--{self.flag}=..."
+        """Return the argument in its canonical spelling, to be shown."""
+        return f"--{self.flag}=..." if self.secret else self.written(value)
+
+    def written(self, value: object) -> str:
+        """Return the argument in its canonical spelling, keys too."""
         return f"--{self.flag}={str(value).lower() if isinstance(value, bool) else value}"
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
-from pumice.model.findings import SPEC, Finding, Path
+from pumice.model.findings import SPEC, Finding, InvalidJob, Path
 from pumice.model.job import Job
 from pumice.model.objects import OwnedObject
 from pumice.model.pod import Pod
@@ -46,6 +46,18 @@ class Base:
         values, findings = arguments.parse(args)
         fields = {field.name: values[_flag(field)] for field in dataclasses.fields(cls) if _flag(field) in values}
         return cls(**fields), findings
+
+    def args(self) -> list[str]:
+        """Return the arguments from which `parse` makes this plugin. Raises InvalidJob if there are none."""
+        values = {_flag(field): getattr(self, field.name) for field in dataclasses.fields(self)}
+        given = [each for each in self.options() if values[each.flag] is not None and values[each.flag] != each.default]
+        args = [each.written(values[each.flag]) for each in given]
+        parsed, findings = self.parse(args)
+        if any(finding.is_error for finding in findings):
+            raise InvalidJob(findings)
+        if parsed != self:
+            raise InvalidJob([Finding(SPEC / "plugins" / self.name, "has a value that no argument can express")])
+        return args
 
     def check(self, job: Job) -> Iterable[Finding]:
         return ()

@@ -23,6 +23,8 @@ class Document:
     file: str
     line: int
     marks: MarkTree
+    text: str = ""  # as it was written, with its comments
+    first: int = 1  # the line of the file on which the text begins
 
     def position(self, path: Path) -> tuple[int, int]:
         """Return line and column (from 1) of a path's key or list item, or of its nearest ancestor that exists."""
@@ -38,8 +40,16 @@ def read(file: str) -> tuple[list[Document], list[Problem]]:
     if isinstance(text, Problem):
         return [], [text]
     values, problems = parse(text, file)
-    documents = [Document(value, file, marks.line, marks) for value, marks in values]
+    lines = text.splitlines(keepends=True)
+    documents = [Document(value, file, marks.line, marks, *_part(lines, marks.line)) for value, marks in values]
     if not documents and not problems:
         hint = "a Job starts with apiVersion: batch.volcano.sh/v1alpha1"
         problems.append(Problem("the file is empty", hint, Position(file, 1, 1)))
     return documents, problems
+
+
+def _part(lines: list[str], line: int) -> tuple[str, int]:
+    """Return the text of the document that has a line, and the line on which it begins."""
+    begin = next((number for number in range(line - 1, 0, -1) if lines[number - 1].startswith("---")), 0)
+    end = next((number for number in range(line, len(lines)) if lines[number].startswith(("---", "..."))), len(lines))
+    return "".join(lines[begin:end]), begin + 1

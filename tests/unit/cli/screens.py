@@ -102,6 +102,15 @@ class OnTerminal:
         os.close(self._near)
         return self.process.wait(timeout=seconds)
 
+    def resize(self, lines: int, columns: int) -> None:
+        """The program in the foreground gets SIGWINCH."""
+        fcntl.ioctl(self._near, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def hang_up(self, seconds: float = 60) -> int:
+        """Close the terminal, as a user closes its window."""
+        os.close(self._near)
+        return self.process.wait(timeout=seconds)
+
     def type(self, keys: bytes) -> None:
         os.write(self._near, keys)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pumice.cli.findings import Report, counted, in_order, write_reports
-from pumice.cli.output import Style
+from pumice.cli.findings import write_reports
+from pumice.client.reports import Report, counted, in_order
+from pumice.client.view.output import Style
 from pumice.model.findings import ABSENT, Severity
 
 PLAIN = Style(coloured=False)
@@ -51,11 +52,11 @@ def report(**fields: Any) -> Report:
     ],
 )
 def test_text(fields: dict[str, Any], expected: str) -> None:
-    assert report(**fields).text(PLAIN) == expected
+    assert report(**fields).text(PLAIN.bold, PLAIN.warning) == expected
 
 
 def test_colour() -> None:
-    text = report(severity=Severity.WARNING).text(COLOURED)
+    text = report(severity=Severity.WARNING).text(COLOURED.bold, COLOURED.warning)
     assert text == "\x1b[1mjob.yaml:14\x1b[0m: \x1b[33mwarning: \x1b[0mspec.x: is wrong"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pumice.cli.jobfile import load
+from pumice.client.job_files import load
 from pumice.runtime.offline_context import offline_context
 from tests.unit.cli.running import JOB, Terminal, child, joined
 

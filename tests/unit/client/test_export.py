@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from pumice.client.export import REDACTED, redacted
+import datetime as dt
+import io
+import tarfile
+from pathlib import Path
+
+from pumice.client.export import REDACTED, export, redacted
+from pumice.engines.local.runs.run_store import RunStore
+from scripts.made_jobs import JOBS
+from scripts.made_runs import RunMaker, Story, Try
 
 
 def test_values_of_secret_variables_are_left_out() -> None:
@@ -14,3 +22,18 @@ def test_values_of_secret_variables_are_left_out() -> None:
         },
         "settings": {"env": {"HF_TOKEN": REDACTED, "N": "1"}},
     }
+
+
+def test_the_text_of_the_file_is_left_out_too(tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "pumice")
+    maker = RunMaker(store, tmp_path / "jobs", dt.datetime(2026, 11, 17, tzinfo=dt.UTC))
+    text = JOBS["pytorch-job"].replace("DATA_DIR", "API_KEY").replace("/data", "hunter2")
+    run = maker.make(Story("pytorch-job", [Try(1.0)], "Completed", text=text))
+    assert "hunter2" in (run.directory / "run.json").read_text()
+    out = io.BytesIO()
+    export(run, out)
+    with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as archive:
+        found = {name: archive.extractfile(name) for name in archive.getnames()}
+        packed = b"".join(file.read() for file in found.values() if file is not None)
+    assert b"API_KEY" in packed
+    assert b"hunter2" not in packed

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pumice.model.job import Job, JobSpec, LifecyclePolicy, PartitionPolicy, TaskSpec
+from pumice.model.findings import InvalidJob
+from pumice.model.job import HOST_IMAGE, Job, JobSpec, LifecyclePolicy, PartitionPolicy, TaskSpec
 from tests.builders import a_job, a_task
 
 TOPOLOGY = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}
@@ -136,3 +137,15 @@ def test_what_is_derived_is_made_once_a_job() -> None:
     ]
     # A changed job starts afresh.
     assert msgspec.structs.replace(one, spec=JobSpec()).derived("x", make) == 4
+
+
+def test_a_job_is_written_as_a_file() -> None:
+    def written(image: str, *, for_cluster: bool = False) -> str:
+        template = {"spec": {"containers": [{"name": "main", "image": image}]}}
+        task = TaskSpec(name="worker", replicas=2, template=template)
+        return Job(spec=JobSpec(tasks=[task])).to_yaml(for_cluster=for_cluster)
+
+    assert written(HOST_IMAGE).startswith("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n")
+    assert "image: python:3.12" in written("python:3.12", for_cluster=True)
+    with pytest.raises(InvalidJob, match="on this machine the host serves as image, on a cluster nothing does"):
+        written(HOST_IMAGE, for_cluster=True)

@@ -16,3 +16,10 @@ def test_an_error_carries_a_problem() -> None:
     error = PumiceError("no such image", "load it", Position("busybox"))
     assert str(error) == "no such image"
     assert error.problem == Problem("no such image", error.hint, Position("busybox"))
+
+
+def test_an_error_carries_several_problems() -> None:
+    problems = (Problem("no such image", "load it"), Problem("no such claim", where=Position("job.yaml", 3)))
+    error = PumiceError.of(problems)
+    assert str(error) == "no such image"
+    assert error.problems == problems

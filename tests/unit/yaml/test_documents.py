@@ -220,3 +220,16 @@ def test_any_bytes_give_documents_or_problems(tmp_path_factory: pytest.TempPathF
     documents, problems = read(str(file))
     assert documents or problems
     assert all(problem.where.line >= 1 and problem.where.column >= 1 for problem in problems)
+
+
+def test_a_document_has_its_own_text_with_its_comments(tmp_path: FilePath) -> None:
+    parts = ["# first\na: 1\n", "# second\n\nb:\n- 2\n", "c: 3\n"]
+    path = tmp_path / "job.yaml"
+    path.write_text("---\n".join(parts))
+    documents, problems = read(str(path))
+    assert problems == []
+    assert [(each.text, each.first, each.line) for each in documents] == [
+        (parts[0], 1, 2),
+        (parts[1], 4, 6),
+        (parts[2], 9, 9),
+    ]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from pumice.cli.output import style_for
+from pumice.client.view.output import style_for
 from pumice.engines.kubernetes.install import names
 from pumice.engines.kubernetes.install.crds import custom_resources
 from pumice.engines.kubernetes.install.manifests import InstallOptions, manifests

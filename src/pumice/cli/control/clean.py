@@ -1,23 +1,28 @@
-"""`pumice clean`: removes old runs."""
+"""`pumice clean`: removes old runs, and on request claims and images."""
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
-from pumice.cli.run import flags
-from pumice.cli.run.user_config import read_user_config
-from pumice.cli.runs.arguments import BAD_INPUT, add_namespace, client_of, guarded
-from pumice.engines.local.run_errors import SettingsError
+from pumice.cli.runs.arguments import BAD_INPUT, FAILED, add_namespace, client_of, guarded
+from pumice.client.run_options import flags
+from pumice.client.run_options.user_config import read_user_config
+from pumice.engines.local.images.errors import ImageError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.retention import expired, finished_runs, prune
+from pumice.engines.local.state.stored_data import Claim, StoredImage, stored_images, unused_claims
 from pumice.model.problem import Position
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--older-than", metavar="30d", help="runs that finished longer ago than this")
     parser.add_argument("--max-size", metavar="20Gi", help="the oldest runs, until the others take less than this")
+    parser.add_argument("--images", action="store_true", help="also the images that were added or pulled")
+    parser.add_argument("--claims", action="store_true", help="also the data of claims that no active run uses")
     parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     add_namespace(parser)
@@ -35,26 +40,46 @@ def _clean(args: argparse.Namespace) -> int:
     if args.max_size is not None:
         retention = replace(retention, max_size=flags.size(args.max_size.removesuffix("B"), "--max-size"))
     client.settle()
-    found = [each.run.ref for each in expired(finished_runs(client.store), retention, client.now())]
+    runs = [each.run.ref for each in expired(finished_runs(client.store), retention, client.now())]
+    others: list[Claim | StoredImage] = [*unused_claims(client.store, args.namespace)] if args.claims else []
+    others += stored_images(client.store) if args.images else []
+    found = [*runs, *(f"{each.name} ({each.size})" for each in others)]
     if args.dry_run or not found:
         print("\n".join(found) if found else "nothing to remove", file=sys.stdout if found else sys.stderr)
         return 0
-    if not args.yes:
-        if not sys.stdin.isatty():
-            print(f"{len(found)} runs would be removed\n  hint: -y removes them, --dry-run lists them", file=sys.stderr)
-            return BAD_INPUT
-        print("\n".join(found), file=sys.stderr)
-        print("Remove them with their logs? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            return 0
+    if not args.yes and not sys.stdin.isatty():
+        what = "1 item" if len(found) == 1 else f"{len(found)} items"
+        print(f"{what} would be removed\n  hint: -y removes them, --dry-run lists them", file=sys.stderr)
+        return BAD_INPUT
+    if not args.yes and not _confirmed(found):
+        return 0
     for ref in prune(client.store, retention, client.now()):
         print(ref)
-    return 0
+    return _remove(others)
+
+
+def _confirmed(found: Sequence[str]) -> bool:
+    print("\n".join(found), file=sys.stderr)
+    print("Remove them with their logs and data? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _remove(others: Sequence[Claim | StoredImage]) -> int:
+    code = 0
+    for each in others:
+        try:
+            each.remove()
+        except (OSError, ImageError) as error:
+            print(f"{each.name}: {error}", file=sys.stderr)
+            code = FAILED
+        else:
+            print(each.name)
+    return code
 
 
 def _days(text: str) -> int:
-    """Raises SettingsError."""
+    """Raises InvalidOption."""
     number = text.removesuffix("d")
     if not (number.isascii() and number.isdecimal()):
-        raise SettingsError(f"{text}: must be a number of days such as 30d", where=Position("--older-than"))
+        raise InvalidOption(f"{text}: must be a number of days such as 30d", where=Position("--older-than"))
     return min(int(number), dt.timedelta.max.days // 2)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, client_of, guarded, one_or_more
+from pumice.engines.local.state.stored_data import claims_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--force", action="store_true", help="stop runs that have not finished")
+    parser.add_argument("--claims", action="store_true", help="also the data of their claims; prints what is removed")
     add_namespace(parser)
 
 
@@ -22,4 +24,8 @@ def _remove(args: argparse.Namespace) -> int:
     for each in one_or_more(args.runs, client):
         client.remove(each, force=args.force)
         print(each.ref)
+        for claim in claims_of(each, client.store) if args.claims else ():
+            print(f"{claim.name} ({claim.size})")
+            claim.remove()
+    client.revive(client.active())
     return 0

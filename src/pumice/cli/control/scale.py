@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 
-from pumice.cli.run import flags
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, client_of, guarded
+from pumice.client.run_options import flags
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,5 +21,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _scale(args: argparse.Namespace) -> int:
     client = client_of(args)
-    client.call(client.find(args.run), "scale", replicas=flags.scale(args.replicas))
+    asyncio.run(client.scale_async(client.find(args.run), flags.scale(args.replicas)))
     return 0

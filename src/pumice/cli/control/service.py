@@ -9,13 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pumice.cli.output import table
 from pumice.cli.runs.arguments import FAILED, guarded
 from pumice.client.local_client import LocalClient
+from pumice.client.view.output import table
 from pumice.engines.local.state.settings import home_directory
 
 _ACTIONS = ("status", "stop", "log", "install", "uninstall")
 _UNIT = "pumice.service"
+# KillMode: the processes of runs go on when the service ends.
 _UNIT_TEXT = """\
 [Unit]
 Description=Pumice: queues and recovers runs
@@ -23,6 +24,7 @@ Description=Pumice: queues and recovers runs
 [Service]
 ExecStart={command}
 Restart=on-failure
+KillMode=process
 
 [Install]
 WantedBy=default.target
@@ -78,7 +80,9 @@ def _install(client: LocalClient) -> int:
         print("there is no home directory for the unit\n  hint: set HOME or XDG_CONFIG_HOME", file=sys.stderr)
         return FAILED
     unit.parent.mkdir(parents=True, exist_ok=True)
-    unit.write_text(_UNIT_TEXT.format(command=client.service_command()), encoding="utf-8")
+    # systemd replaces what follows these characters.
+    command = client.service_command().replace("%", "%%").replace("$", "$$")
+    unit.write_text(_UNIT_TEXT.format(command=command), encoding="utf-8")
     print(unit)
     if shutil.which("systemctl") is None or _systemctl("daemon-reload") or _systemctl("enable", _UNIT):
         print(f"systemd did not take it: start it at login with\n  {client.service_command()}", file=sys.stderr)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, client_of, guarded, one_or_more
+from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, client_of, guarded, one_or_more, seconds
 from pumice.client.local_client import LocalClient
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="*", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--all", action="store_true", help="all runs that have not finished")
-    parser.add_argument("--force", action="store_true", help="end the pods at once")
+    parser.add_argument("--grace", metavar="30s", help="how long pods have to end, instead of their grace periods")
+    parser.add_argument("--force", action="store_true", help="end the pods at once, and a process that hangs")
     add_namespace(parser)
 
 
@@ -24,9 +25,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stop(client: LocalClient, args: argparse.Namespace) -> int:
-    runs = client.store.active_runs() if args.all else one_or_more(args.runs, client)
+    grace = None if args.grace is None else seconds(args.grace, "--grace")
+    runs = client.active() if args.all else one_or_more(args.runs, client)
     for each in runs:
-        client.stop(each, force=args.force)
+        client.stop(each, force=args.force, grace=grace)
     for found in client.wait(runs) if runs else []:
         print(f"{found.run} {found.phase}")
+    client.revive(client.active())
     return 0

@@ -6,6 +6,7 @@ import argparse
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, client_of, guarded, one_or_more
 from pumice.client.local_client import LocalClient
+from pumice.engines.local.supervisor.submit import suspend_waiting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +21,8 @@ def run(args: argparse.Namespace) -> int:
 def _suspend(client: LocalClient, args: argparse.Namespace) -> int:
     runs = one_or_more(args.runs, client)
     for each in runs:
-        client.call(each, "suspend")
+        if not suspend_waiting(each):
+            client.call(each, "suspend")
     for found in client.wait(runs):
         print(f"{found.run} {found.phase}")
     return 0

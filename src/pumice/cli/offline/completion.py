@@ -16,7 +16,7 @@ from pumice.cli.offline.completion_scripts import SCRIPTS, CommandWords, Flag, V
 from pumice.engines.local.run_errors import RunError
 
 # The metavars of arguments that are paths.
-_PATHS: Final = ("FILE", "JOB", "SCRIPT", "DIR", "PATH", "PATH[:ro]", "PREFIX")
+_PATHS: Final = ("FILE", "JOB", "SCRIPT", "DIR", "PATH", "PATH[:ro]", "PREFIX", "SOURCE", "TARGET")
 
 
 def _plugin_names() -> Iterable[str]:

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pumice.cli.main import BAD_INPUT
-from pumice.cli.output import ProgressLine, columns, table
+from pumice.client.view.output import ProgressLine, columns, table
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore, images_directory
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.scheduling.fit import size_text
 
 _SHORT_DIGEST = len("sha256:") + 12
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         return BAD_INPUT
     try:
         store = ImageStore(images_directory())
-    except SettingsError as error:
+    except InvalidOption as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
     if args.action == "list":

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Final
 
-from pumice.cli.output import columns, fit, style_for, table
+from pumice.client.view.output import columns, fit, style_for, table
 from pumice.model.suggestions import nearest
 from pumice.plugins.arguments import Option
 from pumice.plugins.base import Base

@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 
-from pumice.cli.jobfile import NO_UID, add_gang_argument, load_valid, render
+from pumice.cli.jobfile import add_gang_argument, load_valid
+from pumice.client.job_files import NO_UID, render
 from pumice.model.snapshot import GANG_PROVIDERS
 from pumice.model.syntax import dns_label_error
 from pumice.plugins.guard import PluginError

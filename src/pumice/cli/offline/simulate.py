@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from pumice.admission.admit import Admitted
-from pumice.cli.findings import Report, counted, in_order, write_reports
+from pumice.cli.findings import write_reports
 from pumice.cli.jobfile import load_valid
-from pumice.cli.output import fit, style_for, table
+from pumice.client.reports import Report, counted, in_order
+from pumice.client.view.output import fit, style_for, table
 from pumice.engines.memory.event_lines import Line, texts
 from pumice.engines.memory.expectations import Outcome
 from pumice.engines.memory.scenario import MOST_PODS, PODS, RUN, Expectation, Scenario, Step

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pumice.cli.findings import counted, write_reports
-from pumice.cli.jobfile import NO_JOB, JobFile, load
-from pumice.cli.output import fit, style_for
+from pumice.cli.findings import write_reports
+from pumice.client.job_files import NO_JOB, JobFile, load
+from pumice.client.reports import counted
+from pumice.client.view.output import fit, style_for
 from pumice.runtime.offline_context import offline_context
 
 

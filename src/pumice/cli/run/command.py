@@ -7,45 +7,54 @@ import asyncio
 import datetime as dt
 import io
 import os
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from pumice.cli.findings import counted, write_reports
-from pumice.cli.jobfile import JobDocument, JobFile, load, load_valid
-from pumice.cli.output import fit, style_for
+from pumice.cli.findings import write_reports
+from pumice.cli.jobfile import load_valid
 from pumice.cli.run import options as run_options
 from pumice.cli.run.consent_question import consent_question
-from pumice.cli.run.screen import Screen
-from pumice.cli.run.text_view import TextView
+from pumice.cli.run.foreground import Foreground
+from pumice.client.job_files import JobDocument, JobFile, load
+from pumice.client.reports import counted
+from pumice.client.view.output import fit, style_for
+from pumice.client.view.screen import Screen
+from pumice.client.view.text_view import TextView
 from pumice.engines.local.event_json import JsonView
-from pumice.engines.local.events import Listener, RunEvent, RunPlanned, WarningIssued
+from pumice.engines.local.events import Listener
 from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Locate
-from pumice.engines.local.outcome import BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED, Stop
-from pumice.engines.local.run_errors import DoesNotFitError, NoNamespacesError, RunError
+from pumice.engines.local.run_errors import DoesNotFit, NoNamespacesError, RunError
 from pumice.engines.local.runs.run_request import JobSource, RunRequest
-from pumice.engines.local.session import LocalSession
-from pumice.engines.local.supervisor.control_server import run_with_control
+from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess, forked_supervisor
 from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Manifest
 from pumice.runtime.offline_context import offline_context
-from pumice.runtime.once import Once
 
 BAD_INPUT = 2
-_BUSY = 0.5  # seconds that a large job may keep the event loop busy
 add_arguments = run_options.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    detached = args.detach
+    if args.hold and not args.detach:
+        print("--hold: only for runs in the background\n  hint: add -d, or use `pumice submit`", file=sys.stderr)
+        return BAD_INPUT
     _prepare_streams()
-    return with_request(args, lambda request: _submit(request) if detached else _run(request, args))
+    if args.detach:
+        return with_request(args, _submit)
+    try:
+        # It loads the engine while the Job file is read here.
+        spare = [forked_supervisor()]
+    except RunError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    try:
+        return with_request(args, lambda request: _run(spare.pop() if spare else forked_supervisor(), request, args))
+    finally:
+        for process in spare:
+            process.discard()
 
 
 def with_request(args: argparse.Namespace, start: Callable[[RunRequest], int]) -> int:
@@ -56,7 +65,9 @@ def with_request(args: argparse.Namespace, start: Callable[[RunRequest], int]) -
     job, documents = read
     try:
         options = run_options.read_options(args, tuple(job.admitted.job.spec.plugins))
-        request = RunRequest(job.admitted, options, documents, JobSource(args.file, job.document.marks))
+        found = job.document
+        source = JobSource(args.file, found.marks, found.text, found.first)
+        request = RunRequest(job.admitted, options, documents, source)
         try:
             return start(request)
         except ConsentError as error:
@@ -64,7 +75,7 @@ def with_request(args: argparse.Namespace, start: Callable[[RunRequest], int]) -
     except NoNamespacesError as error:
         print(error, run_options.same_command(args, "--isolation", "process"), sep="\n", file=sys.stderr)
         return BAD_INPUT
-    except DoesNotFitError as error:
+    except DoesNotFit as error:
         lines = [fit(line, sys.stderr) for line in str(error).splitlines()]
         command = [run_options.same_command(args, "--fit")] if error.fit_helps else []
         print(*lines, *command, sep="\n", file=sys.stderr)
@@ -100,16 +111,26 @@ def _read_job(args: argparse.Namespace) -> tuple[JobDocument, list[Manifest]] | 
     return job, [value for file in files for value in _documents(file, namespace)]
 
 
-def _run(request: RunRequest, args: argparse.Namespace) -> int:
-    session = LocalSession(request.job, request.options, request.documents, request.source)
-    return asyncio.run(_Driver(session, _view(args, request.source)).run())
+def _run(process: SupervisorProcess, request: RunRequest, args: argparse.Namespace) -> int:
+    """Run the job in a process of its own, which ends with this one, and show it."""
+    return asyncio.run(Foreground(_view(args, request.source), _close_lost).show(process, request))
+
+
+def _close_lost(directory: str) -> None:
+    """Close the record of a run whose process was killed."""
+    from pumice.client.local_client import LocalClient
+
+    LocalClient().close_killed(directory)
 
 
 def _submit(request: RunRequest) -> int:
     """Start the run in a process of its own, and print its name."""
+    from pumice.client.liveness import logout_warning
     from pumice.client.local_client import LocalClient
 
     print(LocalClient().submit(request))
+    if warning := logout_warning():
+        print(warning, file=sys.stderr)
     return 0
 
 
@@ -166,88 +187,3 @@ def _prepare_streams() -> None:
         with suppress(OSError):
             # The stream may be shared with a caller that made it non-blocking.
             os.set_blocking(stream.fileno(), True)
-
-
-@dataclass(slots=True)
-class _Driver:
-    """Shows the run, and stops it on signals and when its output is lost."""
-
-    session: LocalSession
-    view: Listener
-    _unhandled: float | None = None  # since when a signal waits for the event loop
-    _warnings: Once = field(default_factory=Once)
-
-    async def run(self) -> int:
-        # With SIGCHLD ignored, which a caller may have set, the exit codes of children are lost.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        if not _is_ignored(signal.SIGINT):
-            # The preparation does not let the event loop handle anything: interrupt it.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: self._warn(context))
-        outcome = await run_with_control(self.session, self._show)
-        return outcome.exit_code
-
-    def _show(self, event: RunEvent) -> None:
-        try:
-            self.view(event)
-        except OSError as error:
-            self.view = lambda _event: None
-            self.session.stop(_output_lost(error))
-        if isinstance(event, RunPlanned):
-            self._handle_signals()
-
-    def _handle_signals(self) -> None:
-        """A signal that the caller ignores stays ignored: SIGHUP by nohup, SIGINT by a shell for its background."""
-        stops = {
-            signal.SIGINT: Stop(INTERRUPTED, "Interrupted"),
-            signal.SIGTERM: Stop(TERMINATED, "Terminated"),
-            signal.SIGHUP: Stop(HUNG_UP, "HungUp"),
-        }
-        for number, stop in stops.items():
-            if number == signal.SIGTERM or not _is_ignored(number):
-                self._handle(number, stop)
-
-    def _handle(self, number: signal.Signals, stop: Stop) -> None:
-        """Handle a signal in the event loop, and beside it: the loop may block while it writes our output."""
-
-        def notice(_number: int, _frame: object) -> None:
-            if self._unhandled is None:
-                self._unhandled = time.monotonic()
-            elif time.monotonic() - self._unhandled > _BUSY:
-                # The second signal: end at once. The sandbox ends with this process.
-                os._exit(stop.code)
-
-        asyncio.get_running_loop().add_signal_handler(number, self._stop, stop)
-        signal.signal(number, notice)
-
-    def _stop(self, stop: Stop) -> None:
-        """Stop gracefully at the first signal, at once at the second."""
-        self._unhandled = None
-        if not self.session.stop(stop):
-            self.session.stop(stop, force=True)
-
-    def _warn(self, context: Mapping[str, Any]) -> None:
-        """Show in one line what asyncio reports, such as a connection that it could not accept."""
-        error = context.get("exception")
-        why = error.strerror if isinstance(error, OSError) else repr(error)
-        message = str(context["message"]).lower() + (f": {why}" if error is not None else "")
-        if self._warnings.first(message):
-            self._show(WarningIssued(message))
-
-
-def _is_ignored(number: signal.Signals) -> bool:
-    return signal.getsignal(number) is signal.SIG_IGN
-
-
-def _output_lost(error: OSError) -> Stop:
-    """The reader of our output has closed it, or the disk is full: stop the job."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            # Python would report it again when it closes the stream.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if not isinstance(error, BrokenPipeError):
-        with suppress(OSError):
-            print(f"output: {(error.strerror or str(error)).lower()}; the job is stopped", file=sys.stderr)
-    return Stop(BROKEN_PIPE if isinstance(error, BrokenPipeError) else 1, "OutputClosed")

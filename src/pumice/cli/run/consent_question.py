@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from pumice.cli.run.options import same_command
-from pumice.cli.run.screen import plain
+from pumice.client.view.screen import plain
 from pumice.engines.local.host_access.consent import ConsentError, remember_consent
 from pumice.engines.local.state.settings import Settings
 

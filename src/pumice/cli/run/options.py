@@ -6,22 +6,15 @@ import argparse
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pumice.cli.run import flags
-from pumice.cli.run.project_file import read_toml
-from pumice.cli.run.user_config import UserConfig, read_user_config
-from pumice.engines.local.host_access.consent import is_ordinary
-from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at, default_settings, working_directory
+from pumice.client.run_options import reading
+from pumice.client.run_options.reading import FLAGS, Flags
+from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at
 from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.state.settings import ExtraMount, Settings, config_directory
 from pumice.engines.local.verdict import missing_module
 from pumice.model.findings import SPEC
-from pumice.model.problem import Position
 from pumice.reconcile.requested_action import SUSPENDED
 
 _NOT_FOUND: Final = 127
@@ -61,7 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pull", action="store_true", help="fetch images that are not here from their registries")
     parser.add_argument("--job", metavar="NAME", help="the Job to run, where the file has several")
     parser.add_argument("-d", "--detach", action="store_true", help="run in the background; print the run's name")
-    parser.add_argument("--priority", type=int, default=0, metavar="N", help="in the queue of this machine; default 0")
+    parser.add_argument(
+        "--priority",
+        type=int,
+        metavar="N",
+        help="in the queue of this machine, the highest first; default by priorityClassName and config.toml, else 0",
+    )
+    parser.add_argument("--hold", action="store_true", help="with -d: do not start it before `pumice resume`")
     parser.add_argument("--no-wait", action="store_true", help="refuse the job if there is no room for it now")
     parser.add_argument("--max-wait", metavar="5m", help="wait at most this long for room (exit code 2)")
     parser.add_argument("--note", metavar="TEXT", help="a remark that is recorded with the run")
@@ -107,84 +106,8 @@ def _destination(flag: str) -> str:
 
 
 def read_options(args: argparse.Namespace, plugins: Sequence[str] = ()) -> RunOptions:
-    """Raises SettingsError."""
-    try:
-        return _options(args, plugins)
-    except OSError as error:
-        # A path that cannot be looked at: this user may not read a directory above it.
-        raise SettingsError((error.strerror or str(error)).lower(), where=Position(str(error.filename))) from error
-
-
-def _options(args: argparse.Namespace, plugins: Sequence[str]) -> RunOptions:
-    project = (working_directory() / args.file).resolve().parent if args.file != "-" else None
-    defaults = default_settings(os.environ, plugins, project, args.python or "")
-    config = read_user_config(os.environ)
-    here = defaults.workdir
-    beside = project or here
-    toml = read_toml(beside)
-    given = [*config.mounts, *(flags.mount(text, here, "--mount") for text in args.mount)]
-    mounts = [*toml.mounts, *given]
-    inside = defaults.share_workdir and beside.is_relative_to(here)
-    if not inside:
-        whole = not is_never_shared(beside) and is_ordinary(beside, os.environ)
-        mounts += [ExtraMount(path, read_only=True) for path in ([beside] if whole else toml.files_beside(beside))]
-    images, entrypoints = flags.images(args.image), flags.entrypoints(args.entrypoint)
-    settings = replace(
-        defaults,
-        images={**toml.images, **images},
-        entrypoints={**toml.entrypoints, **entrypoints},
-        programs=toml.programs,
-        files=toml.files,
-        env={
-            **config.env,
-            **flags.variables_of_files(args.env_file, os.environ),
-            **flags.variables(args.env, os.environ),
-        },
-        retention=config.retention,
-        passed_on=flags.passed_on(args.env, args.env_file),
-        mounts=tuple(mounts),
-        keep=args.keep,
-        workdir_read_only=args.workdir_read_only or "workdir-read-only" in config.switches,
-        project=beside,
-        config=config_directory(os.environ),
-        host_accesses=(*defaults.host_accesses, *toml.accesses(beside)),
-        allowed=(
-            *config.allowed,
-            *(flags.host_prefix(text, here) for text in args.allow_host_path),
-            *(each.path for each in given if not each.read_only),
-        ),
-        unconfined=args.unconfined or "unconfined" in config.switches,
-        nested_namespaces=args.allow_nested_namespaces or "allow-nested-namespaces" in config.switches,
-    )
-    return RunOptions(
-        _with_limits(settings, args, config),
-        scale=flags.scale(args.scale),
-        kills=tuple(flags.kill(text) for text in args.kill),
-        publish=tuple(flags.publish(text) for text in args.publish),
-        timeout=None if args.timeout is None else flags.timeout(args.timeout),
-        wait=not args.no_wait,
-        max_wait=None if args.max_wait is None else flags.seconds(args.max_wait, "--max-wait"),
-        network=Network(args.network or config.network or Network.OUTBOUND),
-        fit=args.fit or toml.fit,
-        ignore=tuple(dict.fromkeys(args.ignore)),
-        pull=args.pull,
-        note=args.note or "",
-        priority=args.priority,
-        isolation=Isolation(args.isolation or config.isolation or Isolation.AUTO),
-        required_images={"--image": tuple(images), "--entrypoint": tuple(entrypoints)},
-    )
-
-
-def _with_limits(settings: Settings, args: argparse.Namespace, config: UserConfig) -> Settings:
-    """Return the settings with the limits that the user has set."""
-    given = {name: getattr(args, name.replace("-", "_")) or config.limits.get(name) for name in _LIMITS}
-    pids, log, disk = (given[name] for name in _LIMITS)
-    return replace(
-        settings,
-        pids=settings.pids if pids is None else flags.processes(pids, "--pids-limit"),
-        log_size=settings.log_size if log is None else flags.size(log, "--log-limit"),
-        disk=settings.disk if disk is None else flags.size(disk, "--disk-limit"),
-    )
+    """Raises InvalidOption."""
+    return reading.read_options(Flags(**{each: getattr(args, each) for each in FLAGS}), plugins, os.environ)
 
 
 def typed_again(args: argparse.Namespace, *more: str) -> str:

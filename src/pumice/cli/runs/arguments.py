@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from pumice.client.liveness import disk_warnings
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.run_errors import RunError, SettingsError
+from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunError
 from pumice.engines.local.runs.run_names import LAST
-from pumice.engines.local.runs.run_store import NoSuchRunError, StoredRun
+from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.duration import Duration, DurationError, elapsed_text
 from pumice.model.problem import Position
 from pumice.yaml.writer import write_yaml
@@ -40,13 +42,13 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
 def client_of(args: argparse.Namespace) -> LocalClient:
     """Return the client; print what the service did since the last command: runs interrupted, old runs removed."""
     client = LocalClient(namespace=args.namespace)
-    for line in client.notices():
+    for line in (*client.notices(), *disk_warnings(client.store.state)):
         print(line, file=sys.stderr)
     return client
 
 
 def chosen_run(client: LocalClient, text: str | None) -> StoredRun:
-    """Return the named run; without a name the newest, which is named on stderr. Raises NoSuchRunError."""
+    """Return the named run; without a name the newest, which is named on stderr. Raises NoSuchRun."""
     run = client.find(text or LAST)
     if not text:
         print(f"{run.ref}", file=sys.stderr)
@@ -60,14 +62,20 @@ def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
     except BrokenPipeError:
         # The reader of the output needs no more of it.
         raise
-    except NoSuchRunError as error:
+    except NoSuchRun as error:
         print(error, file=sys.stderr)
         return no_such_run
-    except SettingsError as error:
+    except (InvalidOption, NoSuchPod) as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
     except (RunError, ConnectionError) as error:
         print(error, file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        if error.filename is None:
+            # The output cannot be written.
+            raise
+        print(f"{os.fsdecode(error.filename)}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         return FAILED
 
 
@@ -81,11 +89,11 @@ def print_data(value: object, form: str) -> None:
 
 
 def seconds(text: str, flag: str) -> float:
-    """Parse a duration such as 10m. Raises SettingsError."""
+    """Parse a duration such as 10m. Raises InvalidOption."""
     try:
         return Duration.parse(text).nanoseconds / 1e9
     except DurationError as error:
-        raise SettingsError(f"{text}: {error.message}", error.hint, Position(flag)) from error
+        raise InvalidOption(f"{text}: {error.message}", error.hint, Position(flag)) from error
 
 
 def age(moment: dt.datetime, now: dt.datetime) -> str:
@@ -102,6 +110,6 @@ def lasted(begin: dt.datetime, end: dt.datetime) -> str:
 
 
 def one_or_more(texts: Sequence[str], client: LocalClient) -> list[StoredRun]:
-    """Return all named runs, each once. Raises NoSuchRunError for the first that does not exist, before any effect."""
+    """Return all named runs, each once. Raises NoSuchRun for the first that does not exist, before any effect."""
     found = [client.find(text) for text in texts]
     return list({run.record.uid: run for run in found}.values())

@@ -7,15 +7,15 @@ import asyncio
 import datetime as dt
 import sys
 
-from pumice.cli.run.screen import Screen
-from pumice.cli.run.text_view import TextView
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, client_of, guarded
 from pumice.cli.runs.replay import view_source
 from pumice.client.local_client import LocalClient
+from pumice.client.view.screen import Screen
+from pumice.client.view.text_view import TextView
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import Listener, LogLine, LogOutput, RunPlanned
 from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.run_errors import NotRunningError
+from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_store import StoredRun
@@ -46,7 +46,7 @@ def _attach(client: LocalClient, args: argparse.Namespace) -> int:
         view = TextView(Screen.of(sys.stdout, sys.stderr), source, prefix=not args.no_prefix)
     try:
         return asyncio.run(_follow(client, stored, view))
-    except NotRunningError:
+    except WrongState:
         return _show_end(stored, view)
     except KeyboardInterrupt:
         print(f"\n{stored.ref} goes on: `pumice attach {stored.ref}` shows it again", file=sys.stderr)

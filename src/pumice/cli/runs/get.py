@@ -20,7 +20,7 @@ from pumice.cli.runs.arguments import (
     guarded,
     print_data,
 )
-from pumice.client.values import RunSummary
+from pumice.client.values import Status
 from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import StoredRun
@@ -46,7 +46,7 @@ def _get(args: argparse.Namespace) -> int:
     return exit_code(found) if args.exit_code else 0
 
 
-def job_with_status(stored: StoredRun, found: RunSummary) -> dict[str, Any]:
+def job_with_status(stored: StoredRun, found: Status) -> dict[str, Any]:
     """Return the Job as the API of a cluster would, with the run beside it."""
     decoder = EventDecoder(Job())
     for entry in read_journal(stored.directory)[0]:
@@ -55,7 +55,7 @@ def job_with_status(stored: StoredRun, found: RunSummary) -> dict[str, Any]:
     return {**job, "run": msgspec.to_builtins(found)}
 
 
-def exit_code(found: RunSummary) -> int:
+def exit_code(found: Status) -> int:
     """Return 0 for a run that completed."""
     if found.stopped:
         return STOPPED

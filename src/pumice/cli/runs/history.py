@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-from dataclasses import dataclass
 
-from pumice.cli.output import table
-from pumice.cli.run.screen import plain
 from pumice.cli.runs.arguments import add_namespace, add_output, age, client_of, guarded, lasted, print_data
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.events import PhaseChanged, PodChanged
-from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.client.run_history import attempts
+from pumice.client.view.output import table
+from pumice.client.view.screen import plain
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_names import LAST
-from pumice.engines.local.runs.run_store import StoredRun
-from pumice.engines.local.verdict import how_it_failed, one_line
-from pumice.model.job import Job
-
-
-@dataclass
-class Attempt:
-    """One execution of a job: until it ended, or until a policy restarted it."""
-
-    number: int
-    begin: dt.datetime
-    end: dt.datetime | None = None
-    first_failure: str = ""
-    policy: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +32,7 @@ def _history(client: LocalClient, args: argparse.Namespace) -> int:
     entries = read_journal(stored.directory)[0]
     if args.events:
         return _events(entries, args)
-    found = attempts(stored, entries)
+    found = attempts(stored)
     if args.output:
         print_data({"items": found}, args.output)
         return 0
@@ -96,21 +78,3 @@ def _about(entry: Entry) -> str:
         str(data.get("message") or ""),
     ]
     return " ".join(filter(None, words))
-
-
-def attempts(stored: StoredRun, entries: list[Entry]) -> list[Attempt]:
-    """Return the attempts of a run, from its journal."""
-    decoder, found = EventDecoder(Job()), [Attempt(1, stored.record.created)]
-    for entry in entries:
-        event = decoder.decode(entry)
-        if isinstance(event, PhaseChanged) and event.attempt > found[-1].number:
-            found[-1].end = entry.time
-            found.append(Attempt(event.attempt, entry.time))
-        if isinstance(event, PhaseChanged) and event.acted is not None:
-            found[-1].policy = f"{event.acted.event}: {event.acted.action}"
-        if isinstance(event, PodChanged) and event.follows and not found[-1].first_failure:
-            how = one_line(how_it_failed(event.pod, ""))
-            found[-1].first_failure = f"{event.pod.short_name}: {how}"
-        if isinstance(event, Outcome):
-            found[-1].end = entry.time
-    return found

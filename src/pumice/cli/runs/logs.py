@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime as dt
 import io
 import re
 import sys
@@ -13,25 +12,21 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final
 
-from pumice.cli.output import style_for
-from pumice.cli.run.log_prefix import LogPrefix
-from pumice.cli.run.screen import Screen
 from pumice.cli.runs.arguments import add_namespace, chosen_run, client_of, guarded, seconds
 from pumice.client.local_client import LocalClient
-from pumice.client.run_logs import RunLogs, container_names, planned_job, pod_names
+from pumice.client.run_logs import RunLogs, check_selection, moment_of, planned_job, pod_names
+from pumice.client.view.log_prefix import LogPrefix
+from pumice.client.view.output import style_for
+from pumice.client.view.screen import Screen
 from pumice.engines.local.event_json import json_line
 from pumice.engines.local.logs.log_index import GAP
 from pumice.engines.local.logs.log_reader import LogSelection
 from pumice.engines.local.logs.log_source import UNKNOWN, Execution, LogBatch, stream_of
-from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.runs.run_names import parse_pod
-from pumice.engines.local.runs.run_store import NoSuchRunError, StoredRun
-from pumice.model.job import Job
+from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
+from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.problem import Position
-from pumice.model.suggestions import did_you_mean
 
 _NANOSECONDS: Final = 10**9
-_SHOWN: Final = 8  # pods in a hint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +70,7 @@ def _logs(client: LocalClient, args: argparse.Namespace) -> int:
     views = []
     for stored, pods in chosen:
         job = planned_job(stored)
-        _check(stored, job, pods, args)
+        check_selection(stored, replace(selection, pods=pods), follow=args.follow)
         label = f"{stored.ref}/" if len(chosen) > 1 else ""
         prefix = None if args.no_prefix else LogPrefix.of(job)
         views.append(_View(stored, replace(selection, pods=pods), prefix, args, label))
@@ -101,13 +96,13 @@ async def _follow(views: Sequence[_View]) -> None:
 
 def _selection(client: LocalClient, args: argparse.Namespace) -> LogSelection:
     if args.attempt and args.previous:
-        raise SettingsError("cannot be combined with --attempt", "leave out one of them", Position("--previous"))
+        raise InvalidOption("cannot be combined with --attempt", "leave out one of them", Position("--previous"))
     if args.follow and args.previous:
-        raise SettingsError("an execution that has ended cannot be followed", "leave out -f", Position("--previous"))
+        raise InvalidOption("an execution that has ended cannot be followed", "leave out -f", Position("--previous"))
     try:
         grep = None if args.grep is None else re.compile(args.grep)
     except re.error as error:
-        raise SettingsError(f"{args.grep}: {error}", "must be a regular expression", Position("--grep")) from error
+        raise InvalidOption(f"{args.grep}: {error}", "must be a regular expression", Position("--grep")) from error
     since = 0
     if args.since is not None:
         since = int((client.now().timestamp() - seconds(args.since, "--since")) * _NANOSECONDS)
@@ -138,42 +133,12 @@ def _chosen(client: LocalClient, targets: Sequence[str]) -> list[tuple[StoredRun
 
 
 def _target(client: LocalClient, text: str) -> tuple[StoredRun, str]:
-    pod = parse_pod(text)
-    try:
-        if "/" not in text:
-            return client.find(text), ""
-    except NoSuchRunError:
-        if pod is None:
-            raise
-    if pod is None:
-        raise NoSuchRunError(f"{text}: must be RUN, TASK-INDEX or RUN/TASK-INDEX")
-    if "/" in text:
-        return client.find(pod[0]), pod[1]
-    stored = chosen_run(client, None)
-    if pod[1] not in pod_names(stored, planned_job(stored)):
-        raise NoSuchRunError(f"{text}: no such run, and no such pod of {stored.ref}", "`pumice ps -a` lists all runs")
-    return stored, pod[1]
-
-
-def _check(stored: StoredRun, job: Job, pods: frozenset[str], args: argparse.Namespace) -> None:
-    """Refuse pods, tasks, containers and attempts that the run does not have. With -f they may come."""
-    names, tasks = pod_names(stored, job), [task.name for task in job.spec.tasks]
-    for task in args.task:
-        if task not in tasks:
-            hint = f"{did_you_mean(task, tasks)} it has {', '.join(tasks)}".lstrip()
-            raise NoSuchRunError(f"--task: {task}: no such task of {stored.ref}", hint)
-    for pod in sorted(pods):
-        if pod not in names and not (args.follow and pod.rpartition("-")[0] in tasks):
-            some = ", ".join((*names[:_SHOWN], *(["..."] if len(names) > _SHOWN else [])))
-            hint = f"{did_you_mean(pod, names)} it has {some}".lstrip()
-            raise NoSuchRunError(f"{stored.ref}/{pod}: no such pod", hint)
-    containers = container_names(stored, job)
-    if args.container and args.container not in containers and not args.follow:
-        hint = f"{did_you_mean(args.container, containers)} it has {', '.join(containers)}".lstrip()
-        raise NoSuchRunError(f"--container: {args.container}: no such container of {stored.ref}", hint)
-    newest = stored.status().attempt
-    if args.attempt > newest and not args.follow:
-        raise NoSuchRunError(f"--attempt: {args.attempt}: no such attempt of {stored.ref}", f"its newest is {newest}")
+    stored, pod = client.find_run_or_pod(text)
+    if pod and "/" not in text:
+        print(stored.ref, file=sys.stderr)
+        if pod not in pod_names(stored, planned_job(stored)):
+            raise NoSuchRun(f"{text}: no such run, and no such pod of {stored.ref}", "`pumice ps -a` lists all runs")
+    return stored, pod
 
 
 @dataclass(slots=True)
@@ -253,7 +218,7 @@ class _View:
     def _write_json(self, batches: Sequence[LogBatch]) -> None:
         found = []
         for _, execution, time, flags, text in batches:
-            fields: dict[str, Any] = {} if time == UNKNOWN else {"time": _utc(time).isoformat()}
+            fields: dict[str, Any] = {} if time == UNKNOWN else {"time": moment_of(time).isoformat()}
             fields |= {"type": "log", "run": self.stored.ref, "pod": execution.pod, "container": execution.container}
             fields |= {"stream": stream} if (stream := stream_of(time, flags)) else {}
             fields |= {"attempt": execution.attempt, "restart": execution.restart}
@@ -266,10 +231,6 @@ def _lines(text: bytes) -> list[str]:
     return text.removesuffix(b"\n").decode("utf-8", "replace").split("\n")
 
 
-def _utc(time: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(time // _NANOSECONDS, dt.UTC).replace(microsecond=time % _NANOSECONDS // 1000)
-
-
 def _moment(time: int) -> str:
     """As `run --timestamps` prints it."""
-    return "-" if time == UNKNOWN else _utc(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "-" if time == UNKNOWN else moment_of(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")

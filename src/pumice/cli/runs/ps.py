@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from pumice.cli.output import columns, table
-from pumice.cli.run.screen import plain
+import msgspec
+
 from pumice.cli.runs.arguments import add_namespace, add_output, age, client_of, guarded, print_data
 from pumice.client.local_client import LocalClient
-from pumice.client.values import RunSummary
+from pumice.client.values import Status, requested
+from pumice.client.view.output import columns, table
+from pumice.client.view.screen import plain
+from pumice.engines.local.run_errors import InvalidOption
+from pumice.model.problem import Position
 
-_WIDE = ("PRIORITY", "MODE", "HOST", "NAMESPACE", "FILE", "UID")
+_WIDE: Final = ("PRIORITY", "CPU", "MEM", "GPU", "MODE", "HOST", "NAMESPACE", "FILE", "UID")
+_PAUSE: Final = 1.0  # seconds between two looks of -w
+_REDRAW: Final = "\x1b[H\x1b[J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only runs of these Jobs")
     parser.add_argument("-a", "--all", action="store_true", help="all stored runs")
     parser.add_argument("--active", action="store_true", help="only runs that have not finished")
+    parser.add_argument("-w", "--watch", action="store_true", help="go on, and print what changes")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per run, with -w for each change")
     add_namespace(parser)
     add_output(parser, "wide", "name")
 
@@ -28,7 +38,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(client: LocalClient, args: argparse.Namespace) -> int:
+    if args.all and args.active:
+        raise InvalidOption("cannot be combined with --active", "leave out one of them", Position("--all"))
+    if args.watch:
+        if args.output in ("json", "yaml"):
+            raise InvalidOption(f"{args.output}: not with -w", "--json prints one object per change", Position("-o"))
+        _watch(client, args)
     found = client.runs(args.names, everything=args.all, active=args.active)
+    if args.json:
+        _print_json(found)
+        return 0
     match args.output:
         case "json" | "yaml":
             print_data({"items": found}, args.output)
@@ -39,17 +58,53 @@ def _list(client: LocalClient, args: argparse.Namespace) -> int:
             print("no runs; `pumice ps -a` lists all that are stored" if not args.all else "no runs", file=sys.stderr)
         case form:
             print("\n".join(lines(found, client, wide=form == "wide")))
+    if waiting := client.waits_for_service(found):
+        runs = "1 run waits" if waiting == 1 else f"{waiting} runs wait"
+        print(f"service not running, {runs}; the next command that changes a run starts it", file=sys.stderr)
     return 0
 
 
-def lines(found: Sequence[RunSummary], client: LocalClient, *, wide: bool) -> list[str]:
+def _watch(client: LocalClient, args: argparse.Namespace) -> None:
+    """Redraw the table on a terminal; elsewhere print the runs that changed. Ctrl-C ends it."""
+    known: dict[str, Status] = {}
+    terminal, begun = sys.stdout.isatty() and not args.json and args.output != "name", False
+    while True:
+        found = client.runs(args.names, everything=args.all, active=args.active)
+        changed = [each for each in found if known.get(each.uid) != each]
+        known = {each.uid: each for each in found}
+        if args.json:
+            _print_json(changed)
+        elif args.output == "name":
+            print("".join(f"{each.run}\n" for each in changed), end="")
+        elif terminal or changed:
+            shown = lines(found if terminal else changed, client, wide=args.output == "wide")
+            print((_REDRAW if terminal else "") + "\n".join(shown[1:] if begun and not terminal else shown))
+            begun = True
+        sys.stdout.flush()
+        time.sleep(_PAUSE)
+
+
+def _print_json(found: Sequence[Status]) -> None:
+    for each in found:
+        print(msgspec.json.encode(each).decode())
+
+
+def lines(found: Sequence[Status], client: LocalClient, *, wide: bool) -> list[str]:
     """Return the table; on a terminal, notes are cut at its width."""
     now = client.now()
     rows = [("RUN", "PHASE", "PODS", "TRY", "AGE", *(_WIDE if wide else ()), "NOTE")]
     for each in found:
-        more = (str(each.priority), each.mode, each.host, each.namespace, each.file, each.uid) if wide else ()
+        more = tuple(_wide(each)) if wide else ()
         attempts = f"{each.attempt}/{each.max_attempts}" if each.max_attempts else str(each.attempt)
         pods = f"{each.pods.running}/{each.pods.total}"
-        rows.append((each.run, each.phase, pods, attempts, age(each.created, now), *more, plain(each.note)))
+        phase = each.phase if each.readable else "?"
+        rows.append((each.run, phase, pods, attempts, age(each.created, now), *more, plain(each.note)))
     width = columns(sys.stdout)
     return [line if width is None else line[:width] for line in table(rows)]
+
+
+def _wide(found: Status) -> Iterator[str]:
+    """Yield the further columns. The amounts are those that the run needs to start."""
+    yield str(found.priority)
+    yield from (text or "-" for text in requested(found))
+    yield from (found.mode, found.host, found.namespace, found.file, found.uid)

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from pumice.cli.run.screen import Screen
-from pumice.cli.run.text_view import TextView
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, client_of, guarded
+from pumice.client.view.screen import Screen
+from pumice.client.view.text_view import TextView
 from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import Entry, read_journal

@@ -18,9 +18,9 @@ from pumice.cli.runs.arguments import (
     seconds,
 )
 from pumice.cli.runs.get import exit_code
-from pumice.client.local_client import FINISHED, RUNNING, WaitTimeoutError
-from pumice.client.values import RunSummary
-from pumice.engines.local.run_errors import SettingsError
+from pumice.client.local_client import FINISHED, RUNNING
+from pumice.client.values import Status
+from pumice.engines.local.run_errors import InvalidOption, WaitTimeout
 from pumice.model.problem import Position
 from pumice.model.suggestions import did_you_mean
 from pumice.model.vocabulary import Phase
@@ -46,29 +46,31 @@ def _wait(args: argparse.Namespace) -> int:
     goals = (FINISHED, RUNNING, *map(str, Phase))
     if args.goal.lower() not in map(str.lower, goals):
         hint = f"{did_you_mean(args.goal, goals)} it is one of {', '.join(goals)}".lstrip()
-        raise SettingsError(f"{args.goal}: unknown", hint, Position("--for"))
+        raise InvalidOption(f"{args.goal}: unknown", hint, Position("--for"))
     timeout = None if args.timeout is None else seconds(args.timeout, "--timeout")
     runs = one_or_more(args.runs, client)
     try:
         found = client.wait(runs, args.goal, some=args.any, timeout=timeout)
-    except WaitTimeoutError as error:
+    except WaitTimeout as error:
         print(error, file=sys.stderr)
         return TIMED_OUT
     for each in found:
         if args.json:
             print(msgspec.json.encode(each).decode())
         elif each.is_finished:
-            print(f"{each.run} {each.phase}{f': {each.verdict[0]}' if each.verdict else ''}")
+            print(
+                f"{each.run} {each.phase}{f': {each.verdict.text.splitlines()[0]}' if each.verdict is not None else ''}"
+            )
         else:
             print(f"{each.run} {each.phase}")
     codes = [_code(each, args.goal) for each in found if not args.any or each.is_finished or _is_there(each, args.goal)]
     return (min if args.any else max)(codes, default=0)
 
 
-def _is_there(found: RunSummary, goal: str) -> bool:
+def _is_there(found: Status, goal: str) -> bool:
     return found.phase.lower() == goal.lower()
 
 
-def _code(found: RunSummary, goal: str) -> int:
+def _code(found: Status, goal: str) -> int:
     """A run that has reached the goal is good, however it ended."""
     return 0 if goal != FINISHED and _is_there(found, goal) else exit_code(found)

@@ -1,16 +1,19 @@
-"""`pumice why [RUN]`: says why a run waits, or why it failed."""
+"""`pumice why [RUN|POD]`: says why a run or a pod waits, or why it failed."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 
-from pumice.cli.runs.arguments import RUN_HELP, add_namespace, add_output, chosen_run, client_of, guarded, print_data
-from pumice.client.local_client import why_text
-from pumice.client.values import RunSummary
+import msgspec
+
+from pumice.cli.runs.arguments import add_namespace, add_output, chosen_run, client_of, guarded, print_data
+from pumice.client.reasons import why_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help=f"{RUN_HELP}; default @last")
+    help_text = "a run (NAME, NAME:N, @last, uid) or a pod ([RUN/]TASK-INDEX); default @last"
+    parser.add_argument("target", nargs="?", metavar="RUN|POD", help=help_text)
     add_namespace(parser)
     add_output(parser)
 
@@ -21,22 +24,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _why(args: argparse.Namespace) -> int:
     client = client_of(args)
-    stored = chosen_run(client, args.run)
-    found = client.summary(stored)
-    if (waits := client.why(stored)) is not None:
-        print_data(waits, args.output) if args.output else print(f"{found.run} waits: {why_text(waits)}")
-        return 0
-    if args.output:
-        data = {"run": found.run, "code": code(found), "since": found.finished or found.started or found.created}
-        print_data({**data, "phase": found.phase, "message": "\n".join(found.verdict) or found.note}, args.output)
-    elif found.verdict:
-        print("\n".join(found.verdict))
+    if args.target:
+        stored, pod = client.find_run_or_pod(args.target)
+        if pod and "/" not in args.target:
+            print(stored.ref, file=sys.stderr)
     else:
-        print(f"{found.run} {found.phase}{f': {found.note}' if found.note else ''}")
+        stored, pod = chosen_run(client, None), ""
+    found = client.why(stored, pod)
+    if args.output:
+        plain = {**msgspec.to_builtins(found), "phase": client.summary(stored).phase}
+        print_data(plain, args.output)
+    else:
+        print("\n".join(why_lines(found)))
     return 0
-
-
-def code(found: RunSummary) -> str:
-    if found.is_finished:
-        return "Completed" if found.succeeded else "Stopped" if found.stopped else "Failed"
-    return "Running" if found.started else "Starting"

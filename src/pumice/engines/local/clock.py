@@ -1,17 +1,29 @@
-"""The time of a run. It goes on evenly, even if the machine's clock is set meanwhile.
+"""The time of a run. It goes on evenly, even if the machine's clock is set meanwhile, and stops while it sleeps.
 
-Appointments are kept by it: with a clock that is set back by an hour they would be an hour late.
+Appointments are kept by it: with a clock that is set back by an hour they would be an hour late, and with one that
+goes on in a laptop that sleeps, every timeout would be over when it wakes up.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from pumice.model.duration import elapsed_text
+
+_WORTH_AN_EVENT: Final = 5.0  # seconds
 
 
 def elapsed() -> float:
-    """Seconds since some moment; the time for which a laptop slept counts, where the system knows it."""
+    """Seconds since some moment, without the time for which the machine slept."""
+    return time.monotonic()
+
+
+def since_boot() -> float:
+    """Seconds since some moment, with the time for which the machine slept, where the system knows it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
@@ -29,3 +41,34 @@ def steady(begin: dt.datetime, passed: Callable[[], float] = elapsed) -> Callabl
 
 # The time of everything that happens in a run.
 now = steady(wall_clock())
+
+
+@dataclass(slots=True)
+class ClockWatch:
+    """Notices that the machine slept, and that its clock was set."""
+
+    wall: Callable[[], dt.datetime] = wall_clock
+    passed: Callable[[], float] = elapsed
+    booted: Callable[[], float] = since_boot
+    _slept: float = field(init=False)
+    _set: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slept, self._set = self._offsets()
+
+    def look(self) -> Iterator[str]:
+        """Yield what happened since the last look."""
+        slept, clock = self._offsets()
+        if slept - self._slept >= _WORTH_AN_EVENT:
+            yield f"Slept {elapsed_text(slept - self._slept)}: timeouts do not count it; connections may be broken"
+        difference = clock - self._set
+        if abs(difference) >= _WORTH_AN_EVENT:
+            direction = "forward" if difference > 0 else "back"
+            yield f"ClockChanged: the clock was set {direction} by {elapsed_text(abs(difference))}"
+        if slept - self._slept >= _WORTH_AN_EVENT or abs(difference) >= _WORTH_AN_EVENT:
+            self._slept, self._set = slept, clock
+
+    def _offsets(self) -> tuple[float, float]:
+        """Return for how long the machine slept, and what its clock shows beyond the time since it started."""
+        booted = self.booted()
+        return booted - self.passed(), self.wall().timestamp() - booted

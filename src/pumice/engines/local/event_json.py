@@ -54,10 +54,14 @@ class JsonView:
                 if self.with_logs and not line.unfinished
             ]
         else:
-            fields = {name: value for name, value in self._fields(event).items() if value not in (None, "", {}, ())}
+            fields = self.fields(event)
             found = [fields] if fields else []
         if found:
             self.write("".join(json_line({"time": moment, **fields}) for fields in found))
+
+    def fields(self, event: RunEvent) -> dict[str, Any]:
+        """Return what is written of an event; nothing for events that are not for users."""
+        return {name: value for name, value in self._fields(event).items() if value not in (None, "", {}, ())}
 
     def _fields(self, event: RunEvent) -> Fields:
         match event:
@@ -76,8 +80,8 @@ class JsonView:
                 return {"type": "phase", "phase": state.phase, "attempt": attempt, **why}
             case RunWaits(why):
                 return {"type": "phase", "phase": Phase.PENDING, "reason": why.code, "message": sentence(why)}
-            case PodChanged(pod, images, follows):
-                return {"type": "pod", **_pod(pod), "images": images, **_pod_end(pod), "message": follows}
+            case PodChanged(pod, images, follows, gpus):
+                return {"type": "pod", **_pod(pod), "images": images, "gpus": gpus, **_pod_end(pod), "message": follows}
             case PodKilled(pod_name, flag):
                 return {"type": "pod", "pod": pod_name, "reason": "Killed", "message": f"killed by {flag}"}
             case ContainerRestarted(pod, end, count, _):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pumice.engines.local.host_access.access import HostAccess
-from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.outcome import Outcome, Stop
 from pumice.engines.local.scheduling.why import Why
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod
@@ -73,6 +73,7 @@ class PodChanged:
     pod: ObservedPod
     images: Mapping[str, str] = field(default_factory=dict)
     follows: str = ""  # what its failure leads to
+    gpus: tuple[str, ...] = ()  # the devices that it has, while it has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,14 @@ class Stopping:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestAccepted:
+    """The run was asked to end, or to have other numbers of pods. The request outlives the process that accepted it."""
+
+    stop: Stop | None = None
+    replicas: Mapping[str, int] = field(default_factory=dict)  # by task
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed, for listeners that show a clock."""
 
@@ -137,10 +146,37 @@ RunEvent = (
     | WarningIssued
     | Progress
     | Stopping
+    | RequestAccepted
     | Tick
     | Outcome
 )
 Listener = Callable[[RunEvent], None]
+
+
+@dataclass(slots=True)
+class LogGate:
+    """Holds the output of all pods back while a reader is slow: their pipes fill, and their programs wait."""
+
+    closed: bool = False
+    _released: bool = False
+    _waiting: list[Callable[[], None]] = field(default_factory=list)
+
+    def close(self) -> None:
+        self.closed = not self._released
+
+    def open(self) -> None:
+        self.closed = False
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
+
+    def release(self) -> None:
+        """Open it for good: a run that ends waits for no reader."""
+        self._released = True
+        self.open()
+
+    def when_open(self, go_on: Callable[[], None]) -> None:
+        self._waiting.append(go_on)
 
 
 @dataclass(slots=True)
@@ -152,6 +188,7 @@ class Emitter:
 
     listeners: list[Listener]
     failed: Callable[[Exception], None]
+    gate: LogGate = field(default_factory=LogGate)  # of what the pods print
     _warnings: Once = field(default_factory=Once)
 
     def __call__(self, event: RunEvent) -> None:

@@ -74,7 +74,15 @@ async def open_sandbox(
 async def _open_namespaces(name: str, scratch: Path, warn: Warn, options: SandboxOptions) -> SandboxPort:
     if not _ON_LINUX:
         raise SandboxError("this is not Linux")
-    sandbox = await Sandbox.start(name, scratch, options)
+    try:
+        sandbox = await Sandbox.start(name, scratch, options)
+    except ExhaustedError:
+        raise
+    except SandboxError:
+        if (await asyncio.to_thread(check_kernel)).missing:
+            raise
+        # The kernel allows it, so a process of the sandbox was killed while it started.
+        sandbox = await Sandbox.start(name, scratch, options)
     if not sandbox.own_proc:
         warn("\n  ".join(_lines(covered_proc())))
     if sandbox.unmapped:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from pumice.engines.local.clock import elapsed
+from pumice.engines.local.clock import ClockWatch, elapsed
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick
+from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick, WarningIssued
 from pumice.engines.local.host_access.unshared import directory_with_missed_file, unshared_path
 from pumice.engines.local.kubelet.activity import LOOK, activity
 from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
@@ -21,7 +21,7 @@ from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.options import Kill
 from pumice.engines.local.outcome import Failure, Outcome, Stop
 from pumice.engines.local.preparation import Preparation
-from pumice.engines.local.run_errors import NoSuchPodError
+from pumice.engines.local.run_errors import NoSuchPod
 from pumice.engines.local.scaling import updated
 from pumice.engines.local.state.disk_use import DiskUse, measure, size_text
 from pumice.engines.local.state.run_directory import KEPT
@@ -106,8 +106,8 @@ class LiveRun:
 
     async def run(self) -> None:
         """Return when the job has ended and none of its processes is left."""
-        if self.engine.job.status.state.phase == Phase.ABORTED:
-            # A suspended run goes on.
+        if self.engine.job.status.state.phase in (Phase.ABORTING, Phase.ABORTED):
+            # A suspended run goes on, also one whose process was killed while it suspended it.
             self.engine.send(Action.RESUME_JOB)
         self.engine.touch()
         runner = asyncio.create_task(Runner(self.loop).run())
@@ -187,8 +187,12 @@ class LiveRun:
             words += [] if of_this_attempt else ["--attempt", str(blamed.attempt)]
         return shlex.join([*words, "--tail", "30"])
 
-    def stop(self) -> None:
-        self.emit(Stopping(longest_grace(self.plan.manifests)))
+    def stop(self, grace: float | None = None) -> None:
+        """End the pods, each within its own grace period or within `grace` seconds."""
+        if grace is not None:
+            for pod in self.engine.pods.values():
+                pod.grace_period = grace
+        self.emit(Stopping(longest_grace(self.plan.manifests) if grace is None else grace))
         if self.doing or elapsed() - self.pods.last_sign < _HUNG:
             self.engine.send(Action.TERMINATE_JOB)
         else:
@@ -207,12 +211,12 @@ class LiveRun:
         self.engine.update(admitted.job.spec)
 
     def pod(self, short_name: str) -> LocalPod:
-        """Raises NoSuchPodError."""
+        """Raises NoSuchPod."""
         for pod in self.engine.pods.values():
             if pod.short_name == short_name:
                 return pod
         known = ", ".join(pod.short_name for pod in self.engine.pods.values())
-        raise NoSuchPodError(f"the job has no pod {short_name} now", f"it has {known or 'none'}")
+        raise NoSuchPod(f"the job has no pod {short_name} now", f"it has {known or 'none'}")
 
     async def kill_later(self, kill: Kill) -> None:
         await self.progress.first_running.wait()
@@ -229,10 +233,15 @@ class LiveRun:
 
     async def tick(self) -> None:
         """Emit the passing of time, and warn about a job that waits in vain."""
-        stalled, told = 0, False
+        stalled, told, watch = 0, False, ClockWatch()
         while True:
             await asyncio.sleep(_TICK)
             self.emit(Tick())
+            for message in watch.look():
+                self.emit(WarningIssued(message))
+            if self.emit.gate.closed:
+                # The pods print, and a slow reader holds it back.
+                self.pods.last_sign = elapsed()
             if not told and elapsed() - self.pods.last_sign >= _SILENT:
                 told = True
                 if any(pod.is_running for pod in self.engine.pods.values()):

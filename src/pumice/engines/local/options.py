@@ -11,10 +11,11 @@ from pathlib import Path
 from pumice.engines.local.container_spec.active_python import active_python
 from pumice.engines.local.host_access.access import HostAccess, is_within
 from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 from pumice.engines.local.state.settings import Settings, home_directory, state_directory
 from pumice.model.findings import Path as JobPath
+from pumice.model.job import Job
 from pumice.model.problem import NOWHERE, Position
 
 Locate = Callable[[JobPath], Position]  # where a path of the Job is in its file
@@ -72,7 +73,11 @@ class RunOptions:
     pull: bool = False  # fetch images that the job names and this machine does not have
     note: str = ""  # recorded with the run
     mode: str = "foreground"  # or detached: the run outlives the terminal
-    priority: int = 0  # in the queue of this machine
+    priority: int | None = None  # in the queue of this machine; None if the Job says it by its priorityClassName
+    priorities: Mapping[str, int] = field(default_factory=dict)  # by priorityClassName
+    documents: tuple[Path, ...] = ()  # files of ConfigMaps, Secrets and claims that the job uses
+    hold: bool = False  # store the run; it is queued when it is resumed
+    after_reboot: str = "policy"  # or suspend: what becomes of the run when the machine was restarted
     wait: bool = True  # for room on a busy machine; else the run is refused
     max_wait: float | None = None  # seconds
     ignore: tuple[str, ...] = ()  # resources to leave out
@@ -80,12 +85,19 @@ class RunOptions:
     required_images: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
+def priority_of(job: Job, options: RunOptions) -> int:
+    """Return the priority of a run in the queue of this machine."""
+    if options.priority is not None:
+        return options.priority
+    return options.priorities.get(job.spec.priority_class_name, 0)
+
+
 def working_directory() -> Path:
-    """Raises SettingsError."""
+    """Raises InvalidOption."""
     try:
         return Path.cwd()
     except OSError as error:
-        raise SettingsError("the working directory is gone", "change to one that exists") from error
+        raise InvalidOption("the working directory is gone", "change to one that exists") from error
 
 
 def default_settings(
@@ -93,7 +105,7 @@ def default_settings(
 ) -> Settings:
     """Settings for a run in the working directory, with the Python that suits the job.
 
-    Raises SettingsError.
+    Raises InvalidOption.
     """
     workdir = working_directory()
     chosen = active_python(environ, plugins, project, python)

@@ -30,6 +30,11 @@ class Stop:
     code: int = TERMINATED
     reason: str = "Stopped"
     message: str = ""
+    grace: float | None = None  # seconds that each pod has, instead of its own grace period
+
+
+# A foreground run ends with its client.
+CLIENT_LOST = Stop(1, "ClientLost", "the process that ran it was killed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,12 @@ from pumice.engines.local.host_access.consent import check_consent, notes
 from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.options import Locate, at
-from pumice.engines.local.run_errors import DoesNotFitError, RefusedError, SettingsError
+from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, RefusedError
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
 from pumice.engines.local.scheduling.machine import Machine
+from pumice.engines.local.scheduling.why import Shortage
 from pumice.engines.local.state.claims import claim_directory, make_claim_directories
 from pumice.engines.local.state.settings import Settings
 from pumice.model import keys
@@ -41,7 +42,7 @@ Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its contai
 
 
 def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) -> None:
-    """Raises DoesNotFitError with the shortfall and what would help."""
+    """Raises DoesNotFit with the shortfall and what would help."""
     if found.fits:
         return
     job, free = admitted.job, machine.capacity()
@@ -63,8 +64,12 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
         written = admitted.written.spec.min_available
         position = at(locate, SPEC / "minAvailable") if written else ""
         advice.append(f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}")
-    error = DoesNotFitError(message, ", or ".join(advice), where)
-    with suppress(SettingsError):
+    error = DoesNotFit(message, ", or ".join(advice), where)
+    error.shortages = [
+        Shortage(resource=row.name, wanted=str(row.requested), free=str(row.free), capacity=str(row.free))
+        for row in short
+    ]
+    with suppress(InvalidOption):
         error.fit_helps = gang_fit(fitted(admitted, machine).admitted, free).fits
     raise error
 
@@ -76,7 +81,7 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
     if not found.fitting or "mpi" in job.spec.plugins or has_counted_processes(job):
         return
     most, too_many = 0, largest.replicas
-    with suppress(SettingsError):
+    with suppress(InvalidOption):
         while too_many - most > 1:
             number = (most + too_many) // 2
             if gang_fit(stored(admitted, {largest.name: number}), free).fits:

@@ -24,7 +24,6 @@ from pumice.engines.local.preflight import (
     create_claim_directories,
     preflight_warnings,
 )
-from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.open_run import OpenRun, open_run
 from pumice.engines.local.runs.run_request import RunRequest
@@ -39,7 +38,7 @@ from pumice.engines.local.state.run_directory import (
     SCRATCH,
     RunDirectory,
     once_per_machine,
-    state_problem,
+    state_error,
 )
 from pumice.model.job import Manifest
 from pumice.model.objects import KeyPair, Once
@@ -82,7 +81,7 @@ class Preparation:
 def prepared(
     request: RunRequest, emit: Emitter, pulled: Sequence[str] = (), *, dry: bool = False
 ) -> Iterator[Preparation]:
-    """`pulled` are lines for the header. With `dry`, nothing is stored. Raises SettingsError or RefusedError."""
+    """`pulled` are lines for the header. With `dry`, nothing is stored. Raises InvalidOption or RefusedError."""
     options, documents, source = request.options, request.documents, request.source
     machine, state = read_machine(), options.settings.state
     admitted, changes = fit_to_machine(request.job, options, machine)
@@ -131,12 +130,12 @@ def prepared(
                 return
             run.take_turn(options, source)
             create_claim_directories(preparation.inputs.claims.values())
-            emit.listeners.append(run.begin(replace(request, job=admitted, manifests=manifests), emit.warn))
+            emit.listeners.append(run.begin(_as_stored(request, admitted, manifests), emit.warn))
         except OSError as error:
-            raise RefusedError.of([state_problem(state, error)]) from error
+            raise state_error(state, error) from error
         said = (*notes, *pulled, *header_notes(preparation.inputs, admitted.written, manifests), *changes)
         emit(RunPlanned(job, images.text(manifests), accesses, said, run.ref, str(run.directory), options.note))
-        for warning in preflight_warnings(settings):
+        for warning in (*preflight_warnings(settings), *run.continuation_warnings(job)):
             emit.warn(warning)
         yield preparation
 
@@ -146,6 +145,11 @@ def fit_to_machine(admitted: Admitted, options: RunOptions, machine: Machine) ->
     ignored = ignoring(admitted, options.ignore)
     fit = fitted(ignored.admitted, machine) if options.fit else ignored
     return fit.admitted, [f"fit: {each}" for each in dict.fromkeys((*ignored.changes, *fit.changes))]
+
+
+def _as_stored(request: RunRequest, admitted: Admitted, manifests: Sequence[Manifest]) -> RunRequest:
+    """Return what is stored of a run: the job as written, because `--fit` is applied again when it is resumed."""
+    return replace(request, job=replace(admitted, written=request.job.written), manifests=manifests)
 
 
 def _check(preparation: Preparation, options: RunOptions, locate: JobSource) -> None:

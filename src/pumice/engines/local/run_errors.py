@@ -1,34 +1,23 @@
-"""The exceptions of a run on this machine."""
+"""The exceptions of runs. Those without `Error` in their names are public: `pumice.NoSuchRun`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
-from pumice.model.problem import NOWHERE, Position, Problem, PumiceError
+from pumice.engines.local.scheduling.why import Shortage
+from pumice.model.problem import PumiceError
 
 
 class RunError(PumiceError):
-    """Carries one problem or several; as text, each problem is followed by its hint."""
+    """As text, each problem is followed by its hint."""
 
     exit_code = 2
-
-    def __init__(
-        self, message: str = "", hint: str = "", where: Position = NOWHERE, others: Sequence[Problem] = ()
-    ) -> None:
-        super().__init__(message, hint, where)
-        self.problems = (self.problem, *others)
-
-    @classmethod
-    def of(cls, problems: Sequence[Problem]) -> Self:
-        first, *others = problems
-        return cls(first.message, first.hint, first.where, others)
 
     def __str__(self) -> str:
         return "\n".join(problem.text for problem in self.problems)
 
 
-class SettingsError(RunError):
+class InvalidOption(RunError):
     """An option, or a line of pumice.toml, that cannot be used; the message says what is accepted."""
 
 
@@ -36,10 +25,19 @@ class RefusedError(RunError):
     """The machine cannot run the job as it is, or may not."""
 
 
-class DoesNotFitError(RefusedError):
-    """The gang would not fit the empty machine. `fit_helps`: with `--fit` it would."""
+class DoesNotFit(RefusedError):
+    """The gang would not fit the empty machine: `shortages`. `fit_helps`: with `--fit` it would."""
 
+    shortages: Sequence[Shortage] = ()
     fit_helps = False
+
+
+class Unsupported(RefusedError):
+    """The machine, or the version of Pumice, cannot do it."""
+
+
+class Denied(RefusedError):
+    """The user has not consented, or may not."""
 
 
 class PullError(RefusedError):
@@ -48,13 +46,35 @@ class PullError(RefusedError):
     exit_code = 1
 
 
-class NoNamespacesError(RefusedError):
+class NoNamespacesError(Unsupported):
     """Root does not fall back to plain processes unless told to."""
 
 
-class NoSuchPodError(RunError, LookupError):
+class NoSuchRun(RunError, LookupError):
+    """No run has this name."""
+
+
+class NoSuchPod(RunError, LookupError):
     """The job has no pod of this name, or the pod no container of this name."""
 
 
-class NotRunningError(RunError):
+class WrongState(RunError):
     """The run, or the container, has not started yet or has ended."""
+
+
+class WaitTimeout(RunError, TimeoutError):
+    """The runs did not reach the goal in time."""
+
+
+class StoreError(RunError):
+    """The store cannot be read or written."""
+
+    exit_code = 1
+
+
+class ConnectionFailed(RunError, OSError):
+    """There is no answer from a process of Pumice."""
+
+
+class VersionMismatch(ConnectionFailed):
+    """The other process speaks other protocols."""

@@ -13,15 +13,14 @@ from pumice.admission.updates import check_update, scaled
 from pumice.engines.local.images.lookup import image_names
 from pumice.engines.local.images.names import normalised
 from pumice.engines.local.options import RunOptions
-from pumice.engines.local.run_errors import SettingsError
-from pumice.engines.local.runs.event_codec import last_status
+from pumice.engines.local.run_errors import InvalidOption
+from pumice.engines.local.runs.event_codec import accepted_scale, status_to_continue
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import OwnedRun
 from pumice.model.findings import Finding
 from pumice.model.job import Job, JobSpec, Manifest
 from pumice.model.problem import Position, Problem
 from pumice.model.slot import slots
-from pumice.model.status import JobStatus
 from pumice.model.suggestions import did_you_mean
 from pumice.runtime.offline_context import offline_context
 
@@ -31,35 +30,35 @@ _MOST_NAMED = 8
 def stored(admitted: Admitted, scale: Mapping[str, int], owned: OwnedRun | None = None) -> Admitted:
     """Return the job as an API server would store it, admitted again only if `scale` changes it.
 
-    A stored run keeps its uid, and the status that its last process wrote.
+    A stored run keeps its uid, the sizes that it was given, and the status that its last process wrote.
 
-    Raises SettingsError if the job cannot have these sizes.
+    Raises InvalidOption if the job cannot have these sizes.
     """
     written = admitted.written
-    spec = _scaled(written, scale)
+    entries = [] if owned is None else read_journal(owned.run.directory)[0]
+    spec = _scaled(written, {**scale, **accepted_scale(entries)})
     total = sum(task.replicas for task in spec.tasks)
     if not total:
         first = written.spec.tasks[0].name
         message = "no pod is left" if scale else "the job has no pod: every task has 0 replicas"
-        raise SettingsError(message, f"--scale {first}=1 runs one", Position("--scale" if scale else ""))
+        raise InvalidOption(message, f"--scale {first}=1 runs one", Position("--scale" if scale else ""))
     if spec != written.spec:
         if spec.min_success is not None:
             spec = msgspec.structs.replace(spec, min_success=min(spec.min_success, total))
         admitted = admit_stored(msgspec.structs.replace(written, spec=spec), offline_context())
         _raise_errors(admitted.findings)
     uid = str(uuid.uuid4()) if owned is None else owned.run.record.uid
-    status = None if owned is None else last_status(read_journal(owned.run.directory)[0])
     own = {"uid": uid, "generation": 1, "resource_version": "1"}
 
     def with_metadata(job: Job) -> Job:
         metadata = msgspec.structs.replace(job.metadata, namespace=job.namespace or "default", **own)
-        return msgspec.structs.replace(job, metadata=metadata, status=status or JobStatus())
+        return msgspec.structs.replace(job, metadata=metadata, status=status_to_continue(entries, job))
 
     return replace(admitted, written=with_metadata(admitted.written), job=with_metadata(admitted.job))
 
 
 def updated(job: Job, scale: Mapping[str, int]) -> Admitted:
-    """Admit an update of a stored job that changes replicas. Raises SettingsError if it is refused."""
+    """Admit an update of a stored job that changes replicas. Raises InvalidOption if it is refused."""
     admitted = admit_stored(msgspec.structs.replace(job, spec=_scaled(job, scale)), offline_context())
     _raise_errors([*admitted.findings, *check_update(job, admitted.job)])
     return admitted
@@ -68,7 +67,7 @@ def updated(job: Job, scale: Mapping[str, int]) -> Admitted:
 def _scaled(job: Job, scale: Mapping[str, int]) -> JobSpec:
     unknown = [name for name in scale if name not in job.task_names]
     if unknown:
-        raise SettingsError.of(
+        raise InvalidOption.of(
             [_unknown("--scale", f"{name}={scale[name]}", "task", name, job.task_names) for name in unknown]
         )
     return scaled(job.spec, scale)
@@ -77,11 +76,11 @@ def _scaled(job: Job, scale: Mapping[str, int]) -> JobSpec:
 def _raise_errors(findings: Sequence[Finding]) -> None:
     errors = dict.fromkeys(f"{finding.path}: {finding.message}" for finding in findings if finding.is_error)
     if errors:
-        raise SettingsError.of([Problem(error, where=Position("--scale")) for error in errors])
+        raise InvalidOption.of([Problem(error, where=Position("--scale")) for error in errors])
 
 
 def check_names(options: RunOptions, job: Job, manifests: Sequence[Manifest]) -> None:
-    """Raises SettingsError for options that name no pod or image of the job: they would silently have no effect."""
+    """Raises InvalidOption for options that name no pod or image of the job: they would silently have no effect."""
     pods = [slot.short_name for slot in slots(job)]
     images = sorted(image_names(manifests))
     problems = [
@@ -103,7 +102,7 @@ def check_names(options: RunOptions, job: Job, manifests: Sequence[Manifest]) ->
         ),
     ]
     if problems:
-        raise SettingsError.of(problems)
+        raise InvalidOption.of(problems)
 
 
 def _unknown(option: str, text: str, kind: str, name: str, known: Sequence[str]) -> Problem:

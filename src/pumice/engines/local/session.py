@@ -10,31 +10,39 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from pumice.admission.admit import Admitted
-from pumice.engines.local.clock import now
+from pumice.engines.local.clock import elapsed, now
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder
 from pumice.engines.local.container_spec.resource_limits import Processors
 from pumice.engines.local.engine import LocalEngine
-from pumice.engines.local.events import Emitter, Listener, PortPublished, RunWaits, StatusWritten
+from pumice.engines.local.events import (
+    Emitter,
+    Listener,
+    LogGate,
+    PortPublished,
+    RequestAccepted,
+    RunWaits,
+    StatusWritten,
+)
 from pumice.engines.local.isolation import open_sandbox, outbound_route, published_ports
-from pumice.engines.local.kubelet.pod import longest_grace
+from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
-from pumice.engines.local.outcome import KILLED, NO_ROOM, SUSPENDED, TIMED_OUT, Outcome, Stop
+from pumice.engines.local.outcome import CLIENT_LOST, KILLED, NO_ROOM, SUSPENDED, TIMED_OUT, Outcome, Stop
 from pumice.engines.local.registry.job_images import Preparation, prepared_with_images
-from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError
+from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
+from pumice.engines.local.samples.sampler import Sampler
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.scaling import stored
-from pumice.engines.local.state.run_directory import once_per_machine, state_problem
+from pumice.engines.local.state.run_directory import once_per_machine, state_error
 from pumice.model.job import Manifest
-from pumice.model.pod import all_containers
 from pumice.model.snapshot import JobKey
 from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.loop import Loop
@@ -43,6 +51,8 @@ from pumice.runtime.queue import KeyQueue
 
 # Seconds that a run has after its timeout and the grace of its pods.
 PATIENCE = 30.0
+_NOT_RUNNING = "the run has not started its pods yet, or has ended"
+_CLEAN_UP = 10.0  # seconds that cleaning up takes at most, usually a tenth of one
 
 
 @dataclass(slots=True)
@@ -54,23 +64,31 @@ class LocalSession:
     documents: Sequence[Manifest] = ()
     source: JobSource = field(default_factory=JobSource)
     owned: OwnedRun | None = None  # a stored run; without it, a new run is stored
+    on_sandbox_lost: Callable[[str], None] | None = None  # otherwise the pods fail
+    gate: LogGate = field(default_factory=LogGate)  # holds the pods' output back for a listener that is slow
     _stop: Stop | None = None
     _task: asyncio.Task[object] | None = None  # of `run`, to be cancelled
+    _killed: bool = False  # stopped by force
+    _plan: Preparation | None = None  # as soon as the run is stored
     _live: LiveRun | None = None  # as soon as pods may run
+    _sampler: Sampler | None = None
+    _cleaning: float | None = None  # since when the run cleans up after itself
     _failure: Exception | None = None  # of the listener
+    _emit: Emitter | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, listener: Listener) -> Outcome:
         """Run the job to its end and return how it ended. A session runs once.
 
-        Raises SettingsError or RefusedError if the run cannot start, and the listener's exception, which stops it. The
+        Raises InvalidOption or RefusedError if the run cannot start, and the listener's exception, which stops it. The
         preparation blocks the event loop, for long only if an image has to be unpacked; not while one is pulled.
         """
         self._task = asyncio.current_task()
-        emit = Emitter([listener], self._listener_failed)
+        emit = self._emit = Emitter([listener], self._listener_failed, self.gate)
         job = stored(self.job, self.options.scale, self.owned)
         request = RunRequest(job, self.options, self.documents, self.source, self.owned)
         async with prepared_with_images(request, emit) as plan:
+            self._plan = plan
             outcome = Outcome(plan.admitted.job, stop=self._stop)
             timer: asyncio.Task[None] | None = None
             try:
@@ -81,7 +99,7 @@ class LocalSession:
                 else:
                     outcome = await self._run(plan, emit)
             except asyncio.CancelledError:
-                if self._stop is None or self._stop.reason != KILLED or self._task is None:
+                if not self._killed or self._task is None:
                     raise
                 self._task.uncancel()
                 if self._live is not None:
@@ -91,7 +109,7 @@ class LocalSession:
             finally:
                 if timer is not None:
                     timer.cancel()
-                self._live = self._task = None
+                self._live = self._task = self._plan = None
             emit(outcome)
         if self._failure is not None:
             raise self._failure
@@ -100,31 +118,53 @@ class LocalSession:
     def stop(self, why: Stop | None = None, *, force: bool = False) -> bool:
         """Stop the run gracefully, or at once with `force`. False, without effect, if it is being stopped already."""
         why = why or Stop()
+        self.gate.release()
+        if force and self._cleaning is not None and elapsed() - self._cleaning < _CLEAN_UP:
+            # Nothing runs any more, and interrupted it would leave files.
+            return False
         if force and self._task is not None:
-            self._stop = Stop(why.code, KILLED)
+            self._stop = why if why.reason == CLIENT_LOST.reason else Stop(why.code, KILLED)
+            self._accept(RequestAccepted(self._stop))
+            self._killed = True
             self._task.cancel()
             return True
         if self._stop is not None:
             return False
         self._stop = why
+        self._accept(RequestAccepted(why))
         self._stopping.set()
         if self._live is not None:
-            self._live.stop()
+            self._live.stop(why.grace)
         return True
 
     def scale(self, replicas: Mapping[str, int]) -> None:
         """Change the replicas of tasks, as an accepted update of the Job on a cluster does.
 
-        Raises SettingsError if admission refuses the update. Pods that run already do not see the names of new pods.
+        Raises InvalidOption if admission refuses the update. Pods that run already do not see the names of new pods.
         """
         self._running().scale(replicas)
+        self._accept(RequestAccepted(replicas=dict(replicas)))
 
     def suspend(self) -> None:
         """End the pods and the run; what has succeeded is remembered, and a later run of the same record goes on."""
         live = self._running()
         if self._stop is None:
+            self.gate.release()
             self._stop = Stop(1, SUSPENDED, f"{self.job.job.name} was suspended")
+            self._accept(RequestAccepted(self._stop))
             live.suspend()
+
+    def detach(self) -> str:
+        """Let the run outlive its client: it is recorded as detached. Return its name.
+
+        Raises WrongState and OSError.
+        """
+        if self._plan is None:
+            raise WrongState("the run has not begun yet, or has ended")
+        name = self._plan.run.detach()
+        if self._live is not None and self.on_sandbox_lost is not None:
+            self._live.pods.sandbox.on_lost = self.on_sandbox_lost
+        return name
 
     def restart(self) -> None:
         """Restart all pods. It costs no retry."""
@@ -146,18 +186,27 @@ class LocalSession:
 
         Raises TimeoutError, and StartError if there is no such command.
         """
-        found = self._running().pod(pod)
-        name = container or str(found.spec["containers"][0]["name"])
-        if name not in (str(each["name"]) for each in all_containers(found.spec)):
-            raise NoSuchPodError(f"pod {pod} has no container {name}")
-        running = [each for each in (*found.init_containers, *found.containers) if each.name == name and each.running]
-        if not running:
-            raise NotRunningError(f"container {name} of pod {pod} is not running")
-        return await running[0].exec(list(argv), timeout)
+        return await self._running().pod(pod).container(container).exec(list(argv), timeout)
+
+    def pod(self, name: str) -> LocalPod:
+        """Return a pod (`worker-0`). Raises NoSuchPod or WrongState."""
+        return self._running().pod(name)
+
+    @property
+    def sampler(self) -> Sampler:
+        """What the running pods use of CPUs, memory and GPUs. Raises WrongState."""
+        if self._live is None or self._sampler is None:
+            raise WrongState(_NOT_RUNNING)
+        return self._sampler
+
+    def _accept(self, request: RequestAccepted) -> None:
+        """Record a request before it is answered, so that the next process of the run knows it."""
+        if self._emit is not None:
+            self._emit(request)
 
     def _running(self) -> LiveRun:
         if self._live is None:
-            raise NotRunningError("the run has not started its pods yet, or has ended")
+            raise WrongState(_NOT_RUNNING)
         return self._live
 
     def _listener_failed(self, error: Exception) -> None:
@@ -178,11 +227,13 @@ class LocalSession:
         except OSError as error:
             if not str(error.filename).startswith(str(scratch)):
                 raise
-            raise RefusedError.of([state_problem(settings.state, error)]) from error
+            raise state_error(settings.state, error) from error
+        sandbox.on_lost = self.on_sandbox_lost or sandbox.on_lost
         try:
             plan.raise_limits()
             return await self._run_in(sandbox, plan, emit)
         finally:
+            self._cleaning = elapsed()
             await sandbox.close()
             if not settings.keep:
                 # Files that cannot be removed do not change how the job ended; the next run tries again.
@@ -212,9 +263,11 @@ class LocalSession:
             )
             live = self._live = _assemble(plan, emit, sandbox, facts)
             if self._stop is not None:
-                live.stop()
+                live.stop(self._stop.grace)
+            sampler = self._sampler = Sampler(plan.record.directory, sandbox, live.engine.pods, plan.scheduler.gpus_of)
             beside = [
                 asyncio.create_task(live.tick()),
+                asyncio.create_task(sampler.run()),
                 asyncio.create_task(
                     live.watch_disk(
                         options.settings.disk, lambda message: self.stop(Stop(1, "DiskLimitExceeded", message))
@@ -225,6 +278,7 @@ class LocalSession:
             try:
                 await live.run()
             finally:
+                live.pods.closed = True
                 for task in beside:
                     task.cancel()
             return live.outcome(self._stop)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from pumice.engines.local.options import Locate, at, nowhere
 from pumice.engines.local.outcome import Failure, Outcome, Stop
 from pumice.engines.local.preflight import container_path
+from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
 from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
@@ -69,6 +73,47 @@ def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "
     if has_room and why and state.reason not in (POD_FAILED, first.end.reason) and "failed first" not in why:
         lines.append(row("why", why))
     return (*lines, *ending)
+
+
+class Explanation(NamedTuple):
+    """The verdict in words, and as data; empty and None for a job that completed."""
+
+    lines: tuple[str, ...]
+    verdict: Verdict | None
+
+
+def explained(outcome: Outcome, locate: Locate = nowhere) -> Explanation:
+    """Return the verdict. The data has no text of its own: it is in the lines."""
+    if outcome.stop is None and outcome.phase == Phase.COMPLETED:
+        return Explanation((), None)
+    policy, first = None, outcome.first
+    if outcome.policy is not None and outcome.stop is None:
+        acted = outcome.policy
+        where = str(locate(acted.policy))
+        policy = ActedPolicy(event=acted.event, action=acted.action, path=str(acted.policy), where=where)
+    found = Verdict(reason=outcome.reason, policy=policy, attempt=outcome.attempt, log=outcome.log)
+    if first is not None:
+        found = msgspec.structs.replace(
+            found,
+            pod=first.pod.short_name,
+            container=first.end.container,
+            code=first.end.exit_code,
+            signal=first.end.signal or None,
+            line=one_line(first.end.last_line),
+            followers=tuple(_follower(first, other) for other in outcome.failures[1:]),
+        )
+    return Explanation(verdict_lines(outcome, locate), found)
+
+
+def _follower(first: Failure, other: Failure) -> Follower:
+    begin, end = first.end.finished_at, other.end.finished_at
+    return Follower(
+        pod=other.pod.short_name,
+        code=other.end.exit_code,
+        signal=other.end.signal or None,
+        reason=other.end.reason,
+        after=None if begin is None or end is None else (end - begin).total_seconds(),
+    )
 
 
 def _stopped(outcome: Outcome, stop: Stop, ending: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pytest
 from pumice.cli.run import options
 from pumice.cli.run.options import read_options, typed_again
 from pumice.engines.local.options import Kill, Publish, RunOptions
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.state.settings import ExtraMount, state_directory
 
 # The system refuses to look for such a path.
@@ -99,7 +99,7 @@ def test_good_flags(tmp_path: Path) -> None:
     ],
 )
 def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], message: str) -> None:
-    with pytest.raises(SettingsError) as error:
+    with pytest.raises(InvalidOption) as error:
         _read(*words)
     assert message in str(error.value)
 
@@ -153,7 +153,7 @@ def test_bad_flags_are_errors_that_say_what_is_accepted(words: list[str], messag
 )
 def test_bad_toml(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "pumice.toml").write_text(text)
-    with pytest.raises(SettingsError) as error:
+    with pytest.raises(InvalidOption) as error:
         _read()
     assert message in str(error.value)
 
@@ -182,7 +182,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "passing").mkdir()
     monkeypatch.chdir(tmp_path / "passing")
     (tmp_path / "passing").rmdir()
-    with pytest.raises(SettingsError, match="the working directory is gone"):
+    with pytest.raises(InvalidOption, match="the working directory is gone"):
         _read()
 
 
@@ -190,7 +190,7 @@ def test_nowhere_to_keep_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    with pytest.raises(SettingsError, match="set XDG_STATE_HOME"):
+    with pytest.raises(InvalidOption, match="set XDG_STATE_HOME"):
         _read()
     monkeypatch.setenv("XDG_STATE_HOME", "/s")
     assert _read().settings.state == Path("/s/pumice")

@@ -15,7 +15,7 @@ from pumice.engines.local.preflight import (
     create_claim_directories,
     what_ends_restarts,
 )
-from pumice.engines.local.run_errors import DoesNotFitError, RefusedError
+from pumice.engines.local.run_errors import DoesNotFit, RefusedError
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.engines.local.scheduling.fitting import gang, gang_fit
@@ -88,9 +88,9 @@ def _admitted(requests: Manifest, replicas: int = 4, **fields: Any) -> Admitted:
     return stored(admit(document, offline_context()), {})
 
 
-def _refusal(admitted: Admitted, cpus: int = 2, memory: str = "8Gi") -> DoesNotFitError:
+def _refusal(admitted: Admitted, cpus: int = 2, memory: str = "8Gi") -> DoesNotFit:
     machine = Machine(tuple(range(cpus)), cpus, Quantity.parse(memory).value())
-    with pytest.raises(DoesNotFitError) as error:
+    with pytest.raises(DoesNotFit) as error:
         check_fit(admitted, gang_fit(admitted, machine.free()), machine, _locate)
     return error.value
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from pumice.engines.local.outcome import Failures, Outcome, Stop
-from pumice.engines.local.verdict import missing_module, verdict_lines, what_follows
+from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
+from pumice.engines.local.verdict import explained, missing_module, verdict_lines, what_follows
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, JobSpec, LifecyclePolicy, Metadata, TaskSpec
 from pumice.model.problem import Position
@@ -71,6 +72,24 @@ def test_the_first_failure_comes_first_in_at_most_six_lines() -> None:
         "  next          pumice run x",
     )
     assert (outcome.exit_code, outcome.reason, outcome.attempt) == (1, "RetriesExhausted", 2)
+    _, verdict = explained(outcome, lambda path: Position("job.yaml", len(path)))
+    assert verdict == Verdict(
+        pod="w-5",
+        container="w",
+        code=1,
+        reason="RetriesExhausted",
+        line="first; hint: second",
+        followers=tuple(Follower(pod=f"w-{4 - later}", code=1, after=later + 1.0) for later in range(5)),
+        policy=ActedPolicy(event="PodFailed", action="AbortJob", path="spec.policies[0]", where="job.yaml:3"),
+        attempt=2,
+    )
+
+
+def test_a_verdict_without_a_failed_pod() -> None:
+    completed = Job(status=JobStatus(state=JobState(phase="Completed")))
+    assert explained(Outcome(completed)) == ((), None)
+    _, verdict = explained(Outcome(completed, stop=Stop(124, "Timeout", "ran too long")))
+    assert verdict == Verdict(reason="Timeout")
 
 
 @pytest.mark.parametrize(

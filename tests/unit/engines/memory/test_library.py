@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pumice.cli.jobfile import load
 from pumice.cli.main import main
+from pumice.client.job_files import load
 from pumice.engines.memory.scenario_reader import ScenarioReader
 from pumice.runtime.offline_context import offline_context
 from tests.docs.markdown import blocks

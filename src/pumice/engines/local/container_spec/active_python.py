@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.state.settings import home_directory
 from pumice.model.problem import Position
 
@@ -61,7 +61,7 @@ def active_python(
 ) -> ActivePython:
     """Return `named`, else the first that has what the plugins need, else the first that has not only Pumice.
 
-    Raises SettingsError.
+    Raises InvalidOption.
     """
     wanted = _wanted(plugins)
     if named:
@@ -90,7 +90,7 @@ def _named(named: str, environ: Mapping[str, str]) -> ActivePython:
     found = shutil.which(text, path=environ.get("PATH"))
     if found is None:
         hint = "name an interpreter, such as .venv/bin/python, or the directory of an environment"
-        raise SettingsError(f"{named}: no such Python", hint, Position("--python"))
+        raise InvalidOption(f"{named}: no such Python", hint, Position("--python"))
     # `../env` is shown and mounted without the dots. The interpreter itself may be a link, into another environment.
     return read_python(Path(found).parent.resolve() / Path(found).name)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env
+from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env, error_file_env
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
 from pumice.engines.local.container_spec.nc_shim import nc_files, running_interpreter
@@ -92,7 +92,7 @@ class SpecBuilder:
                 **({"PATH": f"{settings.path}:{DEFAULT_PATH}"} if image is None and settings.path else {}),
                 **interface_env(),
                 "PYTHONUNBUFFERED": "1",  # logs are live
-                **threads_env(container),
+                **(threads_env(container) | error_file_env(container, declared)),
                 **self.sandbox.env,
                 **(gpu_env(gpus) if gpus else {}),
             },

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
+from pumice.engines.local.kubelet.container import DEFAULT_MESSAGE_PATH
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 from pumice.model.syntax import env_name_error
@@ -66,6 +67,16 @@ def unknown_references(text: str, variables: Mapping[str, str]) -> list[str]:
     """Return the names in `$(...)` that are no variables."""
     names = (match[2] for match in _REFERENCE.finditer(text) if match[1] is None)
     return [name for name in names if name not in variables]
+
+
+def error_file_env(container: Manifest, declared: Mapping[str, str]) -> dict[str, str]:
+    """Have torch write its error file where the termination message is read, in pods of a PyTorch job.
+
+    torchrun copies that of the rank that failed first there.
+    """
+    if "MASTER_ADDR" not in declared and "PET_MASTER_ADDR" not in declared:
+        return {}
+    return {"TORCHELASTIC_ERROR_FILE": str(container.get("terminationMessagePath") or DEFAULT_MESSAGE_PATH)}
 
 
 @dataclass

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib.metadata
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,16 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from pumice.engines.local.daemon.runtime_directory import socket_address
-from pumice.engines.local.run_errors import NoSuchPodError, NotRunningError, RefusedError, RunError, SettingsError
+from pumice.engines.local.run_errors import (
+    ConnectionFailed,
+    InvalidOption,
+    NoSuchPod,
+    RefusedError,
+    RunError,
+    StoreError,
+    VersionMismatch,
+    WrongState,
+)
 
 PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
 LIMIT: Final = 16 << 20
@@ -30,17 +40,18 @@ RETIRE: Final = "retire"  # end, so that another version can take over; every pr
 _PATIENCE: Final = 2.0  # seconds for the first line of the other side
 _CREDENTIALS: Final = struct.Struct("3i")
 _PRIVATE: Final = 0o600
+_MOMENT: Final = 0.01
 
 Message: TypeAlias = dict[str, Any]
 Answer: TypeAlias = Callable[[Message], Awaitable[Any]]
 
 
-class ConnectionFailedError(RunError, OSError):
-    """There is no answer from a process of Pumice."""
+class AnswerLostError(ConnectionFailed):
+    """The other side ended before it answered: it may have done what was asked, or not."""
 
 
-class VersionMismatchError(ConnectionFailedError):
-    """The other process speaks other protocols."""
+class SilentPeerError(ConnectionFailed):
+    """The other process does not say hello: it hangs, or is none of Pumice."""
 
 
 class RequestError(RunError):
@@ -49,8 +60,16 @@ class RequestError(RunError):
 
 # Errors that a client tells apart.
 _KINDS: Final[Mapping[str, type[RunError]]] = {
-    each.__name__: each for each in (NoSuchPodError, NotRunningError, RefusedError, SettingsError)
+    each.__name__: each for each in (NoSuchPod, WrongState, RefusedError, InvalidOption, StoreError)
 }
+
+
+def result_of(answer: Message) -> Any:
+    """Return the result of an answer. Raises RunError."""
+    if (error := answer.get("error")) is not None:
+        kind = _KINDS.get(str(error.get("kind")), RequestError)
+        raise kind(str(error.get("message", "")), str(error.get("hint", "")))
+    return answer.get("result")
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +82,25 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
         """Return the highest protocol that both sides speak."""
         highest = min(self.protocol[1], PROTOCOLS[1])
         return highest if highest >= max(self.protocol[0], PROTOCOLS[0]) else None
+
+    def check(self) -> None:
+        """Raises VersionMismatch if there is no such protocol."""
+        if self.common_protocol() is None:
+            raise VersionMismatch(
+                f"pumice {own_hello().version} cannot talk to pumice {self.version}"
+                f" (protocols {_range(PROTOCOLS)} and {_range(self.protocol)})",
+                "upgrade the older one: pip install --upgrade pumice",
+            )
+
+
+def encoded(message: Message) -> bytes:
+    """Return the line of a message. Raises InvalidOption: a name of a file may have bytes that are no text."""
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError as error:
+        text = error.object.encode("utf-8", "backslashreplace").decode()
+        what = text if "/" in text else "a name or value"
+        raise InvalidOption(f"{what}: is not UTF-8, so the run cannot be recorded", "rename it") from error
 
 
 def own_hello(serves: str = "") -> Hello:
@@ -78,43 +116,65 @@ class Connection:
     peer: Hello = field(default_factory=Hello)
     _last_id: int = 0
 
+    async def greet(self, own: Hello, patience: float | None = _PATIENCE) -> None:
+        """Say hello, and learn who the other side is. Raises ConnectionFailed."""
+        await self.send({"hello": msgspec.to_builtins(own)})
+        try:
+            async with asyncio.timeout(patience):
+                first = await self.receive()
+            if first is None:
+                raise ConnectionResetError(errno.ECONNRESET, "the other side has ended")
+            self.peer = msgspec.convert(first.get("hello"), Hello)
+        except (TimeoutError, msgspec.ValidationError) as error:
+            raise SilentPeerError("the other side does not say hello") from error
+
     async def send(self, message: Message) -> None:
-        self.writer.write(msgspec.json.encode(message) + b"\n")
+        self.writer.write(encoded(message))
         await self.writer.drain()
 
+    async def send_descriptors(self, message: Message, descriptors: Sequence[int]) -> None:
+        """Send an object with descriptors attached, which `DescriptorChannel` receives."""
+        # Not by the transport, so what that still has to send goes first.
+        while self.writer.transport.get_write_buffer_size():  # noqa: ASYNC110 - the transport has no such event
+            await asyncio.sleep(_MOMENT)
+        line = msgspec.json.encode(message) + b"\n"
+        with socket.socket(fileno=os.dup(self.writer.get_extra_info("socket").fileno())) as channel:
+            while True:
+                try:
+                    socket.send_fds(channel, [line], list(descriptors))
+                except BlockingIOError:
+                    await asyncio.sleep(_MOMENT)
+                else:
+                    return
+
     async def receive(self) -> Message | None:
-        """Return the next object; None at the end of the connection. Raises ConnectionFailedError."""
+        """Return the next object; None at the end of the connection. Raises ConnectionFailed."""
         try:
             line = await self.reader.readuntil(b"\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
         except asyncio.LimitOverrunError as error:
-            raise ConnectionFailedError(f"a message has more than {LIMIT >> 20} MiB") from error
+            raise ConnectionFailed(f"a message has more than {LIMIT >> 20} MiB") from error
         try:
             return msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError as error:
-            raise ConnectionFailedError(f"a message is not a JSON object: {error}") from error
+            raise ConnectionFailed(f"a message is not a JSON object: {error}") from error
 
     async def call(self, what: str, **fields: Any) -> Any:
-        """Send a request and return the result. Raises RequestError and ConnectionFailedError."""
+        """Send a request and return the result. Raises RequestError, AnswerLostError and ConnectionFailed."""
         self._last_id += 1
-        await self.send({**fields, "id": self._last_id, "do": what})
+        try:
+            await self.send({**fields, "id": self._last_id, "do": what})
+        except ConnectionError as lost:
+            raise AnswerLostError("the connection ended before the request") from lost
         while (answer := await self.receive()) is not None:
             if answer.get("id") == self._last_id:
-                if (error := answer.get("error")) is not None:
-                    kind = _KINDS.get(str(error.get("kind")), RequestError)
-                    raise kind(str(error.get("message", "")), str(error.get("hint", "")))
-                return answer.get("result")
-        raise ConnectionFailedError("the connection ended before the answer")
+                return result_of(answer)
+        raise AnswerLostError("the connection ended before the answer")
 
     def check_protocol(self) -> None:
-        """Raises VersionMismatchError."""
-        if self.peer.common_protocol() is None:
-            raise VersionMismatchError(
-                f"pumice {own_hello().version} cannot talk to pumice {self.peer.version}"
-                f" (protocols {_range(PROTOCOLS)} and {_range(self.peer.protocol)})",
-                "upgrade the older one: pip install --upgrade pumice",
-            )
+        """Raises VersionMismatch."""
+        self.peer.check()
 
     async def serve(self, answers: Mapping[str, Answer]) -> None:
         """Answer requests until the other side ends the connection. Without a common protocol only RETIRE is known."""
@@ -135,16 +195,18 @@ class Connection:
 async def connection_to(path: Path, serves: str = "") -> AsyncIterator[Connection]:
     """Connect to the socket of a process of this user.
 
-    Raises ConnectionFailedError; FileNotFoundError or ConnectionRefusedError if no process listens.
+    Raises ConnectionFailed; FileNotFoundError or ConnectionRefusedError if no process listens, or if it just ended.
     """
     with socket_address(path) as address:
         reader, writer = await asyncio.open_unix_connection(address, limit=LIMIT)
     try:
         if peer_uid(writer.get_extra_info("socket")) != os.getuid():
-            raise ConnectionFailedError(f"{path}: a process of another user listens there")
+            raise ConnectionFailed(f"{path}: a process of another user listens there")
         connection = Connection(reader, writer)
-        await connection.send({"hello": msgspec.to_builtins(own_hello(serves))})
-        connection.peer = await _hello(connection)
+        try:
+            await connection.greet(own_hello(serves))
+        except ConnectionError as error:
+            raise ConnectionRefusedError(*error.args) from error
         yield connection
     finally:
         writer.close()
@@ -160,8 +222,7 @@ async def listen(path: Path, handler: Callable[[Connection], Awaitable[None]], s
         try:
             if peer_uid(writer.get_extra_info("socket")) != os.getuid():
                 return
-            await connection.send({"hello": msgspec.to_builtins(own_hello(serves))})
-            connection.peer = await _hello(connection)
+            await connection.greet(own_hello(serves))
             await handler(connection)
         except (RunError, ConnectionError):
             # The client went away, or is no client: the connection ends.
@@ -195,15 +256,6 @@ def peer_uid(peer: socket.socket) -> int:
     if option is None:
         return os.getuid()  # the directory of the socket is closed to other users
     return int(_CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))[1])
-
-
-async def _hello(connection: Connection) -> Hello:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            first = await connection.receive()
-        return msgspec.convert((first or {}).get("hello"), Hello)
-    except (TimeoutError, msgspec.ValidationError) as error:
-        raise ConnectionFailedError("the other side does not say hello") from error
 
 
 def _range(protocols: tuple[int, int]) -> str:

@@ -1,5 +1,6 @@
 """The directory of sockets and secrets: `$XDG_RUNTIME_DIR/pumice`, else `/tmp/pumice-UID`. Closed to other users.
 
+For root it is `/run/pumice` instead of the latter: any user could make that first, and root in a user namespace does.
 It is local and disappears at logout, so nothing in it may be the only copy of anything.
 """
 
@@ -16,6 +17,7 @@ from pumice.engines.local.run_errors import RefusedError
 
 _PRIVATE: Final = 0o700
 _SHARED: Final = Path("/tmp")  # noqa: S108 - owner, type and mode are checked
+_OF_ROOT: Final = Path("/run")
 
 
 def runtime_directory(environ: Mapping[str, str]) -> Path:
@@ -24,6 +26,8 @@ def runtime_directory(environ: Mapping[str, str]) -> Path:
     # The XDG specification ignores relative paths.
     if base.is_absolute() and os.access(base, os.W_OK | os.X_OK):
         return private_directory(base / "pumice")
+    if os.getuid() == 0 and os.access(_OF_ROOT, os.W_OK | os.X_OK):
+        return private_directory(_OF_ROOT / "pumice")
     return private_directory(_SHARED / f"pumice-{os.getuid()}")
 
 

@@ -18,7 +18,7 @@ from pumice.engines.local.host_access.access import (
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.grants import is_granted, remember
 from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import Denied, RefusedError
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 from pumice.engines.local.state.run_directory import state_problem
 from pumice.engines.local.state.settings import Settings, home_directory
@@ -26,7 +26,7 @@ from pumice.model.job import Manifest
 from pumice.model.problem import Problem
 
 
-class ConsentError(RefusedError):
+class ConsentError(Denied):
     """The job wants paths of this machine that need consent: `accesses`."""
 
     accesses: tuple[HostAccess, ...] = ()

@@ -48,7 +48,7 @@ class Image:
 
 
 def images_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the user's images. Raises SettingsError."""
+    """Return the directory of the user's images. Raises InvalidOption."""
     return state_directory(environ) / "images"
 
 

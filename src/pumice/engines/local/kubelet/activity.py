@@ -22,8 +22,9 @@ LOOK: Final = ("sh", "-c", f"exec 2>/dev/null\n{_SCRIPT}")
 _OWN: Final = re.compile(r"^look (\d+)$", re.MULTILINE)
 _PROCESS: Final = re.compile(r"^(\d+) \((.*)\) ([A-Z]) (\d+) ", re.MULTILINE)
 _WAITS: Final = re.compile(r"^/proc/(\d+)/wchan:([a-z_]\w*)$", re.MULTILINE)
-# py-spy lists the innermost function first.
-_STACK: Final = re.compile(r'^Process (\d+): .*\n(?:.*\n)*?Thread .*"MainThread"\n((?: {4}.*\n?)+)', re.MULTILINE)
+# py-spy lists the innermost function first. The command line of a process may have several lines.
+_DUMP: Final = re.compile(r"^Process (\d+): ", re.MULTILINE)
+_THREAD: Final = re.compile(r"^Thread (.*)\n((?: {4}.*\n?)+)", re.MULTILINE)
 _CONNECTION: Final = re.compile(
     r"^ *\d+: (?:[0-9A-F]{8}){1,4}:[0-9A-F]{4} ((?:[0-9A-F]{8}){1,4}):([0-9A-F]{4}) (01|02) ", re.MULTILINE
 )
@@ -35,7 +36,7 @@ _MOST: Final = 3
 def activity(output: str, name_of: Callable[[str], str]) -> str:
     """Describe the output of LOOK: `python3 sleeping; waits for a connection to master-0:23456`."""
     own = "".join(_OWN.findall(output)[:1])
-    waits, stacks = dict(_WAITS.findall(output)), dict(_STACK.findall(output))
+    waits, stacks = dict(_WAITS.findall(output)), _stacks(output)
     processes = dict.fromkeys(
         f"{name} {_STATES.get(state, state)}{_where(stacks.get(process, ''), waits.get(process, ''))}"
         for process, name, state, parent in _PROCESS.findall(output)
@@ -47,6 +48,17 @@ def activity(output: str, name_of: Callable[[str], str]) -> str:
     )
     parts = [", ".join(list(each)[:_MOST]) for each in (processes, connections) if each]
     return "; ".join(parts) or "unknown"
+
+
+def _stacks(output: str) -> dict[str, str]:
+    """Return the stack of the main thread of each process that py-spy listed. A program without threads names none."""
+    _, *parts = _DUMP.split(output)
+    found = {}
+    for process, dump in zip(parts[::2], parts[1::2], strict=True):
+        threads = _THREAD.findall(dump)
+        main = [stack for head, stack in threads if '"MainThread"' in head]
+        found[process] = next(iter((*main, *(stack for _, stack in threads))), "")
+    return found
 
 
 def _where(stack: str, channel: str) -> str:

@@ -16,9 +16,11 @@ from pumice.engines.local.kubelet.container_logs import LogPump
 from pumice.engines.local.kubelet.probes import Probe
 from pumice.engines.local.kubelet.restart_policy import BackOff, restarts
 from pumice.engines.local.sandbox import sandbox_errors
+from pumice.engines.local.sandbox.entered import Entered, Program
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec, Mount
+from pumice.engines.local.sandbox.tree_stream import Copy
 from pumice.model.job import Manifest
 from pumice.model.snapshot import ContainerEnd
 from pumice.reconcile.failure_lines import error_file_message
@@ -126,6 +128,15 @@ class Container:
     async def exec(self, argv: list[str], timeout: float | None) -> tuple[int, bytes]:  # noqa: ASYNC109 - it is killed then
         return await self.sandbox.exec(self._id, argv, self._env, timeout)
 
+    async def enter(self, argv: list[str], size: tuple[int, int] | None, terminal: str) -> Entered:
+        """Run a command with streams, or on a terminal of this size; `terminal` is the value of TERM."""
+        env = {**self._env, "TERM": terminal} if size is not None else self._env
+        return await self.sandbox.enter(self._id, Program(argv, env), size)
+
+    async def copy(self, copy: Copy) -> Entered:
+        """Copy files into the container, or out of it."""
+        return await self.sandbox.enter(self._id, copy)
+
     async def connect(self, port: int) -> Any:
         return await self.sandbox.connect(self._id.rpartition("/")[0], port)
 
@@ -160,7 +171,9 @@ class Container:
             await log.drained()
             log.file.close()
         reason, why = self._why
-        last = why or self._message() or logs[1].last_line or logs[0].last_line
+        message, line = self._message(), logs[1].last_line or logs[0].last_line
+        # A log that says the same with the rank says more.
+        last = why or (line if message and line.endswith(f": {message}") else message) or line
         code = ended.code if not ended.signal else _SIGNAL_BASE + ended.signal
         return ContainerEnd(self.name, code, "OOMKilled" if ended.oom else reason, ended.signal, self.now(), last)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pumice.engines.local.events import LogLine
+from pumice.engines.local.events import LogGate, LogLine
 from pumice.reconcile.failure_lines import LONGEST, LOOKED_AT, cause_line
 
 _CHUNK: Final = 65536
@@ -43,6 +43,7 @@ class LogPump:
     stream: str
     file: Sink
     watch: Watcher
+    gate: LogGate = field(default_factory=LogGate)
     _tail: deque[str] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
     _rest: bytes = b""  # the line that has not ended; of a progress bar, its newest state
     _shown: bytes = b""  # the state of the progress bar that was passed on last
@@ -67,6 +68,11 @@ class LogPump:
         await self._done.wait()
 
     def _read(self, pipe: int) -> None:
+        if self.gate.closed:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(pipe)
+            self.gate.when_open(lambda: loop.add_reader(pipe, self._read, pipe))
+            return
         try:
             data = os.read(pipe, _CHUNK)
         except BlockingIOError:

@@ -13,17 +13,21 @@ from typing import Final, Protocol
 
 from pumice.engines.local.container_spec.etc_hosts import pod_hostname
 from pumice.engines.local.kubelet.container import CANNOT_START, DEFAULT_GRACE, Container
+from pumice.engines.local.run_errors import NoSuchPod, WrongState
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.model import keys
 from pumice.model.job import Manifest
-from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase, Waiting
+from pumice.model.pod import all_containers
+from pumice.model.snapshot import EVICTED, ContainerEnd, ObservedPod, PodPhase, Waiting
 from pumice.reconcile.verdict import how_it_ended
 
 UNSCHEDULABLE: Final = "Unschedulable"
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 _GLANCE: Final = 0.02
+_VOLUMES_PAUSE: Final = 5.0
+_EVICTION_GRACE: Final = 1.0  # of a kubelet
 
 
 class Scheduler(Protocol):
@@ -58,10 +62,13 @@ class LocalPod:
     scheduler: Scheduler | None = None  # None: there is always room
     make_holder: Callable[[], ContainerSpec] | None = None  # what holds the pid namespace that containers share
     warn: Callable[[str], None] = lambda _message: None
+    volume_excess: Callable[[], str] | None = None  # says which volume is too large; None: none has a limit
     removed: Callable[[], None] = lambda: None  # nothing of it is left, and its volumes can go
+    grace_period: float | None = None  # seconds, instead of those of the spec
     phase: PodPhase = PodPhase.PENDING
     deleted_at: dt.datetime | None = None
     reason: str = ""
+    message: str = ""
     containers: list[Container] = field(default_factory=list)
     init_containers: list[Container] = field(default_factory=list)
     _failure: ContainerEnd | None = None  # of the pod as a whole
@@ -79,9 +86,24 @@ class LocalPod:
         return f"{annotations[keys.TASK_SPEC]}-{annotations[keys.TASK_INDEX]}"
 
     @property
+    def attempt(self) -> int:
+        """The job's attempt that it belongs to; the first one is 1."""
+        return int(self.manifest["metadata"]["annotations"][keys.JOB_RETRY_COUNT]) + 1
+
+    @property
+    def started_at(self) -> dt.datetime:
+        """When the first of the containers that run now has started; before, when the pod was created."""
+        starts = (each.changed_at for each in (*self.init_containers, *self.containers) if each.running)
+        return min(filter(None, starts), default=self.created_at)
+
+    @property
     def spec(self) -> Manifest:
         spec: Manifest = self.manifest["spec"]
         return spec
+
+    @property
+    def _own_grace(self) -> float:
+        return grace_of(self.spec) if self.grace_period is None else self.grace_period
 
     def begin(self) -> None:
         self._life = asyncio.create_task(self._live(), name=f"pod {self.short_name}")
@@ -92,7 +114,7 @@ class LocalPod:
 
     async def end(self, grace: float | None = None) -> None:
         """End the pod gracefully; return when none of its processes is left."""
-        seconds = grace_of(self.spec) if grace is None else grace
+        seconds = self._own_grace if grace is None else grace
         self.deleted_at = self.now() + dt.timedelta(seconds=seconds)
         self.changed()
         await self._end_containers(seconds)
@@ -114,6 +136,16 @@ class LocalPod:
     @property
     def is_running(self) -> bool:
         return any(each.running for each in (*self.init_containers, *self.containers))
+
+    def container(self, name: str = "") -> Container:
+        """Return a running container, by default the first. Raises NoSuchPod or WrongState."""
+        name = name or str(self.spec["containers"][0]["name"])
+        if name not in (str(each["name"]) for each in all_containers(self.spec)):
+            raise NoSuchPod(f"pod {self.short_name} has no container {name}")
+        for each in (*self.init_containers, *self.containers):
+            if each.name == name and each.running:
+                return each
+        raise WrongState(f"container {name} of pod {self.short_name} is not running")
 
     async def kill(self, number: int) -> bool:
         """Send a signal to the running containers; False if there are none."""
@@ -137,6 +169,7 @@ class LocalPod:
             ready=bool(self.containers) and all(container.ready for container in self.containers),
             restarts=sum(container.restarts for container in containers),
             reason=self.reason,
+            message=self.message,
             ends=self._ends(),
             waiting=self._waiting(containers),
             changed_at=max(filter(None, (container.changed_at for container in containers)), default=None),
@@ -207,11 +240,13 @@ class LocalPod:
         deadline = self.spec.get("activeDeadlineSeconds")
         sidecars: list[asyncio.Task[ContainerEnd]] = []
         holder = await self._hold_processes()
-        alarm = None if deadline is None else asyncio.create_task(self._end_at_deadline(float(deadline)))
+        alarms = [] if deadline is None else [asyncio.create_task(self._end_at_deadline(float(deadline)))]
+        if self.volume_excess is not None:
+            alarms.append(asyncio.create_task(self._watch_volumes(self.volume_excess)))
         try:
             succeeded = await self._initialise(policy, sidecars) and await self._run_containers(policy)
         finally:
-            if alarm is not None:
+            for alarm in alarms:
                 alarm.cancel()
             await self._end_sidecars(sidecars)
             if holder:
@@ -235,7 +270,15 @@ class LocalPod:
         self.reason = DEADLINE_EXCEEDED
         self.warn(f"ran for its activeDeadlineSeconds ({seconds:g}) and is stopped")
         why = f"the pod ran longer than its activeDeadlineSeconds, {seconds:g}"
-        await self._end_containers(grace_of(self.spec), (DEADLINE_EXCEEDED, why))
+        await self._end_containers(self._own_grace, (DEADLINE_EXCEEDED, why))
+
+    async def _watch_volumes(self, excess: Callable[[], str]) -> None:
+        """Evict the pod when a volume is larger than it may be."""
+        while not (why := await asyncio.to_thread(excess)):  # noqa: ASYNC110 - a file system has no such event
+            await asyncio.sleep(_VOLUMES_PAUSE)
+        self.reason, self.message = EVICTED, why
+        self.warn(f"is evicted: {why}")
+        await self._end_containers(min(self._own_grace, _EVICTION_GRACE), (EVICTED, why))
 
     async def _end_containers(self, grace: float, why: tuple[str, str] = ("", "")) -> None:
         """End all but the sidecars, which end after the others."""
@@ -282,7 +325,7 @@ class LocalPod:
 
     async def _end_sidecars(self, sidecars: Sequence[asyncio.Task[ContainerEnd]]) -> None:
         """End the last one first: later sidecars may need the earlier ones."""
-        grace = grace_of(self.spec) if self._grace is None else self._grace
+        grace = self._own_grace if self._grace is None else self._grace
         for container in reversed([each for each in self.init_containers if each.is_sidecar]):
             await container.stop(grace)
         await asyncio.gather(*sidecars, return_exceptions=True)

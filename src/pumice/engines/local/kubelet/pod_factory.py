@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +19,11 @@ from pumice.engines.local.kubelet.pod import LocalPod, grace_of
 from pumice.engines.local.outcome import Failures
 from pumice.engines.local.preflight import what_ends_restarts
 from pumice.engines.local.sandbox.sandbox_port import SandboxPort
+from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.engines.local.scheduling.pod_scheduler import PodScheduler
 from pumice.engines.local.state.run_directory import RunDirectory
 from pumice.engines.local.verdict import missing_module, what_follows
+from pumice.engines.local.volumes.size_limits import volume_excess
 from pumice.model.job import Job, Manifest
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
@@ -39,6 +42,7 @@ class PodFactory:
     record: RunDirectory
     emit: Emitter
     changed: Callable[[], None]  # have the loop reconcile the job
+    closed: bool = False  # the run ends: no container starts, and makes files that nothing removes
     failures: Failures = field(default_factory=Failures)
     last_sign: float = field(default_factory=elapsed)  # when a pod last printed something or changed
     look: Callable[[], Awaitable[None]] | None = None  # notes what each pod does
@@ -56,7 +60,7 @@ class PodFactory:
             return Container(
                 manifest=container,
                 sandbox=self.sandbox,
-                make_spec=lambda attempt: self.spec_builder.spec(manifest, uid, address, container, attempt),
+                make_spec=lambda attempt: self._spec(pod, container, attempt),
                 open_logs=lambda attempt: self._open_logs(pod, directory, str(container["name"]), attempt),
                 changed=lambda: self._changed(pod),
                 restarted=lambda end, count: self._restarted(pod, end, count),
@@ -78,6 +82,7 @@ class PodFactory:
             scheduler=self.scheduler,
             make_holder=lambda: self.spec_builder.holder(manifest),
             warn=lambda message: self.emit.warn(f"{pod.short_name}: {message}"),
+            volume_excess=volume_excess(manifest["spec"], self.spec_builder.inputs.scratch, uid),
             removed=lambda: self.spec_builder.files.remove_pod(uid),
         )
         directory = self.record.add_pod(pod.short_name, manifest)
@@ -86,13 +91,20 @@ class PodFactory:
         )
         return pod
 
+    def _spec(self, pod: LocalPod, container: Manifest, attempt: int) -> ContainerSpec:
+        """Raises InterruptedError if the run has ended meanwhile."""
+        if self.closed:
+            raise InterruptedError(errno.EINTR, "the run has ended")
+        return self.spec_builder.spec(pod.manifest, pod.uid, pod.address, container, attempt)
+
     def _changed(self, pod: LocalPod, images: Mapping[str, str] | None = None) -> None:
         observed = pod.observed()
         self.last_sign = elapsed()
         self.failures.record(observed)
         if self._phases.get(pod.uid) != observed.phase:
             self._phases[pod.uid] = observed.phase
-            self.emit(PodChanged(observed, images or {}, self._follows(observed)))
+            gpus = self.scheduler.gpus_of(pod.name)
+            self.emit(PodChanged(observed, images or {}, self._follows(observed), gpus))
         end = observed.first_failure
         if self.look is not None and end is not None and waited_in_vain(end.last_line) and not observed.is_deleting:
             # A policy may end the pod that is to blame.
@@ -146,8 +158,8 @@ class PodFactory:
     def _open_logs(self, pod: LocalPod, directory: Path, container: str, attempt: int) -> tuple[LogPump, LogPump]:
         file = self.record.open_log(directory, container, attempt)
         return (
-            LogPump(pod.short_name, container, "stdout", file, self._print),
-            LogPump(pod.short_name, container, "stderr", file, self._print),
+            LogPump(pod.short_name, container, "stdout", file, self._print, self.emit.gate),
+            LogPump(pod.short_name, container, "stderr", file, self._print, self.emit.gate),
         )
 
     def _print(self, lines: Sequence[LogLine]) -> None:

@@ -76,6 +76,11 @@ def _mended(block: bytes, begin: int) -> bytes:
     records = []
     for start in range(0, len(block), RECORD):
         record = block[start : start + RECORD]
-        last = record if crc32(record, _RESIDUE) == _RESIDUE else last
-        records.append(last)
+        if crc32(record, _RESIDUE) == _RESIDUE:
+            last = record
+            records.append(record)
+        else:
+            # It has no text, and so no lines.
+            sequence, time, end, more = _BODY.unpack(last[: _BODY.size])
+            records.append(encode_record(sequence, time, end, 0, more & _FLAGS))
     return b"".join(records)

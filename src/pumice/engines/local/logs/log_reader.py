@@ -103,6 +103,11 @@ class LogReader:
                 prefix = self.prefix(execution)
                 yield (number, execution, time, flags, prefix + prefix.join(lines))
 
+    def sources(self) -> list[LogSource]:
+        """Return the logs of the run, those that are new since the last call too."""
+        self._find_sources()
+        return list(self._sources.values())
+
     def newest_sequence(self) -> int:
         """Return the sequence number of the newest batch; 0 if there is none."""
         if not self._sources:

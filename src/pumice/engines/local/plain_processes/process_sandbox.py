@@ -19,13 +19,17 @@ from pathlib import Path
 from typing import Self
 
 from pumice.engines.local.network.network_env import POD_INTERFACE, interface_env, loopback_interface
+from pumice.engines.local.plain_processes import shim
 from pumice.engines.local.plain_processes.files import PROGRAMS, TERMINATION_LOG, VARIABLE, ContainerFiles
 from pumice.engines.local.plain_processes.loopback_names import Translation
+from pumice.engines.local.plain_processes.process_tree import descendants
 from pumice.engines.local.plain_processes.reaper import Reaper, kill_all, kill_group
 from pumice.engines.local.plain_processes.ssh import configure_ssh, keys_of, mpi_env
 from pumice.engines.local.sandbox import scratch
 from pumice.engines.local.sandbox.client import Ended
+from pumice.engines.local.sandbox.entered import Entered, Program, close_all, copied_here, set_size, stream_pipes
 from pumice.engines.local.sandbox.init.exec_command import explain, find
+from pumice.engines.local.sandbox.init.usage import SharedMemory, cpu_seconds
 from pumice.engines.local.sandbox.sandbox_errors import (
     GONE,
     IMAGE,
@@ -37,9 +41,11 @@ from pumice.engines.local.sandbox.sandbox_errors import (
     StartError,
 )
 from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.tree_stream import Copy
 from pumice.runtime.once import Once
 
 Warn = Callable[[str], None]
+Streams = tuple[int, int, int]  # standard input, output and error
 
 
 @dataclass(slots=True)
@@ -67,7 +73,9 @@ class ProcessSandbox:
         self._translation = Translation()
         self._addresses: dict[str, str] = {}
         self._containers: dict[str, _Running] = {}
+        self._memory = SharedMemory()
         self._closed = False
+        self.on_lost: Callable[[str], None] = lambda _reason: None  # the pods are processes of this one
 
     @classmethod
     async def start(cls, name: str, parent: Path, *, warn: Warn) -> Self:
@@ -107,7 +115,7 @@ class ProcessSandbox:
         self._warn_about_differences(spec, files)
         argv = [files.rewrite_paths(self._translation.text(word)) for word in spec.argv]
         cwd = files.host_path(spec.cwd)
-        process = await self._spawn(argv, env, cwd, (stdout, stderr), spec.cpus)
+        process = await self._spawn(argv, env, cwd, (subprocess.DEVNULL, stdout, stderr), spec.cpus)
         end = asyncio.create_task(self._watch(process, env))
         self._containers[spec.id] = _Running(process, files, env, cwd, end)
 
@@ -159,13 +167,8 @@ class ProcessSandbox:
         env: Mapping[str, str],
         timeout: float | None = None,  # noqa: ASYNC109 - the command must be killed when the time is up
     ) -> tuple[int, bytes]:
-        running = self._containers.get(container)
-        if running is None or running.end.done():
-            raise StartError(GONE, f"{container}: does not run")
-        words = [running.files.rewrite_paths(self._translation.text(word)) for word in argv]
-        translated = self._env(env, running.files)
-        variables = {**running.env, **{name: translated[name] for name in env}}
-        process = await self._spawn(words, variables, running.cwd, (subprocess.PIPE, subprocess.STDOUT))
+        streams = (subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT)
+        process = await self._spawn_in(self._running(container), argv, env, streams)
         try:
             async with asyncio.timeout(timeout):
                 output, _ = await process.communicate()
@@ -174,6 +177,62 @@ class ProcessSandbox:
                 kill_group(process.pid)
             self._reaper.remove(process.pid)
         return _ended(await process.wait()).code, output
+
+    async def enter(self, container: str, command: Program | Copy, size: tuple[int, int] | None = None) -> Entered:
+        running = self._running(container)
+        if isinstance(command, Copy):
+            return copied_here(command._replace(path=running.files.host_path(command.path)))
+        if size is None:
+            ours, theirs = stream_pipes()
+        else:
+            other_end, terminal = os.openpty()
+            set_size(terminal, size)
+            ours, theirs = [other_end], [terminal] * 3
+        try:
+            stdin, stdout, stderr = theirs
+            process = await self._spawn_in(running, command.argv, command.env, (stdin, stdout, stderr))
+        except BaseException:
+            close_all(ours)
+            raise
+        finally:
+            close_all(set(theirs))
+
+        async def cancel() -> None:
+            if process.returncode is None:
+                kill_group(process.pid)
+
+        async def code() -> int:
+            ended = _ended(await process.wait()).code
+            self._reaper.remove(process.pid)
+            return ended
+
+        return Entered(ours, asyncio.create_task(code()), cancel)
+
+    def _running(self, container: str) -> _Running:
+        running = self._containers.get(container)
+        if running is None or running.end.done():
+            raise StartError(GONE, f"{container}: does not run")
+        return running
+
+    async def _spawn_in(
+        self, running: _Running, argv: Sequence[str], env: Mapping[str, str], streams: Streams
+    ) -> asyncio.subprocess.Process:
+        words = [running.files.rewrite_paths(self._translation.text(word)) for word in argv]
+        translated = self._env(env, running.files)
+        variables = {**running.env, **{name: translated[name] for name in env}}
+        return await self._spawn(words, variables, running.cwd, streams)
+
+    async def usage(self) -> Mapping[str, tuple[float, int]]:
+        running = {name: each.process.pid for name, each in self._containers.items() if not each.end.done()}
+        return await asyncio.to_thread(self._usage, running)
+
+    def _usage(self, running: Mapping[str, int]) -> dict[str, tuple[float, int]]:
+        """The process of a container is its shim, a copy of this one: its memory does not count, its children do."""
+        if not shim.AVAILABLE:
+            return {}
+        below = descendants(running.values())
+        memory = self._memory.read({name: below[root] for name, root in running.items()})
+        return {name: (sum(map(cpu_seconds, (root, *below[root]))), memory[name]) for name, root in running.items()}
 
     async def connect(self, pod: str, port: int) -> socket.socket:
         if pod not in self._addresses:
@@ -221,7 +280,7 @@ class ProcessSandbox:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: str,
-        streams: tuple[int, int],
+        streams: Streams,
         cpus: Sequence[int] = (),
     ) -> asyncio.subprocess.Process:
         # The container may have removed its working directory.
@@ -234,9 +293,9 @@ class ProcessSandbox:
                 executable=command,
                 env=dict(env),
                 cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=streams[0],
-                stderr=streams[1],
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
                 start_new_session=True,
                 # Makes system calls only, and takes no lock that another thread may hold.
                 preexec_fn=functools.partial(self._reaper.add_self, _mark(env), cpus),

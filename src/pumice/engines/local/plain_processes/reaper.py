@@ -7,10 +7,12 @@ leave it are found, where there is a /proc, by an environment variable, the mark
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -79,6 +81,9 @@ class Reaper:
             shim.fork_below(register)
         else:
             register()
+        if os.isatty(0):
+            # The terminal of a command that a user runs in a pod.
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         default_signals()
 
     def remove(self, group: int) -> None:

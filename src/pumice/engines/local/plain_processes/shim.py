@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox import kernel_files, syscalls
 
 AVAILABLE = sys.platform == "linux"
 # Programs do not use it, and no user sends it to a pod.
@@ -41,6 +41,7 @@ def fork_below(register: Callable[[], None]) -> None:
     first = os.fork()
     if first == 0:
         os.setsid()
+        kernel_files.prefer_for_oom()
         return
     try:
         # A reader of the output to its end, or of exec, must not wait for this process.

@@ -18,6 +18,7 @@ from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scheduling.fit import size_text
 from pumice.engines.local.scheduling.fitting import gang_fit
 from pumice.engines.local.scheduling.machine import read_machine
+from pumice.model.job import HOST_IMAGE
 from pumice.model.problem import Problem
 from pumice.plugins.shaping import pods
 
@@ -26,7 +27,7 @@ __all__ = ["Preparation", "prepared_with_images", "pull_missing"]
 
 @asynccontextmanager
 async def prepared_with_images(request: RunRequest, emit: Emitter) -> AsyncIterator[Preparation]:
-    """Raises SettingsError or RefusedError."""
+    """Raises InvalidOption or RefusedError."""
     pulled = await _pull_for(request, emit) if request.options.pull else []
     with prepared(request, emit, pulled) as plan:
         yield plan
@@ -38,7 +39,7 @@ async def _pull_for(request: RunRequest, emit: Emitter) -> list[str]:
     admitted, _ = fit_to_machine(request.job, request.options, machine)
     check_fit(admitted, gang_fit(admitted, machine.capacity()), machine, request.source)
     manifests = [pod.manifest for pod in pods(admitted.job, admitted.plugins)]
-    names = image_names(manifests)
+    names = image_names(manifests) - {HOST_IMAGE}
     settings = with_names_in_use(settings, names)
     check_host_access(settings, manifests, os.environ)
     return await pull_missing(names - settings.images.keys(), ImageStore(settings.state / "images"), emit)

@@ -19,6 +19,7 @@ from pumice.engines.local.events import (
     PodKilled,
     PortPublished,
     Progress,
+    RequestAccepted,
     RunEvent,
     RunPlanned,
     RunWaits,
@@ -26,13 +27,17 @@ from pumice.engines.local.events import (
     Stopping,
     WarningIssued,
 )
-from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.outcome import Outcome, Stop
 from pumice.engines.local.runs.journal import Entry
 from pumice.model.findings import Path as JobPath
 from pumice.model.job import Job, JobSpec
+from pumice.model.snapshot import ObservedPod
 from pumice.model.status import JobStatus
+from pumice.reconcile.ledger import read_ledger, write_ledger
+from pumice.reconcile.ledger_update import record_successes
 
 SPEC_CHANGED: Final = "SpecChanged"
+_WITH_STATUS: Final = (StatusWritten.__name__, PhaseChanged.__name__)
 _KINDS: Final[Mapping[str, type[Any]]] = {
     each.__name__: each
     for each in (
@@ -43,6 +48,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
         PodKilled,
         PortPublished,
         Progress,
+        RequestAccepted,
         RunPlanned,
         RunWaits,
         StatusWritten,
@@ -66,12 +72,12 @@ class EventEncoder:
         elif isinstance(event, PhaseChanged | Outcome):
             if event.job.spec != self._spec:
                 self._spec = event.job.spec
-                entries.append((SPEC_CHANGED, _plain(event.job.spec)))
+                entries.append((SPEC_CHANGED, plain_value(event.job.spec)))
             status = event.job.status
-            data = _plain(replace(event, job=Job()))
-            data["job"] = {"status": _plain(status)} if isinstance(event, Outcome) else {}
+            data = plain_value(replace(event, job=Job()))
+            data["job"] = {"status": plain_value(status)} if isinstance(event, Outcome) else {}
             return [*entries, (type(event).__name__, data)]
-        return [(type(event).__name__, _plain(event))]
+        return [(type(event).__name__, plain_value(event))]
 
 
 @dataclass(slots=True)
@@ -79,14 +85,14 @@ class EventDecoder:
     job: Job
 
     def decode(self, entry: Entry) -> RunEvent | None:
-        """Return the event; None for entries that are none, and for kinds that this version does not know."""
+        """Return the event; None for entries that are none, are damaged, or have a kind that is not known here."""
         if entry.kind == SPEC_CHANGED:
-            self.job = msgspec.structs.replace(self.job, spec=_convert(entry.data, JobSpec))
+            self.job = msgspec.structs.replace(self.job, spec=_tolerated(entry.data, JobSpec) or self.job.spec)
             return None
         kind = _KINDS.get(entry.kind)
         if kind is None:
             return None
-        event: RunEvent = _convert(entry.data, kind)
+        event: RunEvent | None = _tolerated(entry.data, kind)
         if isinstance(event, RunPlanned):
             self.job = event.job
         elif isinstance(event, PhaseChanged):
@@ -101,17 +107,60 @@ class EventDecoder:
 def last_status(entries: Sequence[Entry]) -> JobStatus | None:
     """Return the status that was written last: what another process needs to go on with the run."""
     for entry in reversed(entries):
-        if entry.kind in (StatusWritten.__name__, PhaseChanged.__name__):
-            return msgspec.convert(entry.data["status"], JobStatus)
+        if entry.kind in _WITH_STATUS and (found := _tolerated(entry.data, StatusWritten)) is not None:
+            status: JobStatus = found.status
+            return status
     return None
 
 
-def _plain(value: object) -> Any:
+def status_to_continue(entries: Sequence[Entry], job: Job) -> JobStatus:
+    """Return the status for the next process of a run, with the pods that succeeded after it was written."""
+    status = last_status(entries)
+    if status is None:
+        return JobStatus()
+    pods: list[ObservedPod] = []
+    for entry in reversed(entries):
+        if entry.kind in _WITH_STATUS:
+            break
+        if entry.kind == PodChanged.__name__ and (changed := _tolerated(entry.data, PodChanged)) is not None:
+            pods.append(changed.pod)
+    ledger = record_successes(read_ledger(status), job, pods)
+    return msgspec.structs.replace(status, controlled_resources=write_ledger(ledger))
+
+
+def stop_of(entry: Entry) -> Stop | None:
+    """Return why the run was asked to end, if the entry says that."""
+    if entry.kind != RequestAccepted.__name__:
+        return None
+    request: RequestAccepted | None = _tolerated(entry.data, RequestAccepted)
+    return None if request is None else request.stop
+
+
+def accepted_scale(entries: Sequence[Entry]) -> dict[str, int]:
+    """Return the numbers of pods that the run was asked to have, by task."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        request = _tolerated(entry.data, RequestAccepted) if entry.kind == RequestAccepted.__name__ else None
+        found |= {} if request is None else request.replicas
+    return found
+
+
+def plain_value(value: object) -> Any:
+    """Return a value as plain data; paths are texts."""
     return msgspec.to_builtins(value, enc_hook=_encode_path, str_keys=True)
 
 
-def _convert(value: object, kind: type[Any]) -> Any:
+def value_of(value: object, kind: type[Any]) -> Any:
+    """Return the value of plain data."""
     return msgspec.convert(value, kind, dec_hook=_decode_path, strict=False)
+
+
+def _tolerated(value: object, kind: type[Any]) -> Any:
+    """Return None for data of another format: one entry must not hide the others."""
+    try:
+        return value_of(value, kind)
+    except msgspec.ValidationError:
+        return None
 
 
 def _encode_path(value: object) -> object:

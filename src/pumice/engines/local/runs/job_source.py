@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pumice.model.findings import Path
 from pumice.model.problem import NOWHERE, Position
 from pumice.yaml.marks import MarkTree
+
+LONGEST_TEXT: Final = 256 << 10  # characters that are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class JobSource:
 
     file: str = ""
     marks: MarkTree | None = None
+    text: str = ""  # of the document of the Job, as it was written; nothing of other documents, such as Secrets
+    first: int = 1  # the line of the file on which the text begins
 
     def __call__(self, path: Path) -> Position:
         if self.marks is None:
@@ -23,13 +27,17 @@ class JobSource:
         return Position(self.file, self.marks.position(path)[0])
 
     def plain(self) -> Any:
-        """Return the marks as plain data."""
-        return None if self.marks is None else [self.marks.line, self.marks.column, self.marks.children]
+        """Return marks and text as plain data."""
+        if self.marks is None:
+            return None
+        text = [self.text, self.first] if 0 < len(self.text) <= LONGEST_TEXT else []
+        return [self.marks.line, self.marks.column, self.marks.children, *text]
 
     @classmethod
     def of(cls, file: str, plain: Any) -> JobSource:
         """Return the source of plain data, which `plain` made."""
         if plain is None:
             return cls(file)
-        line, column, children = plain
-        return cls(file, MarkTree(line, column, children))
+        line, column, children, *rest = plain
+        text, first = rest if len(rest) == 2 else ("", 1)  # noqa: PLR2004 - text and its first line
+        return cls(file, MarkTree(line, column, children), str(text), int(first))

@@ -7,8 +7,9 @@ the next owner removes it.
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +17,16 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.logs.log_reader import LogReader
+from pumice.engines.local.run_errors import StoreError
+from pumice.engines.local.runs.run_record import QUEUED, SECRETS_MISSING, RunStatus
+from pumice.model.vocabulary import Phase
 
 FILE: Final = "journal.jsonl"
 RESERVE: Final = "reserve"
+RESUMED_ENTRY: Final = "Resumed"  # a suspended run goes on
+STARTED_ENTRY: Final = "Started"  # a run has its room
 _RESERVED: Final = 256 << 10
+_STEP: Final = 8 << 10  # of the reserve, a few blocks
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,6 +64,7 @@ class Journal:
     lost: Callable[[str], None] = lambda _reason: None
     _descriptor: int = -1
     _reported: bool = False
+    _spent: bool = False  # some of the reserve
 
     def open(self) -> list[Entry]:
         """Open the journal for appending, and return what it contains. Removes an incomplete last line."""
@@ -93,17 +101,19 @@ class Journal:
 
     def _write(self, line: bytes) -> None:
         size = os.fstat(self._descriptor).st_size
-        try:
-            written = os.write(self._descriptor, line)
-        except OSError:
-            if not self._spend_reserve():
-                raise
-            written = os.write(self._descriptor, line)
-        if written < len(line):
-            os.ftruncate(self._descriptor, size)
-            if not self._spend_reserve():
-                raise OSError(28, "no space left on device", str(self.directory / FILE))
-            os.write(self._descriptor, line)
+        while True:
+            try:
+                if os.write(self._descriptor, line) == len(line):
+                    break
+                os.ftruncate(self._descriptor, size)
+                error = OSError(errno.ENOSPC, "no space left on device", str(self.directory / FILE))
+            except OSError as found:
+                error = found
+            if not self.make_room(len(line)):
+                raise error
+        if self._spent and _has_room(self._descriptor):
+            self._spent = False
+            self._keep_reserve()
 
     def _keep_reserve(self) -> None:
         """Keep room for the last entries of a run on a full disk."""
@@ -116,12 +126,16 @@ class Journal:
         except OSError as error:
             self._report(error)
 
-    def _spend_reserve(self) -> bool:
+    def make_room(self, size: int) -> bool:
+        """Free a part of the reserve on a full disk: as much as is needed, for others would take the rest at once."""
+        path = self.directory / RESERVE
         try:
-            (self.directory / RESERVE).unlink()
+            left = path.stat().st_size
+            os.truncate(path, max(0, left - (size // _STEP + 1) * _STEP))
         except OSError:
             return False
-        return True
+        self._spent = True
+        return left > 0
 
     def _report(self, error: OSError) -> None:
         if not self._reported:
@@ -129,14 +143,21 @@ class Journal:
             self.lost((error.strerror or str(error)).lower())
 
 
+def _has_room(descriptor: int) -> bool:
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail * found.f_frsize > 4 * _RESERVED
+
+
 def read_journal(directory: Path, offset: int = 0) -> tuple[list[Entry], int]:
-    """Return the complete entries from an offset on, and the offset after them."""
+    """Return the complete entries from an offset on, and the offset after them. Raises StoreError."""
     try:
         with (directory / FILE).open("rb") as file:
             file.seek(offset)
             content = file.read()
     except FileNotFoundError:
         return [], offset
+    except OSError as error:
+        raise StoreError(f"{directory / FILE}: {(error.strerror or str(error)).lower()}") from error
     complete = content.rfind(b"\n") + 1
     return list(_entries(content[:complete])), offset + complete
 
@@ -148,3 +169,46 @@ def _entries(content: bytes) -> Iterator[Entry]:
             yield _DECODER.decode(line)
         except (msgspec.DecodeError, ValueError):
             continue
+
+
+def status_from_journal(directory: Path) -> RunStatus:
+    """Return the status for a `status.json` that a power failure left empty, or that is damaged.
+
+    It is enough to go on with the run. How a run ended is restored with its verdict.
+    """
+    try:
+        return rebuilt_status(read_journal(directory)[0])
+    except StoreError as error:
+        return RunStatus(note=str(error))
+
+
+def rebuilt_status(entries: Sequence[Entry]) -> RunStatus:
+    status = RunStatus()
+    for entry in entries:
+        data = entry.data if isinstance(entry.data, dict) else {}
+        status = msgspec.structs.replace(status, seq=entry.seq, **_changes(entry, data, status))
+    return status
+
+
+def _changes(entry: Entry, data: dict[str, Any], status: RunStatus) -> dict[str, Any]:
+    """Return what an entry changes. Kinds that are not known here change nothing."""
+    match entry.kind:
+        case "Queued" | "Detached":
+            return {"arrival": data.get("arrival", 0), "started": None if entry.kind == "Queued" else status.started}
+        case str(kind) if kind == STARTED_ENTRY:
+            return {"started": entry.time, "gpus": tuple(data.get("gpus") or ()), "reason": "", "message": ""}
+        case "RunPlanned" if not status.arrival:
+            return {"started": entry.time}
+        case str(kind) if kind == RESUMED_ENTRY:
+            return {"phase": QUEUED, "reason": "", "message": "", "started": None, "stopped": False}
+        case "Held":
+            return {"phase": Phase.ABORTED, "reason": "Suspended"}
+        case str(kind) if kind == SECRETS_MISSING:
+            return {"phase": QUEUED, "reason": kind, "message": data.get("message", ""), "started": None}
+        case "Lost":
+            return {"phase": QUEUED, "reason": data.get("reason", ""), "started": None, "gpus": ()}
+        case "StatusWritten" | "PhaseChanged":
+            state = (data.get("status") or {}).get("state") or {}
+            attempt = data.get("attempt") or status.attempt
+            return {"phase": state.get("phase") or status.phase, "reason": state.get("reason", ""), "attempt": attempt}
+    return {}

@@ -17,23 +17,31 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.outcome import SUSPENDED, TERMINATED, Outcome
+from pumice.engines.local.daemon.runtime_files import remove_runtime_files
+from pumice.engines.local.outcome import CLIENT_LOST, SUSPENDED, TERMINATED, Outcome, Stop
+from pumice.engines.local.run_errors import StoreError
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.event_codec import EventDecoder
+from pumice.engines.local.runs.event_codec import EventDecoder, stop_of
 from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.journal import Journal, SequenceNumbers, read_journal
+from pumice.engines.local.runs.journal import (
+    RESUMED_ENTRY,
+    STARTED_ENTRY,
+    Journal,
+    SequenceNumbers,
+    read_journal,
+    rebuilt_status,
+)
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.recorder import ended_status
-from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord
+from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import RECORD, STATUS, OwnedRun, RunStore, StoredRun, host_name
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import SCRATCH
-from pumice.engines.local.verdict import verdict_lines
+from pumice.engines.local.verdict import explained
 from pumice.model.job import Job
 from pumice.model.vocabulary import Phase
 
-CLIENT_LOST: Final = "ClientLost"
-STOPPED: Final = "Stopped"
+STOPPED: Final = Stop(TERMINATED, "Stopped", "it was stopped")
 _OLD_JOB: Final = "job.json"
 _OLD_EVENTS: Final = "events.jsonl"
 
@@ -41,11 +49,14 @@ _OLD_EVENTS: Final = "events.jsonl"
 def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
     """Close foreground runs that no process owns, empty the trash, and take over the runs of an earlier Pumice."""
     for run in store.active_runs():
-        if run.record.mode == FOREGROUND and run.is_of_this_host:
+        if run.record.mode == FOREGROUND and run.is_of_this_host and not run.is_newer:
             lock = OwnerLock.take(run.directory)
             if lock is not None:
                 try:
-                    close_lost_run(store, OwnedRun(run, lock), CLIENT_LOST, now)
+                    stop = requested_stop(run) or CLIENT_LOST
+                    # The service suspends what was to be suspended.
+                    if stop.reason != SUSPENDED:
+                        close_lost_run(store, OwnedRun(run, lock), stop, now)
                 finally:
                     lock.release()
     for left in _children(store.trash):
@@ -54,54 +65,75 @@ def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
     migrate(store)
 
 
-def close_lost_run(store: RunStore, owned: OwnedRun, reason: str, now: dt.datetime) -> None:
+def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetime) -> None:
     """Record that a run ended with its process, or was stopped while it had none. It stays listed; scratch files go."""
     run = owned.run
     # Its process may have been killed after it had recorded how the run ended.
     restore_outcome(run)
     status = run.status()
-    stopped = reason == STOPPED
-    if status.reason == SUSPENDED and not stopped:
+    stopped = stop != CLIENT_LOST
+    if status.is_parked and not stopped:
         return
     with suppress(OSError):
         remove_tree(run.directory / SCRATCH)
     if status.finished is None:
-        message = "it was stopped" if stopped else "the process that ran it was killed"
+        message = stop.message or STOPPED.message
         journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
         journal.open()
-        entry = journal.append("Lost", {"reason": reason, "message": message}, sync=True)
+        entry = journal.append("Lost", {"reason": stop.reason, "message": message}, sync=True)
         journal.close()
         ended = msgspec.structs.replace(
             status,
             seq=entry.seq,
             phase=Phase.TERMINATED,
-            reason=reason,
+            reason=stop.reason,
             message=message,
             note=message,
             finished=now,
-            exit_code=TERMINATED if stopped else 1,
-            stopped=stopped,
+            exit_code=stop.code,
+            stopped=stop.reason == STOPPED.reason,
             verdict=(f"{run.ref}: {message}",),
             pods=msgspec.structs.replace(status.pods, running=0, pending=0),
         )
         replace_file(run.directory / STATUS, msgspec.json.encode(ended) + b"\n")
     store.finish(run)
+    remove_runtime_files(run.record.uid)
+
+
+def requested_stop(run: StoredRun) -> Stop | None:
+    """Return why the run was to end, if its process accepted that and was killed before it had done it."""
+    for entry in reversed(read_journal(run.directory)[0]):
+        if entry.kind in (STARTED_ENTRY, RESUMED_ENTRY):
+            return None
+        if (stop := stop_of(entry)) is not None:
+            return stop
+    return None
 
 
 def restore_outcome(run: StoredRun) -> bool:
     """Write the status of a run whose journal ends with its outcome. False if it does not. Its owner lock is held."""
-    entries = read_journal(run.directory)[0]
-    if run.status().finished is not None or not entries or entries[-1].kind != Outcome.__name__:
-        return False
+    before = run.status()
+    status = None if before.finished is not None else journal_outcome(run, before)
+    if status is not None:
+        replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+    return status is not None
+
+
+def journal_outcome(run: StoredRun, before: RunStatus | None = None) -> RunStatus | None:
+    """Return the status of a run whose journal ends with its outcome; None if it does not."""
+    try:
+        entries = read_journal(run.directory)[0]
+    except StoreError:
+        return None
+    if not entries or entries[-1].kind != Outcome.__name__:
+        return None
     decoder = EventDecoder(Job())
     outcome = [decoder.decode(entry) for entry in entries][-1]
     if not isinstance(outcome, Outcome):
-        return False
-    lines = verdict_lines(outcome, JobSource.of(run.record.file, run.record.marks))
-    status = ended_status(run.status(), outcome, lines, entries[-1].time)
-    status = msgspec.structs.replace(status, seq=entries[-1].seq)
-    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
-    return True
+        return None
+    explanation = explained(outcome, JobSource.of(run.record.file, run.record.marks))
+    status = ended_status(before or rebuilt_status(entries), outcome, explanation, entries[-1].time)
+    return msgspec.structs.replace(status, seq=entries[-1].seq)
 
 
 def migrate(store: RunStore) -> None:
@@ -151,7 +183,7 @@ def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:
     status = msgspec.structs.replace(
         run.status(),
         phase=str(verdict.get("phase") or "") if ended else Phase.TERMINATED,
-        reason=str(verdict.get("reason") or "") if ended else CLIENT_LOST,
+        reason=str(verdict.get("reason") or "") if ended else CLIENT_LOST.reason,
         exit_code=int(verdict.get("code") or 0) if ended else 1,
         verdict=tuple(str(verdict.get("message") or "").splitlines()),
         finished=finished,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import importlib.metadata
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.local.options import RunOptions
+from pumice.engines.local.options import RunOptions, priority_of
 from pumice.engines.local.preflight import has_counted_processes
 from pumice.engines.local.runs.owner_lock import boot_id
 from pumice.engines.local.runs.run_record import SECRET_NAME, GangPods, RunRecord
@@ -49,7 +50,8 @@ def new_record(request: RunRequest, directory: Path, now: dt.datetime) -> RunRec
         documents=[_without_values(document) for document in documents],
         options=plain_options(options, hidden),
         secrets=[*hidden, *(name for each in documents if (name := _secret_of(each)))],
-        priority=options.priority,
+        sources=_sources(request),
+        priority=priority_of(job, options),
         gang=gang_pods(gang(request.job.job, request.manifests)),
         scalable=not has_counted_processes(request.job.job),
         gpus=list(read_gpus()) if "CUDA_VISIBLE_DEVICES" in os.environ else None,
@@ -96,6 +98,23 @@ def options_of(plain: Mapping[str, Any], env: Mapping[str, str] = {}) -> RunOpti
     if not env:
         return options
     return replace(options, settings=replace(options.settings, env={**options.settings.env, **env}))
+
+
+def _sources(request: RunRequest) -> dict[str, str]:
+    """Return the hashes of the files that may have the Secrets of the job, to read them again after a restart."""
+    if not any(map(_secret_of, request.documents)):
+        return {}
+    options, file = request.options, request.source.file
+    files = [*options.documents, *([] if file in ("", "-") else [options.settings.workdir / file])]
+    return {str(path): found for path in files if (found := file_hash(path))}
+
+
+def file_hash(path: Path) -> str:
+    """Return the hash of a file; empty if it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _secret_of(document: Manifest) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.options import Locate, RunOptions
+from pumice.engines.local.options import Locate, RunOptions, priority_of
 from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.preflight import has_counted_processes
 from pumice.engines.local.run_errors import RefusedError
@@ -30,10 +32,12 @@ from pumice.engines.local.scheduling.run_queue import pod_sets
 from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.state.run_directory import make_private
 from pumice.engines.local.state.settings import Settings
-from pumice.engines.local.verdict import verdict_lines
+from pumice.engines.local.verdict import explained
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position
+
+_PLANNED = "RunPlanned"  # the entry with which a run begins
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class OpenRun:
     _journal: Journal | None = None
     _recorder: Recorder | None = None
     _turn: OwnTurn | None = None
+    _continued: bool = False  # another process began it
 
     def begin(self, request: RunRequest, warn: Callable[[str], None]) -> Recorder:
         """Store the run, if it is new; return the listener that records it. Raises OSError."""
@@ -55,10 +60,11 @@ class OpenRun:
             warn(f"events are shown but no longer written to {self.directory}: {why}")
 
         self._journal = Journal(self.directory, self.numbers, wall_clock, elapsed, lost)
-        self._journal.open()
+        entries = self._journal.open()
+        self._continued = any(entry.kind == _PLANNED for entry in entries)
         source = request.source
-        self._recorder = Recorder(self.directory, self._journal, lambda each: verdict_lines(each, source), elapsed)
-        self._recorder.status = self.owned.run.status()
+        self._recorder = Recorder(self.directory, self._journal, lambda each: explained(each, source), elapsed)
+        self._recorder.go_on(self.owned.run.status(), entries)
         if self._turn is not None and self._turn.why is not None:
             self._recorder.queue(self._turn.waiting.arrival)
         return self._recorder
@@ -72,7 +78,7 @@ class OpenRun:
             name=f"{job.name}:{self.directory.name}",
             pods=pod_sets(gang_pods(members)),
             arrival=status.arrival,
-            priority=options.priority,
+            priority=priority_of(job, options),
             scalable=not has_counted_processes(job),
             gpus=scheduler.machine.gpus,
             bound=None if seconds is None else dt.timedelta(seconds=seconds),
@@ -94,8 +100,13 @@ class OpenRun:
         """Get the run its room if it is its turn. Raises RefusedError if it is not, and the run shall not wait."""
         why = self.turn.take()
         if why is not None and not options.wait:
-            hint = "without --no-wait it waits for its turn"
-            raise RefusedError(f"does not fit now: {why.text}", hint, Position(locate(SPEC).file))
+            raise _no_room(why, locate)
+
+    def check_room(self, locate: Locate) -> None:
+        """Raises RefusedError if the run would have to wait now."""
+        why = self.turn.look()
+        if why is not None:
+            raise _no_room(why, locate)
 
     async def wait_for_room(
         self, stopping: asyncio.Event, longest: float | None, announce: Callable[[Why], None]
@@ -107,6 +118,25 @@ class OpenRun:
         if self._recorder is not None and self.turn.has_room:
             self._recorder.start(self.turn.gpus)
         return error
+
+    def continuation_warnings(self, job: Job) -> Iterator[str]:
+        """Yield what differs from the process that submitted the run, or that began it."""
+        python = "" if self.owned is None else self.owned.run.record.python
+        if python and python != sys.executable and not os.access(python, os.X_OK):
+            yield f"{python}, which submitted the run, is gone; {sys.executable} runs it"
+        if self._continued and "ssh" in job.spec.plugins:
+            yield "new ssh keys are generated, because keys are not stored"
+
+    def detach(self) -> str:
+        """Record that the run outlives its client: the service takes care of it from now on. Return its name.
+
+        Raises OSError.
+        """
+        if self.owned is None or self._recorder is None:
+            raise RuntimeError("the run has not begun")
+        self.owned = OwnedRun(self.store.detach(self.owned.run), self.owned.lock)
+        self._recorder.detach(self.turn.queue())
+        return self.ref
 
     @property
     def ref(self) -> str:
@@ -121,6 +151,11 @@ class OpenRun:
             if self._recorder.status.reason != SUSPENDED:
                 self.store.finish(self.owned.run)
             self.owned.lock.release()
+
+
+def _no_room(why: Why, locate: Locate) -> RefusedError:
+    hint = "without --no-wait it waits for its turn"
+    return RefusedError(f"does not fit now: {why.text}", hint, Position(locate(SPEC).file))
 
 
 @contextmanager

@@ -85,13 +85,15 @@ def read_owner(directory: Path) -> Owner:
 
 
 def start_time(pid: int) -> int:
-    """Return when a process started, in clock ticks; 0 if there is none."""
+    """Return when a process started, in clock ticks; 0 if there is none, or if it has ended and no parent noticed."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
     # The name of the program, in parentheses, may contain anything.
-    return int(text.rpartition(b")")[2].split()[19])
+    fields = text.rpartition(b")")[2].split()
+    # In a container whose first process is not an init, ended processes stay as zombies.
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def boot_id() -> str:

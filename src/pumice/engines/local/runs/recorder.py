@@ -15,19 +15,21 @@ from pumice.engines.local.events import (
     ContainerRestarted,
     PhaseChanged,
     PodChanged,
+    RequestAccepted,
     RunEvent,
     RunPlanned,
     RunWaits,
+    StatusWritten,
 )
 from pumice.engines.local.outcome import SUSPENDED, Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.event_codec import EventEncoder
-from pumice.engines.local.runs.journal import Journal
+from pumice.engines.local.runs.event_codec import EventDecoder, EventEncoder
+from pumice.engines.local.runs.journal import STARTED_ENTRY, Entry, Journal
 from pumice.engines.local.runs.retention import size_of
 from pumice.engines.local.runs.run_record import PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import STATUS
 from pumice.engines.local.scheduling.why import sentence
-from pumice.engines.local.verdict import how_it_failed, one_line
+from pumice.engines.local.verdict import Explanation, how_it_failed, one_line
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
 from pumice.model.vocabulary import Phase
@@ -42,43 +44,76 @@ STOPPED: Final = frozenset({"Stopped", SUSPENDED})
 
 @dataclass(slots=True)
 class Recorder:
-    """`explain` returns the verdict in words."""
+    """`explain` returns the verdict."""
 
     directory: Path
     journal: Journal
-    explain: Callable[[Outcome], Sequence[str]]
+    explain: Callable[[Outcome], Explanation]
     elapsed: Callable[[], float]
     status: RunStatus = field(default_factory=RunStatus)
     _encoder: EventEncoder = field(default_factory=EventEncoder)
     _pods: dict[str, ObservedPod] = field(default_factory=dict)  # by short name, the newest
     _written: float = float("-inf")
     _changed: bool = False
+    _retries: int = 0  # spent, as far as the journal says
 
     def __call__(self, event: RunEvent) -> None:
         for kind, data in self._encoder.encode(event):
-            last = isinstance(event, Outcome)
-            self.status = msgspec.structs.replace(self.status, seq=self.journal.append(kind, data, sync=last).seq)
+            seq = self.journal.append(kind, data, sync=self._must_last(event)).seq
+            self.status = msgspec.structs.replace(self.status, seq=seq)
             self._changed = True
         self._follow(event)
         if isinstance(event, Outcome) or (self._changed and self.elapsed() - self._written >= _PAUSE):
             self.write(sync=isinstance(event, Outcome))
 
+    def go_on(self, status: RunStatus, entries: Sequence[Entry]) -> None:
+        """Continue the record of an earlier process of the run, whose pods are gone but for what succeeded."""
+        self.status = status
+        decoder = EventDecoder(Job())
+        for entry in entries:
+            if entry.kind in (PodChanged.__name__, PhaseChanged.__name__):
+                event = decoder.decode(entry)
+                if isinstance(event, PodChanged):
+                    self._pods[event.pod.short_name] = event.pod
+                elif isinstance(event, PhaseChanged) and event.status.state.phase == Phase.RESTARTING:
+                    self._pods.clear()
+        self._pods = {name: pod for name, pod in self._pods.items() if pod.phase is PodPhase.SUCCEEDED}
+
+    def _must_last(self, event: RunEvent) -> bool:
+        """Whether the event must survive a power failure: how the run ended, accepted requests, spent retries."""
+        if isinstance(event, StatusWritten):
+            before, self._retries = self._retries, event.status.retry_count
+            return self._retries > before
+        return isinstance(event, Outcome | RequestAccepted)
+
     def write(self, *, sync: bool = False) -> None:
         """Write the status. A reader that finds an old one reads the journal; so a full disk costs nothing."""
         self._changed, self._written = False, self.elapsed()
-        try:
-            replace_file(self.directory / STATUS, msgspec.json.encode(self.status) + b"\n", sync=sync)
-        except OSError as error:
-            self.journal.lost((error.strerror or str(error)).lower())
+        content = msgspec.json.encode(self.status) + b"\n"
+        while True:
+            try:
+                replace_file(self.directory / STATUS, content, sync=sync)
+            except OSError as error:
+                # How a run ended is worth the rest of the reserve.
+                if sync and self.journal.make_room(len(content)):
+                    continue
+                self.journal.lost((error.strerror or str(error)).lower())
+            return
 
     def queue(self, arrival: int) -> None:
         """Note that the run waits for its room."""
         entry = self.journal.append("Queued", {"arrival": arrival}, sync=True)
         self._set(seq=entry.seq, arrival=arrival, started=None)
 
+    def detach(self, arrival: int) -> None:
+        """Note that the run outlives its client. With its number in the queue it can be started again."""
+        entry = self.journal.append("Detached", {"arrival": arrival}, sync=True)
+        self._set(seq=entry.seq, arrival=arrival)
+        self.write(sync=True)
+
     def start(self, gpus: tuple[str, ...]) -> None:
         """Note that a run that waited has its room."""
-        entry = self.journal.append("Started", {"gpus": gpus}, sync=True)
+        entry = self.journal.append(STARTED_ENTRY, {"gpus": gpus}, sync=True)
         self._set(seq=entry.seq, started=wall_clock(), gpus=gpus, note="")
         self.write()
 
@@ -117,8 +152,7 @@ class Recorder:
         self.write()
 
     def _end(self, outcome: Outcome) -> None:
-        lines = self.explain(outcome)
-        self.status = ended_status(self.status, outcome, lines, wall_clock())
+        self.status = ended_status(self.status, outcome, self.explain(outcome), wall_clock())
         self._set(size=size_of(self.directory))
         self._count(outcome.job)
 
@@ -139,7 +173,7 @@ class Recorder:
         )
 
 
-def ended_status(status: RunStatus, outcome: Outcome, lines: Sequence[str], now: dt.datetime) -> RunStatus:
+def ended_status(status: RunStatus, outcome: Outcome, explanation: Explanation, now: dt.datetime) -> RunStatus:
     """Return the status of a run with this outcome. A suspended run has not finished."""
     stopped = outcome.stop is not None and outcome.stop.reason in STOPPED
     suspended = outcome.stop is not None and outcome.stop.reason == SUSPENDED
@@ -151,8 +185,9 @@ def ended_status(status: RunStatus, outcome: Outcome, lines: Sequence[str], now:
         finished=None if suspended else now,
         started=None if suspended else status.started,
         exit_code=outcome.exit_code,
-        verdict=tuple(lines),
-        note=one_line(lines[0]) if lines else "",
+        verdict=explanation.lines,
+        verdict_data=explanation.verdict,
+        note=one_line(explanation.lines[0]) if explanation.lines else "",
         stopped=stopped,
     )
 

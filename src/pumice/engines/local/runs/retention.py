@@ -79,7 +79,7 @@ def finished_runs(store: RunStore) -> list[FinishedRun]:
     found = []
     for run in store.all_runs():
         status = run.status()
-        if status.finished is None or (run.directory / KEPT).exists() or not run.is_of_this_host:
+        if status.finished is None or run.is_newer or (run.directory / KEPT).exists() or not run.is_of_this_host:
             continue
         name = (run.record.namespace, run.record.name)
         completed = status.phase == Phase.COMPLETED

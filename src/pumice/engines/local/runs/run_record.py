@@ -11,11 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
+from pumice.model.vocabulary import Phase
+
 FORMAT: Final = 2
 FOREGROUND: Final = "foreground"
 DETACHED: Final = "detached"
 # Phases of a run before its job has one.
 QUEUED: Final = "Pending"
+
+# Reasons for which a run waits for the user.
+SECRETS_MISSING: Final = "SecretsMissing"
+PARKED: Final = frozenset({"Suspended", SECRETS_MISSING})
 
 # Values of variables with such names are not stored.
 SECRET_NAME: Final = re.compile("TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
@@ -52,6 +58,7 @@ class RunRecord(_Stored, frozen=True):
     documents: list[dict[str, Any]] = []  # without the values of Secrets
     options: dict[str, Any] = {}  # without the values of secret variables
     secrets: list[str] = []  # names of variables and Secrets that are not stored
+    sources: dict[str, str] = {}  # files with Secrets: the hash of each, by path
     priority: int = 0
     gang: list[GangPods] = []  # what it needs to start
     scalable: bool = True  # it works with fewer pods, too
@@ -74,6 +81,44 @@ class PodCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pending: int = 0
 
 
+class Follower(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that failed after the first one, and because of it."""
+
+    pod: str
+    code: int
+    signal: int | None = None
+    reason: str = ""
+    after: float | None = None  # seconds after the first failure
+
+
+class ActedPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The policy that ended the run, or the attempt."""
+
+    event: str
+    action: str
+    path: str  # spec.policies[0]
+    where: str = ""  # job.yaml:21
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why a run did not complete. `pod` failed first; it is empty if none did. As text: what `pumice run` prints."""
+
+    pod: str = ""
+    container: str = ""
+    code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+    line: str = ""  # the last one that the container printed, or why it never ran
+    followers: tuple[Follower, ...] = ()
+    policy: ActedPolicy | None = None
+    attempt: int = 0
+    log: str = ""  # the path of the container's log
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class RunStatus(_Stored, frozen=True):
     """`status.json`: a cache of the journal up to the record `seq`."""
 
@@ -92,5 +137,11 @@ class RunStatus(_Stored, frozen=True):
     exit_code: int | None = None
     note: str = ""  # what `ps` shows: the last failure, or why it waits
     verdict: tuple[str, ...] = ()  # in words
+    verdict_data: Verdict | None = None  # without its text
     stopped: bool = False  # by `stop` or `suspend`
     size: int = 0  # bytes of its files, when it ended
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it goes on only if the user resumes it: it is suspended, or its secrets are gone."""
+        return self.finished is None and (self.phase == Phase.ABORTED or self.reason in PARKED)

@@ -9,7 +9,9 @@ A run appears by the rename of a complete directory, after its link in `active/`
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
+import importlib
 import os
 import shutil
 import socket
@@ -17,15 +19,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.local.run_errors import RunError
+from pumice.engines.local.run_errors import NoSuchRun, StoreError
 from pumice.engines.local.runs.atomic_files import replace_file, sync_directory
+from pumice.engines.local.runs.journal import status_from_journal
 from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned
 from pumice.engines.local.runs.run_names import RunName, parse_run
-from pumice.engines.local.runs.run_record import FORMAT, RunRecord, RunStatus
+from pumice.engines.local.runs.run_record import DETACHED, FORMAT, RunRecord, RunStatus
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import make_private
 
@@ -37,14 +40,6 @@ _TRIES: Final = 1000
 _SMALL: Final = 1 << 16
 _RECORD_DECODER: Final = msgspec.json.Decoder(RunRecord)
 _STATUS_DECODER: Final = msgspec.json.Decoder(RunStatus)
-
-
-class NoSuchRunError(RunError, LookupError):
-    """No run has this name."""
-
-
-class StoreError(RunError):
-    """The store cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +56,18 @@ class StoredRun:
     def status(self) -> RunStatus:
         try:
             return _STATUS_DECODER.decode(_content(f"{self.directory}/{STATUS}"))
+        except FileNotFoundError:
+            return status_from_journal(self.directory)
         except (OSError, msgspec.DecodeError, ValueError):
-            return RunStatus()
+            # The journal is the truth; this module is too low to read how a run ended.
+            replay = importlib.import_module("pumice.engines.local.runs.lost_runs")
+            found: RunStatus = replay.journal_outcome(self) or status_from_journal(self.directory)
+            return found
+
+    @property
+    def exists(self) -> bool:
+        """Whether it has not been removed."""
+        return (self.directory / RECORD).is_file()
 
     @property
     def is_owned(self) -> bool:
@@ -71,6 +76,15 @@ class StoredRun:
     @property
     def is_of_this_host(self) -> bool:
         return self.record.host == host_name()
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer Pumice has written it: it is listed, and never changed."""
+        return self.record.format > FORMAT
+
+    @property
+    def newer_text(self) -> str:
+        return ", ".join(filter(None, ("written by a newer Pumice", self.record.version)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +113,13 @@ class RunStore:
 
     def reserve(self, namespace: str, name: str) -> Path:
         """Create the empty directory of the next run of a name. Raises OSError."""
-        for directory in (self.state, self.runs, self.active, self.trash, self.runs / namespace):
-            make_private(directory)
-        return self._allocate(self.runs / namespace / name)
+        ours = (self.state, self.runs, self.active, self.trash, self.runs / namespace, self.runs / namespace / name)
+        for directory in ours:
+            if not directory.is_dir():
+                make_private(directory)
+                # Whatever is synced in it would be lost with its name.
+                sync_directory(directory.parent)
+        return self._allocate(ours[-1])
 
     def give_up(self, directory: Path) -> None:
         """Remove a reserved directory that no run uses."""
@@ -113,7 +131,9 @@ class RunStore:
         """Store a new run in a reserved directory, and own it. Raises OSError."""
         staged = directory.with_name(f".{directory.name}.{record.uid}")
         staged.mkdir(mode=_PRIVATE)
+        lock = None
         try:
+            replace_file(directory.with_name(_NEXT), f"{record.number + 1}\n".encode(), sync=False)
             replace_file(staged / RECORD, msgspec.json.encode(record) + b"\n")
             lock = OwnerLock.take(staged)
             if lock is None:
@@ -124,11 +144,22 @@ class RunStore:
             # Replaces the empty directory.
             staged.rename(directory)
             sync_directory(directory.parent)
-            replace_file(directory.with_name(_NEXT), f"{record.number + 1}\n".encode(), sync=False)
         except OSError:
-            shutil.rmtree(staged, ignore_errors=True)
+            if staged.exists():
+                (self.active / record.uid).unlink(missing_ok=True)
+                shutil.rmtree(staged, ignore_errors=True)
+                self.give_up(directory)
+            if lock is not None:
+                lock.release()
             raise
         return OwnedRun(StoredRun(directory, record), lock)
+
+    def detach(self, run: StoredRun) -> StoredRun:
+        """Record that a run does not end with its client. Its owner lock is held. Raises OSError."""
+        record = msgspec.structs.replace(run.record, mode=DETACHED)
+        if record != run.record:
+            replace_file(run.directory / RECORD, msgspec.json.encode(record) + b"\n")
+        return StoredRun(run.directory, record)
 
     def finish(self, run: StoredRun) -> None:
         """Take a run out of the active ones."""
@@ -148,7 +179,7 @@ class RunStore:
         """Return the queued, suspended and running runs, the oldest first."""
         found = []
         for link in _entries(self.active):
-            run = self.load(Path(link.path).resolve()) if link.is_symlink() else None
+            run = self.load(Path(os.path.realpath(link.path))) if link.is_symlink() else None
             if run is not None:
                 found.append(run)
         return sorted(found, key=lambda run: (run.record.created, run.record.uid))
@@ -173,22 +204,29 @@ class RunStore:
     def load(self, directory: Path) -> StoredRun | None:
         """Return a run; None if there is none in the directory, or if it is damaged."""
         try:
-            record = _RECORD_DECODER.decode(_content(f"{directory}/{RECORD}"))
+            content = _content(f"{directory}/{RECORD}")
+            record = _RECORD_DECODER.decode(content)
+        except msgspec.ValidationError:
+            found = _newer_record(directory, content)
+            return None if found is None else StoredRun(directory, found)
         except (OSError, msgspec.DecodeError, ValueError):
             return None
         return StoredRun(directory, record)
 
     def find(self, text: str, namespace: str = "") -> StoredRun:
-        """Return the run that a user named. Raises NoSuchRunError."""
+        """Return the run that a user named. Raises NoSuchRun."""
         name = parse_run(text)
         found = self._find(name, namespace) if name is not None else []
         if len(found) > 1:
             places = ", ".join(f"{run.ref} in namespace {run.record.namespace}" for run in found)
-            raise NoSuchRunError(f"{text}: several runs have this name: {places}", "choose one with -n NAMESPACE")
+            raise NoSuchRun(f"{text}: several runs have this name: {places}", "choose one with -n NAMESPACE")
         if not found:
-            raise NoSuchRunError(f"{text}: no such run", "`pumice ps -a` lists all runs")
-        if found[0].record.format > FORMAT:
-            raise StoreError(f"{text}: written by a newer Pumice, {found[0].record.version}", "upgrade Pumice")
+            if name is not None and (damaged := self._damaged(name, namespace)) is not None:
+                hint = f"its files are in {damaged}; remove them if you do not need them"
+                raise StoreError(f"{text}: {RECORD} cannot be read", hint)
+            raise NoSuchRun(f"{text}: no such run", "`pumice ps -a` lists all runs")
+        if found[0].is_newer:
+            raise StoreError(f"{text}: {found[0].newer_text}", "pip install --upgrade pumice")
         return found[0]
 
     def _find(self, name: RunName, namespace: str) -> list[StoredRun]:
@@ -208,8 +246,14 @@ class RunStore:
             found = [run for run in self.all_runs(namespace) if run.record.uid.startswith(name.name)]
         return found
 
+    def _damaged(self, name: RunName, namespace: str) -> Path | None:
+        """Return the directory of a run that has this name and cannot be read; one that is being stored is empty."""
+        for directory in self.directories(namespace, name.name) if name.name else ():
+            if name.number in (0, int(directory.name)) and os.path.lexists(directory / RECORD):
+                return directory
+        return None
+
     def _allocate(self, directory: Path) -> Path:
-        make_private(directory)
         taken = [int(each.name) for each in _entries(directory) if each.name.isdecimal()]
         with suppress(OSError, ValueError):
             taken.append(int((directory / _NEXT).read_text(encoding="ascii")) - 1)
@@ -219,6 +263,26 @@ class RunStore:
                 (directory / str(number)).mkdir(mode=_PRIVATE)
                 return directory / str(number)
         raise FileExistsError(errno.EEXIST, "no free number", str(directory))
+
+
+def _newer_record(directory: Path, content: bytes) -> RunRecord | None:
+    """Return what can be listed of a run that a newer Pumice has written; None for a damaged one."""
+    with suppress(msgspec.DecodeError, TypeError, ValueError):
+        found = msgspec.json.decode(content, type=dict[str, Any])
+        if int(found["format"]) > FORMAT:
+            return RunRecord(
+                uid=str(found.get("uid") or ""),
+                namespace=directory.parent.parent.name,
+                name=directory.parent.name,
+                number=int(directory.name),
+                host=str(found.get("host") or ""),
+                boot="",
+                created=dt.datetime.fromtimestamp(directory.stat().st_mtime, dt.UTC),
+                job={},
+                format=int(found["format"]),
+                version=str(found.get("version") or ""),
+            )
+    return None
 
 
 def _changed(path: str) -> float:

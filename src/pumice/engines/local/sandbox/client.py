@@ -16,22 +16,31 @@ import os
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from pumice.engines.local.sandbox import protocol, scratch
+from pumice.engines.local.sandbox.entered import (
+    CollectedOutput,
+    Entered,
+    Program,
+    close_all,
+    received_terminal,
+    stream_pipes,
+    terminal_channel,
+)
 from pumice.engines.local.sandbox.init import seccomp
 from pumice.engines.local.sandbox.python_start import python_start
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS, ExhaustedError, SandboxError, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, SandboxOptions
+from pumice.engines.local.sandbox.tree_stream import Copy
 
 _DEFAULTS = SandboxOptions()
 _GATEWAY = "10.77.0.1"
 _SIGNAL_ATTEMPTS = 100
 _SIGNAL_RETRY = 0.01
-_MAX_OUTPUT = 1 << 20  # of exec
 _OUTPUT_GRACE = 0.1
 
 
@@ -62,6 +71,7 @@ class Sandbox:
         self._up: asyncio.Future[protocol.Message] = self._loop.create_future()
         self._pid: asyncio.Future[int] = self._loop.create_future()
         self._closed: str = ""
+        self.on_lost: Callable[[str], None] = lambda _reason: None
         self._loop.add_reader(channel, self._readable)
 
     @classmethod
@@ -191,7 +201,9 @@ class Sandbox:
         reader, writer = os.pipe()
         os.fchmod(writer, 0o666)  # as in LogPump.open
         try:
-            transport, output = await self._loop.connect_read_pipe(_Output, os.fdopen(reader, "rb", buffering=0))
+            transport, output = await self._loop.connect_read_pipe(
+                CollectedOutput, os.fdopen(reader, "rb", buffering=0)
+            )
         except BaseException:
             os.close(writer)
             raise
@@ -215,6 +227,36 @@ class Sandbox:
             raise
         finally:
             transport.close()
+
+    async def enter(self, container: str, command: Program | Copy, size: tuple[int, int] | None = None) -> Entered:
+        name = f"exec-{next(self._numbers)}"
+        channel: socket.socket | None = None
+        if size is None:
+            ours, theirs = stream_pipes()
+        else:
+            channel, end = terminal_channel()
+            ours, theirs = [], [end]
+
+        async def cancel() -> None:
+            if not self._closed:
+                await self._ask("cancel", execution=name)
+
+        async def code() -> int:
+            if isinstance(command, Copy):
+                details: dict[str, Any] = {"copy": command}
+            else:
+                details = {"argv": list(command.argv), "env": dict(command.env), "size": size}
+            answer, _ = await self._ask("exec", theirs, give=True, container=container, execution=name, **details)
+            return int(answer["code"])
+
+        ended = asyncio.create_task(code())
+        if channel is not None:
+            ours = [await received_terminal(channel, ended)]
+        return Entered(ours, ended, cancel)
+
+    async def usage(self) -> Mapping[str, tuple[float, int]]:
+        answer, _ = await self._ask("usage")
+        return {name: (float(cpu), int(memory)) for name, (cpu, memory) in answer["usage"].items()}
 
     async def connect(self, pod: str, port: int) -> socket.socket:
         """Open a non-blocking TCP connection from inside the job's network."""
@@ -251,7 +293,7 @@ class Sandbox:
         copies = list(descriptors) if give else [os.dup(descriptor) for descriptor in descriptors]
         number = next(self._numbers)
         if self._closed:
-            _close_all(copies)
+            close_all(copies)
             raise SandboxError(self._closed)
         answer: asyncio.Future[tuple[protocol.Message, list[int]]] = self._loop.create_future()
         self._answers[number] = answer
@@ -272,10 +314,10 @@ class Sandbox:
                 self._loop.add_writer(self._channel, self._send_unsent)
                 return
             except OSError as error:
-                self._disconnect(f"job-init has ended: {error.strerror}")
+                self._lose(f": {error.strerror}")
                 return
             self._unsent.popleft()
-            _close_all(descriptors)
+            close_all(descriptors)
         self._loop.remove_writer(self._channel)
 
     def _readable(self) -> None:
@@ -287,7 +329,7 @@ class Sandbox:
             except OSError:
                 received = None
             if received is None:
-                self._disconnect(f"job-init has ended{self._last_error()}")
+                self._lose(self._last_error())
                 return
             self._handle(*received)
 
@@ -305,11 +347,17 @@ class Sandbox:
         elif "exhausted" in message:
             self._disconnect(message["exhausted"], ExhaustedError)
         elif (answer := self._answers.get(message["id"])) is None or answer.done():
-            _close_all(descriptors)
+            close_all(descriptors)
         elif "error" in message:
             answer.set_exception(StartError(*message["error"]))
         else:
             answer.set_result((message, descriptors))
+
+    def _lose(self, why: str) -> None:
+        reason = f"job-init has ended{why}"
+        if not self._closed:
+            self.on_lost(reason)
+        self._disconnect(reason)
 
     def _disconnect(self, reason: str, kind: type[SandboxError] = SandboxError) -> None:
         if self._closed:
@@ -319,7 +367,7 @@ class Sandbox:
         self._loop.remove_writer(self._channel)
         self._channel.close()
         for _, descriptors in self._unsent:
-            _close_all(descriptors)
+            close_all(descriptors)
         self._unsent.clear()
         waiting: list[asyncio.Future[Any]] = [self._up, self._pid, *self._answers.values(), *self._ends.values()]
         for future in waiting:
@@ -332,26 +380,6 @@ class Sandbox:
         size = os.fstat(self._errors).st_size
         text = os.pread(self._errors, 4096, max(0, size - 4096)).decode(errors="replace").strip()
         return f": {text.splitlines()[-1]}" if text else ""
-
-
-class _Output(asyncio.Protocol):
-    """Collects the output of exec; what exceeds the limit is dropped."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data[: _MAX_OUTPUT - len(self.data)]
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-
-def _close_all(descriptors: Sequence[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 async def _process_end(process: subprocess.Popen[bytes]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pumice.engines.local.sandbox.client import Ended
+from pumice.engines.local.sandbox.entered import Entered, Program
 from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.tree_stream import Copy
 
 
 class SandboxPort(Protocol):
+    on_lost: Callable[[str], None]  # called when the sandbox ends by itself, before its pods are known to have ended
+
     @property
     def pid(self) -> int:
         """A process in the network of the job."""
@@ -51,6 +55,15 @@ class SandboxPort(Protocol):
         timeout: float | None = None,  # noqa: ASYNC109 - the command must be killed when the time is up
     ) -> tuple[int, bytes]:
         """Run a command in a container; return its exit code and its output."""
+
+    async def enter(self, container: str, command: Program | Copy, size: tuple[int, int] | None = None) -> Entered:
+        """Run a command in a container with streams; with the size of a terminal, lines and columns, on a terminal.
+
+        Or copy files, as a stream of `tree_stream`.
+        """
+
+    async def usage(self) -> Mapping[str, tuple[float, int]]:
+        """Return the CPU time in seconds and the memory in bytes of each running container, by its id."""
 
     async def connect(self, pod: str, port: int) -> socket.socket: ...
 

@@ -24,6 +24,7 @@ _JOIN_SESSION_KEYRING = 1
 _GETCWD = {"x86_64": 79, "aarch64": 17, "riscv64": 17, "ppc64le": 182, "s390x": 183}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
+_CAPABILITY_VERSION = 0x20080522
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 4, 8
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
@@ -162,3 +163,11 @@ def prctl(option: int, argument: int = 0, further: int = 0) -> None:
         option, ctypes.c_ulong(argument), ctypes.c_ulong(further), ctypes.c_ulong(0), ctypes.c_ulong(0)
     )
     _check(result, f"prctl({option})")
+
+
+def set_capabilities(mask: int) -> None:
+    """Set the permitted and the effective capabilities of this process; it passes none on."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    data = struct.pack("=6I", low, low, 0, high, high, 0)
+    _check(_libc.capset(header, data), "capset")

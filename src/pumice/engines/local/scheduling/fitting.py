@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.admission.admit import Admitted, admit_stored
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.scheduling.fit import Fit, fit, pod_requests
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.model import keys
@@ -67,10 +67,10 @@ def gang_fit(admitted: Admitted, free: Mapping[str, Quantity]) -> Fit:
 
 
 def ignoring(admitted: Admitted, resources: Sequence[str]) -> Fitted:
-    """Leave resources out. Raises SettingsError for one that the job does not have."""
+    """Leave resources out. Raises InvalidOption for one that the job does not have."""
     known = sorted({name for task in admitted.written.spec.tasks for name in _resource_names(task)})
     if unknown := [name for name in resources if name not in known]:
-        raise SettingsError.of([_unknown(name, known) for name in unknown])
+        raise InvalidOption.of([_unknown(name, known) for name in unknown])
     return _left_out(admitted, resources, "--ignore") if resources else Fitted(admitted)
 
 
@@ -192,7 +192,7 @@ def _admitted(admitted: Admitted, tasks: list[TaskSpec]) -> Admitted:
     job = msgspec.structs.replace(written, spec=msgspec.structs.replace(written.spec, tasks=tasks))
     found = admit_stored(job, offline_context())
     if errors := [Problem(f"{each.path}: {each.message}") for each in found.findings if each.is_error]:
-        raise SettingsError.of(errors)
+        raise InvalidOption.of(errors)
     return found
 
 

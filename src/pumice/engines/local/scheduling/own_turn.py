@@ -56,6 +56,19 @@ class OwnTurn:
                 self.waiting = replace(self.waiting, arrival=arrival, held_since=wall_clock())
         return self._why(decision)
 
+    def look(self) -> Why | None:
+        """Return why the run would have to wait now; None if it would start. Nothing is reserved."""
+        with self.scheduler.reservations.locked():
+            decision = self._decide(self.waiting)
+        return None if isinstance(decision, Start) else self._why(decision)
+
+    def queue(self) -> int:
+        """Return the number of the run in the queue; a run that never waited gets one. Raises OSError."""
+        if not self.waiting.arrival:
+            with self.scheduler.reservations.locked():
+                self.waiting = replace(self.waiting, arrival=next_arrival(self.store.state))
+        return self.waiting.arrival
+
     @property
     def has_room(self) -> bool:
         return self.why is None

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.run_record import FOREGROUND, GangPods, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.fit import GPU
@@ -23,7 +24,6 @@ from pumice.engines.local.scheduling.plan import PATIENCE, Decision, Hold, PodSe
 from pumice.engines.local.scheduling.reservations import live_reservations, reservations_directory, turn
 from pumice.engines.local.scheduling.why import Why, WhyCode
 from pumice.model.quantity import Quantity
-from pumice.model.vocabulary import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ def read_queue(store: RunStore, runs: Sequence[tuple[StoredRun, RunStatus]]) -> 
 
 def active_runs(store: RunStore) -> list[tuple[StoredRun, RunStatus]]:
     """Return the active runs of this host with their statuses."""
-    return [(run, run.status()) for run in store.active_runs() if run.is_of_this_host]
+    return [(run, run.status()) for run in store.active_runs() if run.is_of_this_host and not run.is_newer]
 
 
 def is_waiting(status: RunStatus) -> bool:
     """Return whether a run waits for its room: not one that is suspended, or that has never been queued."""
-    return status.arrival > 0 and status.started is None and status.finished is None and status.phase != Phase.ABORTED
+    return status.arrival > 0 and status.started is None and status.finished is None and not status.is_parked
 
 
 def waiting_of(run: StoredRun, status: RunStatus, name: str = "") -> Waiting:
@@ -141,7 +141,6 @@ def next_arrival(state: Path) -> int:
     last = 0
     with suppress(FileNotFoundError, ValueError):
         last = int(file.read_text(encoding="ascii"))
-    temporary = file.with_suffix(".new")
-    temporary.write_text(f"{last + 1}\n", encoding="ascii")
-    temporary.rename(file)
+    # A number must not be given again after a power failure: it would pass those that wait.
+    replace_file(file, f"{last + 1}\n".encode())
     return last + 1

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from pumice.engines.local.runs.run_record import Verdict
 from pumice.engines.local.scheduling.fit import size_text
 from pumice.model.quantity import Quantity
 
@@ -32,6 +33,8 @@ class WhyCode(StrEnum):
     STARTING = "Starting"
     RUNNING = "Running"
     FAILED = "Failed"
+    STOPPED = "Stopped"
+    COMPLETED = "Completed"
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,6 +73,10 @@ class Why(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     short: tuple[Shortage, ...] = ()
     hints: tuple[Hint, ...] = ()
     message: str = ""  # for people, where `short` and `behind` do not say it
+    verdict: Verdict | None = None  # of a run that has ended
+
+    def __str__(self) -> str:
+        return self.text
 
     @property
     def text(self) -> str:

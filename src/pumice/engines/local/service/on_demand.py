@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pumice.engines.local.clock import elapsed
 from pumice.engines.local.daemon.background import start_in_background, wait_until_ready
 from pumice.engines.local.daemon.line_protocol import (
     PROTOCOLS,
     RETIRE,
+    AnswerLostError,
     Connection,
-    ConnectionFailedError,
     connection_to,
     own_hello,
 )
 from pumice.engines.local.daemon.rotated_log import last_lines
+from pumice.engines.local.run_errors import ConnectionFailed
 from pumice.engines.local.service.service_paths import ServicePaths
 
-_PATIENCE: Final = 5.0
+_PATIENCE: Final = 20.0  # seconds; on a busy machine, loading the modules takes long
 _PAUSE: Final = 0.05
+_TRIES: Final = 3
 
 
 @asynccontextmanager
 async def running_service(state: Path, environ: Mapping[str, str]) -> AsyncIterator[Connection | None]:
-    """Yield a connection to the service if it runs, else None. Raises ConnectionFailedError and RefusedError."""
+    """Yield a connection to the service if it runs, else None. Raises ConnectionFailed and RefusedError."""
     async with AsyncExitStack() as stack:
         connection = None
         with suppress(FileNotFoundError, ConnectionRefusedError):
@@ -44,7 +47,7 @@ async def connected_service(
 ) -> AsyncIterator[Connection]:
     """Yield a connection to the service; start it if it does not run, or if it is older than this Pumice.
 
-    Raises ConnectionFailedError with the last lines of its log, VersionMismatchError and RefusedError.
+    Raises ConnectionFailed with the last lines of its log, VersionMismatch and RefusedError.
     """
     paths, deadline = ServicePaths(state), elapsed() + patience
     while True:
@@ -54,7 +57,7 @@ async def connected_service(
                 yield connection
                 return
             if connection is not None:
-                with suppress(ConnectionFailedError):
+                with suppress(ConnectionFailed):
                     await connection.call(RETIRE)
         # The service may be about to listen, or to end; or its socket was removed.
         if paths.wake_holder():
@@ -64,14 +67,47 @@ async def connected_service(
             failed = not await asyncio.to_thread(start_service, state, environ, max(0.0, deadline - elapsed()))
         if failed:
             lines = "\n".join(f"  {line}" for line in last_lines(paths.log))
-            raise ConnectionFailedError(f"the service does not start\n{lines}".rstrip(), f"its log is {paths.log}")
+            raise ConnectionFailed(f"the service does not start\n{lines}".rstrip(), f"its log is {paths.log}")
+
+
+async def ask_service(state: Path, environ: Mapping[str, str], request: str, **fields: Any) -> Any:
+    """Send a request to the service and return the result; again if the service ends before it answers.
+
+    All its requests may be repeated. Raises what `connected_service` raises, and AnswerLostError in the end.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            async with connected_service(state, environ) as service:
+                return await service.call(request, **fields)
+        except AnswerLostError:
+            if not tries_left:
+                raise
+    return None
 
 
 def start_service(state: Path, environ: Mapping[str, str], seconds: float = _PATIENCE) -> bool:
-    """Start the service, and wait until it or another one runs. False if it failed."""
+    """Start the service, and wait until it or another one runs. False if it failed.
+
+    Of many clients at once, one starts it, and the others wait.
+    """
+    paths = ServicePaths(state)
+    try:
+        paths.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        turn = os.open(paths.lock.with_name("start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        # The service explains in its log what is wrong with the directory.
+        return _start(paths, environ, seconds)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return paths.holder().is_alive or _start(paths, environ, seconds)
+    finally:
+        os.close(turn)
+
+
+def _start(paths: ServicePaths, environ: Mapping[str, str], seconds: float) -> bool:
     reading, writing = os.pipe()
     try:
-        start_in_background(service_words(state), environ, ServicePaths(state).log, writing)
+        start_in_background(service_words(paths.state), environ, paths.log, writing)
     finally:
         os.close(writing)
     try:

@@ -10,7 +10,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.machine import Machine
-from pumice.engines.local.scheduling.plan import Hold, Start, Waiting
+from pumice.engines.local.scheduling.plan import Hold, Refuse, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import is_waiting, machine_for, read_queue, why_of
 from pumice.engines.local.service import queued_runs
@@ -26,13 +26,13 @@ class QueueTurn:
     launch: Launch
     now: Callable[[], dt.datetime]
     machine: Callable[[Sequence[Waiting]], Machine] = machine_for
-    drains_at: list[dt.datetime] = field(default_factory=list)  # when it has to be taken again, if nothing happens
+    again_at: list[dt.datetime] = field(default_factory=list)  # when it has to be taken again, if nothing happens
 
     def take(self, runs: list[tuple[StoredRun, RunStatus]]) -> list[str]:
         """Return the uids of the runs that were started. `runs` are the active runs of this host. Raises OSError."""
         statuses = {run.record.uid: status for run, status in runs}
         started: list[tuple[StoredRun, OwnerLock]] = []
-        self.drains_at = []
+        self.again_at = []
         directory = reservations_directory(self.store.state)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with turn(directory):
@@ -41,14 +41,22 @@ class QueueTurn:
                 return []
             for uid, (run, decision) in queue.decide(self.machine(queue.values()), self.now()).items():
                 if isinstance(decision, Hold) and decision.why.drains_at is not None:
-                    self.drains_at.append(decision.why.drains_at)
+                    self.again_at += [decision.why.drains_at] if decision.why.drains_at > self.now() else []
                 if run.record.mode == FOREGROUND:
                     continue  # its own process decides the same
                 if not isinstance(decision, Start):
-                    queued_runs.hold(run, statuses[uid], why_of(run, decision, statuses[uid].held or self.now()))
+                    self._hold(run, statuses[uid], decision)
                 elif (lock := _taken(run)) is not None:
-                    queued_runs.start(run, decision.gpus)
+                    try:
+                        queued_runs.start(run, decision.gpus)
+                    except OSError:
+                        # As on a full disk: it waits.
+                        lock.release()
+                        continue
                     started.append((run, lock))
+                else:
+                    # A reader may have asked for the lock at this moment.
+                    self.again_at.append(self.now())
         for run, lock in started:
             try:
                 self.launch(run, lock)
@@ -56,6 +64,16 @@ class QueueTurn:
                 # The supervisor has it now; if it could not be started, the run is lost and found again.
                 lock.release()
         return [run.record.uid for run, _ in started]
+
+    def _hold(self, run: StoredRun, status: RunStatus, decision: Hold | Refuse) -> None:
+        why = why_of(run, decision, status.held or self.now())
+        # A run that was interrupted, and waits again, waits as long as it takes.
+        since, longest = why.since or self.now(), None if status.reason else queued_runs.longest_wait(run.record)
+        if longest is None or self.now() < since + longest:
+            queued_runs.hold(run, status, why)
+            self.again_at += [] if longest is None else [since + longest]
+        else:
+            queued_runs.give_up(self.store, run, longest, why)
 
 
 def _taken(run: StoredRun) -> OwnerLock | None:

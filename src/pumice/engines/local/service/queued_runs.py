@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,19 +12,20 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.outcome import NO_ROOM, SUSPENDED
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.journal import Journal, SequenceNumbers
+from pumice.engines.local.runs.journal import RESUMED_ENTRY, STARTED_ENTRY, Journal, SequenceNumbers
 from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_record import DETACHED, QUEUED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RECORD, STATUS, RunStore, StoredRun
+from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
+from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.engines.local.scheduling.why import Why, sentence
+from pumice.model.vocabulary import Phase
 
 QUEUED_ENTRY: Final = "Queued"
-RESUMED_ENTRY: Final = "Resumed"
-STARTED_ENTRY: Final = "Started"
+HELD_ENTRY: Final = "Held"
 LOST_ENTRY: Final = "Lost"
 
 
@@ -40,15 +42,28 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
         directory = store.reserve(record.namespace, record.name)
         owned = store.create(directory, msgspec.structs.replace(record, number=int(directory.name)))
         run, lock = owned.run, owned.lock
-    elif not run.status().arrival and (taken := OwnerLock.take(run.directory)) is not None:
+    elif _is_new(run.status()) and (taken := OwnerLock.take(run.directory)) is not None:
         lock = taken
     else:
         return run
     try:
-        queue(store, run)
+        if record.options.get("hold"):
+            note = f"held; pumice resume {run.ref} queues it"
+            append(run, HELD_ENTRY, {}, phase=Phase.ABORTED, reason=SUSPENDED, note=note)
+        else:
+            queue(store, run)
+    except OSError:
+        # The submitter is told that it is not stored, so it must not start later.
+        with suppress(OSError):
+            store.remove(run)
+        raise
     finally:
         lock.release()
     return run
+
+
+def _is_new(status: RunStatus) -> bool:
+    return not status.arrival and not status.is_parked
 
 
 def find(store: RunStore, record: RunRecord) -> StoredRun | None:
@@ -72,11 +87,19 @@ def queue(store: RunStore, run: StoredRun) -> None:
 
 def resume(store: RunStore, run: StoredRun) -> None:
     """Queue a suspended run: it arrives now, and runs in the background. Its owner lock is held."""
-    record = msgspec.structs.replace(run.record, mode=DETACHED)
-    if record != run.record:
-        replace_file(run.directory / RECORD, msgspec.json.encode(record) + b"\n")
+    run = store.detach(run)
     append(
-        run, RESUMED_ENTRY, {}, reason="", message="", finished=None, exit_code=None, verdict=(), stopped=False, note=""
+        run,
+        RESUMED_ENTRY,
+        {},
+        reason="",
+        message="",
+        finished=None,
+        exit_code=None,
+        verdict=(),
+        verdict_data=None,
+        stopped=False,
+        note="",
     )
     queue(store, run)
 
@@ -98,6 +121,29 @@ def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
 def start(run: StoredRun, gpus: tuple[str, ...]) -> None:
     """Note that a run has its room. Its owner lock is held."""
     append(run, STARTED_ENTRY, {"gpus": gpus}, started=wall_clock(), gpus=gpus, note="", reason="", message="")
+
+
+def longest_wait(record: RunRecord) -> dt.timedelta | None:
+    """Return how long the run may wait for its room; None if as long as it takes."""
+    options = record.options
+    seconds = options.get("max_wait") if options.get("wait", True) else 0.0
+    return None if seconds is None else dt.timedelta(seconds=seconds)
+
+
+def give_up(store: RunStore, run: StoredRun, longest: dt.timedelta, why: Why) -> None:
+    """End a run that waited longer than it may, unless a process owns it meanwhile."""
+    lock = OwnerLock.take(run.directory)
+    if lock is None:
+        return
+    try:
+        flag = f"--max-wait {longest.total_seconds():g}s" if longest else "--no-wait"
+        message = f"no room ({flag}): {sentence(why)}"
+        changes: dict[str, Any] = {"phase": Phase.TERMINATED, "reason": "NoRoom", "message": message, "note": message}
+        changes |= {"verdict": (f"{run.ref}: {message}",), "finished": wall_clock(), "exit_code": NO_ROOM}
+        append(run, "NoRoom", {"message": message}, **changes)
+        store.finish(run)
+    finally:
+        lock.release()
 
 
 def append(run: StoredRun, kind: str, data: Mapping[str, Any], **changes: Any) -> RunStatus:

@@ -56,14 +56,30 @@ class ServicePaths:
         OwnerLock(descriptor).sign()
         return descriptor
 
+    def wait_until_free(self) -> None:
+        """Return when no service runs."""
+        with suppress(FileNotFoundError):
+            descriptor = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            finally:
+                os.close(descriptor)
+
     def wake_holder(self) -> bool:
         """Have the service look after its socket. False if no live process has signed the lock."""
-        with suppress(OSError, msgspec.DecodeError):
-            owner = msgspec.json.decode(self.lock.read_bytes(), type=Owner)
+        owner = self.holder()
+        with suppress(OSError):
             if owner.is_alive:
                 os.kill(owner.pid, signal.SIGUSR1)
                 return True
         return False
+
+    def holder(self) -> Owner:
+        """Return the process that last signed the lock."""
+        try:
+            return msgspec.json.decode(self.lock.read_bytes(), type=Owner)
+        except (OSError, msgspec.DecodeError):
+            return Owner()
 
     @property
     def notices(self) -> Path:

@@ -22,7 +22,8 @@ from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.daemon.background import report_ready
 from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, Message, listen, own_hello
 from pumice.engines.local.daemon.rotated_log import RotatedLog
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.daemon.runtime_files import remove_runtime_files, sweep_runtime_files
+from pumice.engines.local.run_errors import RefusedError, RunError, StoreError
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.retention import prune, removal_text
@@ -36,7 +37,6 @@ from pumice.engines.local.service.recovery import recover
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.service.supervisors import Supervisors
 from pumice.engines.local.state.settings import Retention
-from pumice.model.vocabulary import Phase
 
 IDLE: Final = 300.0  # seconds until a service without work ends
 _TICK: Final = 1.0  # between two looks at what other processes change
@@ -59,6 +59,7 @@ class Service:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: asyncio.Server | None = None
     _recovering: set[asyncio.Task[None]] = field(default_factory=set)
+    _failed: dict[str, str] = field(default_factory=dict)  # what was said of runs that cannot be recovered, by uid
     _seen: object = None  # what the last turn was about
 
     def __post_init__(self) -> None:
@@ -101,7 +102,7 @@ class Service:
     def _take_turn(self) -> bool:
         """Start what can start. Return whether there is anything to wait for."""
         seen = self._look()
-        if seen == self._seen and not any(wall_clock() >= moment for moment in self.queue.drains_at):
+        if seen == self._seen and not any(wall_clock() >= moment for moment in self.queue.again_at):
             return self._is_busy
         self._seen = seen
         try:
@@ -111,7 +112,7 @@ class Service:
             self.log.write(f"the queue waits: {error}")
             return True
         for run, status in runs:
-            if is_waiting(status) or status.phase == Phase.ABORTED or run.record.uid in self.supervisors.watched:
+            if is_waiting(status) or status.is_parked or run.record.uid in self.supervisors.watched:
                 continue
             if not run.is_owned:
                 self._recover(run)
@@ -144,14 +145,19 @@ class Service:
         run = self.store.load(self.store.active / uid)
         if run is not None:
             self._recover(StoredRun((self.store.active / uid).resolve(), run.record))
+        else:
+            remove_runtime_files(uid)
         self._changed.set()
 
     def _recover(self, run: StoredRun) -> None:
         async def recovered() -> None:
             try:
                 line = await asyncio.to_thread(recover, self.store, run)
-            except OSError as error:
+            except (OSError, RunError) as error:
                 line = f"{run.ref} cannot be recovered: {error}"
+                if self._failed.get(run.record.uid) == line:
+                    return
+                self._failed[run.record.uid] = line
             if line:
                 self.log.write(line)
                 self.paths.add_notice(line)
@@ -162,6 +168,7 @@ class Service:
         task.add_done_callback(self._recovering.discard)
 
     def _prune(self) -> None:
+        sweep_runtime_files(self.store.active)
         newest = max(self.store.all_runs(), key=lambda run: run.record.created, default=None)
         stored = {} if newest is None else newest.record.options.get("settings", {}).get("retention", {})
         try:
@@ -202,7 +209,7 @@ class Service:
         except msgspec.ValidationError as error:
             raise RefusedError(f"not a run: {error}") from error
         except OSError as error:
-            raise RefusedError(f"the run cannot be stored: {error}", "make room in the state directory") from error
+            raise StoreError(f"the run cannot be stored: {error}", f"make room in {self.paths.state}") from error
         self._changed.set()
         return {"run": run.ref, "uid": run.record.uid, "directory": str(run.directory)}
 

@@ -34,10 +34,11 @@ class DiskUse:
 
 def measure(claims: Iterable[Path], volumes: Path, layers: Iterable[Path]) -> DiskUse:
     """Walk all of it; what disappears meanwhile does not count."""
-    return DiskUse(sum(map(_size, claims)), _size(volumes), sum(map(_size, layers)))
+    return DiskUse(sum(map(tree_size, claims)), tree_size(volumes), sum(map(tree_size, layers)))
 
 
-def _size(top: Path) -> int:
+def tree_size(top: Path) -> int:
+    """Return the bytes that a directory takes with all that is below it; 0 if there is none."""
     total, waiting = 0, [str(top)]
     while waiting:
         try:

@@ -8,6 +8,7 @@ All of it is closed to other users: logs and specs may contain secrets.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pwd
@@ -19,6 +20,7 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.logs.log_file import LogFile
+from pumice.engines.local.run_errors import RefusedError, RunError, StoreError
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.state.remove_tree import remove_tree
@@ -46,6 +48,12 @@ def state_problem(state: Path, error: OSError) -> Problem:
     first = f"it belongs to {owner}: sudo chown -R {os.getuid()} {state}" if owner else "make room there"
     hint = f"{first}, or set XDG_STATE_HOME to a directory that you can write to"
     return Problem(f"{path}: {why}, so nothing can be stored in {state}", hint)
+
+
+def state_error(state: Path, error: OSError) -> RunError:
+    """Return the error of a run that cannot be stored: the user's to mend, or that of a full disk."""
+    kind = StoreError if error.errno in (errno.ENOSPC, errno.EDQUOT) else RefusedError
+    return kind.of([state_problem(state, error)])
 
 
 def _other_owner(path: Path) -> str:

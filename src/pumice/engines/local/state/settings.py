@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pumice.engines.local.host_access.access import HostAccess
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ def config_directory(environ: Mapping[str, str]) -> Path | None:
 def state_directory(environ: Mapping[str, str]) -> Path:
     """Return `$XDG_STATE_HOME/pumice`; a relative value is ignored, as the XDG specification says.
 
-    Raises SettingsError.
+    Raises InvalidOption.
     """
     base = Path(environ.get("XDG_STATE_HOME") or "")
     if not base.is_absolute():
         home = home_directory(environ)
         if home is None:
-            raise SettingsError("there is no home directory for the state of runs", "set XDG_STATE_HOME")
+            raise InvalidOption("there is no home directory for the state of runs", "set XDG_STATE_HOME")
         base = home / ".local" / "state"
     return base / "pumice"
 

@@ -1,1 +1,1 @@
-"""Runs that other processes can reach: the control socket of a run, and the process of a detached run."""
+"""The processes of runs: started by the service, or held by a client, and reachable through a control socket."""

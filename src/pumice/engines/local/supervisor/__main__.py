@@ -1,6 +1,7 @@
-"""The process of a detached run that the service starts: `python -m pumice.engines.local.supervisor DIRECTORY LOCK`.
+"""Runs the process of a run: `python -m pumice.engines.local.supervisor DIRECTORY LOCK`, or `--leased SOCKET`.
 
-LOCK is the descriptor of the run's owner lock, which the service hands over.
+The service starts it with LOCK, the descriptor of the run's owner lock, which it hands over; a client with SOCKET, the
+descriptor of a connection, on which it sends what to run.
 """
 
 from __future__ import annotations
@@ -8,6 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pumice.engines.local.supervisor.process import main
+from pumice.engines.local.supervisor.supervisor_process import LEASED
 
-main(Path(sys.argv[1]), int(sys.argv[2]))
+if sys.argv[1] == LEASED:
+    from pumice.engines.local.supervisor import leased_process
+
+    leased_process.main(int(sys.argv[2]))
+else:
+    from pumice.engines.local.supervisor import process
+
+    process.main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,24 +1,31 @@
-"""The control socket of a run: other processes of the same user stop, scale, watch and enter the run through it."""
+"""The control socket of a run: other processes of the same user stop, scale, watch and enter the run through it.
+
+A foreground run also has the connection of its client, the lease. No output is lost on it: while the client does not
+read, the output of the pods waits in their pipes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from pumice.engines.local.daemon.line_protocol import RETIRE, Answer, Connection, Message, listen
-from pumice.engines.local.daemon.runtime_directory import runtime_directory
+from pumice.engines.local.daemon.runtime_files import control_socket
 from pumice.engines.local.events import LogOutput, RunEvent, RunPlanned
 from pumice.engines.local.outcome import TERMINATED, Outcome, Stop
-from pumice.engines.local.run_errors import RunError, SettingsError
+from pumice.engines.local.run_errors import InvalidOption, RefusedError, RunError
 from pumice.engines.local.runs.event_codec import EventEncoder
 from pumice.engines.local.session import LocalSession
+from pumice.engines.local.supervisor.entering import Entering
+from pumice.engines.local.supervisor.request_codec import OUTPUT, plain_output
 from pumice.model.problem import PumiceError
 
 # A watcher that does not read loses the connection when this much waits for it.
@@ -26,16 +33,13 @@ _MOST_WAITING: Final = 32 << 20
 _LOOK_AGAIN: Final = 30.0
 
 
-def control_socket(uid: str) -> Path:
-    """Return the path of the control socket of a run. Raises RunError."""
-    return runtime_directory(os.environ) / f"{uid}.sock"
-
-
 @dataclass(slots=True)
 class ControlServer:
     """Serves while the run lives."""
 
     session: LocalSession
+    lease: Connection | None = None  # of the client of a foreground run
+    detach: Callable[[], Awaitable[str]] | None = None  # releases the lease, and returns the name of the run
     _uid: str = ""
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -47,8 +51,12 @@ class ControlServer:
         if isinstance(event, RunPlanned):
             self._uid = event.job.uid
             self._spawn(self._keep_open())
+        if self.lease is not None and isinstance(event, LogOutput):
+            self._send_to_client(self.lease, _line(OUTPUT, plain_output(event)), is_log=True)
         for kind, data in self._encoded(event):
-            line = msgspec.json.encode({"event": kind, "data": data}) + b"\n"
+            line = _line(kind, data)
+            if self.lease is not None and not isinstance(event, LogOutput):
+                self._send_to_client(self.lease, line, is_log=False)
             for watcher in tuple(self._watchers):
                 watcher.writer.write(line)
                 if watcher.writer.transport.get_write_buffer_size() > _MOST_WAITING:
@@ -62,6 +70,27 @@ class ControlServer:
             return []
         lines = [[each.pod, each.container, each.stream, each.text, each.unfinished] for each in event.lines]
         return [(LogOutput.__name__, lines)]
+
+    def _send_to_client(self, lease: Connection, line: bytes, *, is_log: bool) -> None:
+        transport = lease.writer.transport
+        if is_log and transport.get_write_buffer_size() > _MOST_WAITING:
+            # Only while the run is being stopped, which waits for no reader. The log files have these lines.
+            return
+        lease.writer.write(line)
+        if transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1] and not self.session.gate.closed:
+            self.session.gate.close()
+            self._spawn(self._open_gate(lease))
+
+    async def _open_gate(self, lease: Connection) -> None:
+        """Let the pods print again when the client has read."""
+        with suppress(ConnectionError):
+            await lease.writer.drain()
+        self.session.gate.open()
+
+    def release(self) -> None:
+        """The run goes on without its client."""
+        self.lease = None
+        self.session.gate.open()
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -84,7 +113,12 @@ class ControlServer:
 
     async def _keep_open(self) -> None:
         """Listen, and listen again when the socket is gone: logging out removes the runtime directory."""
+        wanted = asyncio.Event()
+        with suppress(ValueError, RuntimeError):
+            # Only the main thread gets signals; elsewhere the socket comes back a little later.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, wanted.set)
         while True:
+            wanted.clear()
             # Without the socket the run goes on; `ps` and `logs` read files.
             with suppress(OSError, RunError):
                 path = control_socket(self._uid)
@@ -92,12 +126,25 @@ class ControlServer:
                     if self._server is not None:
                         self._server.close()
                     self._server = await listen(path, self._serve, self._uid)
-            await asyncio.sleep(_LOOK_AGAIN)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await wanted.wait()
 
     async def _serve(self, connection: Connection) -> None:
+        entering = Entering(self.session, connection)
+
         async def watch(_request: Message) -> Any:
             self._watchers.append(connection)
 
+        try:
+            await connection.serve({**self.answers(), "enter": _guarded(entering.enter), "events": watch})
+        finally:
+            await entering.close()
+            if connection in self._watchers:
+                self._watchers.remove(connection)
+
+    def answers(self) -> Mapping[str, Answer]:
+        """Return what can be asked of the run, by the name of the request."""
         answers: dict[str, Answer] = {
             "stop": self._stop,
             "suspend": self._suspend,
@@ -105,17 +152,24 @@ class ControlServer:
             "scale": self._scale,
             "kill": self._kill,
             "exec": self._exec,
-            "events": watch,
+            "usage": self._usage,
+            "detach": self._detach,
             RETIRE: self._stop,
         }
-        try:
-            await connection.serve({name: _guarded(answer) for name, answer in answers.items()})
-        finally:
-            if connection in self._watchers:
-                self._watchers.remove(connection)
+        return {name: _guarded(answer) for name, answer in answers.items()}
 
     async def _stop(self, request: Message) -> Any:
-        return self.session.stop(Stop(TERMINATED, "Stopped"), force=bool(request.get("force")))
+        """The client of a foreground run says why. `insist`: end a run at once that is being stopped already."""
+        code, reason = int(request.get("code") or TERMINATED), str(request.get("reason") or "Stopped")
+        grace = request.get("grace")
+        why = Stop(code, reason, str(request.get("message") or ""), None if grace is None else float(grace))
+        stopped = self.session.stop(why, force=bool(request.get("force")))
+        return stopped or (bool(request.get("insist")) and self.session.stop(why, force=True))
+
+    async def _detach(self, _request: Message) -> Any:
+        if self.detach is None or self.lease is None:
+            raise RefusedError("the run is detached already")
+        return await self.detach()
 
     async def _suspend(self, _request: Message) -> Any:
         self.session.suspend()
@@ -129,12 +183,19 @@ class ControlServer:
     async def _kill(self, request: Message) -> Any:
         return await self.session.kill(str(request["pod"]), int(request.get("signal") or 9))
 
+    async def _usage(self, _request: Message) -> Any:
+        return msgspec.to_builtins(await self.session.sampler.fresh())
+
     async def _exec(self, request: Message) -> Any:
         """Run a command and return its output."""
         argv = [str(word) for word in request["argv"]]
         container, timeout = str(request.get("container") or ""), request.get("timeout")
         code, output = await self.session.exec(str(request["pod"]), argv, container=container, timeout=timeout)
         return {"code": code, "output": output.decode("utf-8", "surrogateescape")}
+
+
+def _line(kind: str, data: Any) -> bytes:
+    return msgspec.json.encode({"event": kind, "data": data}) + b"\n"
 
 
 def _guarded(answer: Answer) -> Answer:
@@ -148,7 +209,7 @@ def _guarded(answer: Answer) -> Answer:
         except PumiceError as error:
             raise RunError(error.problem.message, error.problem.hint) from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SettingsError(f"{type(error).__name__}: {error}") from error
+            raise InvalidOption(f"{type(error).__name__}: {error}") from error
 
     return answer_safely
 
@@ -156,6 +217,9 @@ def _guarded(answer: Answer) -> Answer:
 async def run_with_control(session: LocalSession, listener: Callable[[RunEvent], None]) -> Outcome:
     """Run a session to its end, reachable through its control socket."""
     server = ControlServer(session)
+    if threading.current_thread() is threading.main_thread():
+        # A client may send it as soon as the lock is signed.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     def listen_and_publish(event: RunEvent) -> None:
         server.publish(event)

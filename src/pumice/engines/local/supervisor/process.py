@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from pumice.admission.admit import admit
 from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.options import RunOptions
 from pumice.engines.local.outcome import TERMINATED, Stop
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.atomic_files import replace_file
@@ -20,20 +24,23 @@ from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_record import DETACHED, QUEUED, SECRETS_MISSING
 from pumice.engines.local.runs.run_store import STATUS, OwnedRun, RunStore, StoredRun
+from pumice.engines.local.service import queued_runs
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import run_with_control
-from pumice.engines.local.supervisor.secret_values import drop_secrets, read_secrets, with_values
+from pumice.engines.local.supervisor.secret_values import SecretsMissingError, drop_secrets, read_secrets, with_values
 from pumice.model.problem import PumiceError
 from pumice.model.vocabulary import Phase
+from pumice.runtime.key_pairs import make_key_pair
 from pumice.runtime.offline_context import offline_context
-
-SECRETS_MISSING = "SecretsMissing"
 
 
 def main(directory: Path, descriptor: int) -> None:
     """Run the run of this directory, whose owner lock the caller has passed on."""
     os.umask(0o077)
+    # A client may send it as soon as the lock is signed.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.set_inheritable(descriptor, False)
     store = RunStore(directory.parents[3])
     run, lock = store.load(directory), OwnerLock(descriptor)
@@ -42,6 +49,9 @@ def main(directory: Path, descriptor: int) -> None:
     lock.sign()
     try:
         code = asyncio.run(_run(session_of(OwnedRun(run, lock))))
+    except SecretsMissingError as error:
+        _park(run, error)
+        code = 1
     except PumiceError as error:
         _fail(store, run, str(error) if isinstance(error, RunError) else error.problem.text)
         code = 1
@@ -55,17 +65,32 @@ def main(directory: Path, descriptor: int) -> None:
 
 
 def session_of(owned: OwnedRun) -> LocalSession:
-    """Return the session of a stored run. Raises RunError if values that are not stored are gone."""
+    """Return the session of a stored run. Raises SecretsMissingError and RunError."""
     record = owned.run.record
-    values = read_secrets(record.uid)
-    if record.secrets and values is None:
-        names = ", ".join(record.secrets)
-        hint = f"pumice submit {record.file} starts it again"
-        raise RunError(f"{SECRETS_MISSING}: the values of {names} are not stored, and gone", hint)
-    documents = with_values(record.documents, values.documents if values is not None else ())
-    options = options_of(record.options, values.env if values is not None else {})
+    values = read_secrets(record)
+    documents = with_values(record.documents, values.documents)
+    options = options_of(record.options, values.env)
     source = JobSource.of(record.file, record.marks)
-    return LocalSession(admit(record.job, offline_context()), options, documents, source, owned)
+    _load_modules(record.job, options)
+    session = LocalSession(admit(record.job, offline_context()), options, documents, source, owned)
+    if record.mode == DETACHED:
+        session.on_sandbox_lost = _give_up
+    return session
+
+
+def _load_modules(job: Mapping[str, Any], options: RunOptions) -> None:
+    """Load what is otherwise loaded late: an upgrade of Pumice under a running process must not mix two versions."""
+    if options.pull:
+        importlib.import_module("pumice.engines.local.registry.pull")
+    if "ssh" in ((job.get("spec") or {}).get("plugins") or {}):
+        make_key_pair("ed25519")
+
+
+def _give_up(reason: str) -> None:
+    """End at once, as if this process had been killed: the service goes on with the run, at no cost to its retries."""
+    sys.stderr.write(f"{reason}\n")
+    sys.stderr.flush()
+    os._exit(1)
 
 
 async def _run(session: LocalSession) -> int:
@@ -75,11 +100,19 @@ async def _run(session: LocalSession) -> int:
     return outcome.exit_code
 
 
+def _park(run: StoredRun, error: SecretsMissingError) -> None:
+    """Record that a run waits for values that are not stored. It has no room meanwhile."""
+    message = error.problem.message
+    note = f"{message}; {error.problem.hint}"
+    changes = {"phase": QUEUED, "reason": SECRETS_MISSING, "message": message, "note": note}
+    queued_runs.append(run, SECRETS_MISSING, {"message": note}, **changes, started=None, gpus=())
+
+
 def _fail(store: RunStore, run: StoredRun, message: str) -> None:
     """Record that a run could not start, or ended by an error of its process."""
     journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
     journal.open()
-    reason = SECRETS_MISSING if message.startswith(SECRETS_MISSING) else "NotStarted"
+    reason = "NotStarted"
     entry = journal.append("Failed", {"reason": reason, "message": message}, sync=True)
     journal.close()
     lines = tuple(message.splitlines())

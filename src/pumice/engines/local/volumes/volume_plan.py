@@ -125,7 +125,7 @@ class _Planner:
         source: Mapping[str, Any] = volume.get(kind) or {}
         if kind == _EMPTY and source.get("medium") == "Memory" and self._is_mounted_whole(name):
             read_only = bool(mount.get("readOnly"))
-            self.mounts.append(Tmpfs(target, name, _size(source), _mode(source), read_only, self.group))
+            self.mounts.append(Tmpfs(target, name, size_limit(source), _mode(source), read_only, self.group))
             return
         if kind == "hostPath" and _absolute(str(source.get("path"))) == str(SHARED_MEMORY):
             self.mounts.append(Tmpfs(target, name, read_only=bool(mount.get("readOnly"))))
@@ -214,8 +214,6 @@ def _differences(name: str, kind: str, source: Mapping[str, Any]) -> Iterator[tu
             yield f"volume {name}: medium Memory: is on disk, because parts of it are mounted", ""
         elif source.get("medium"):
             yield f"volume {name}: medium {source['medium']}: is on disk", ""
-        if source.get("sizeLimit") is not None:
-            yield f"volume {name}: sizeLimit {source['sizeLimit']} is not enforced", ""
     elif kind == "ephemeral":
         yield f"volume {name}: is a plain directory, so its claim's size and storage class have no effect", ""
     else:
@@ -223,7 +221,8 @@ def _differences(name: str, kind: str, source: Mapping[str, Any]) -> Iterator[tu
         yield f"volume {name}: {kind} is not supported; an empty directory is mounted instead", hint
 
 
-def _size(source: Mapping[str, Any]) -> int | None:
+def size_limit(source: Mapping[str, Any]) -> int | None:
+    """Return the size limit of an emptyDir in bytes."""
     try:
         size = Quantity.parse(source.get("sizeLimit")).value()
     except ValueError:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pumice.engines.local.container_spec.active_python import ActivePython, active_python
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 
 
 def python(prefix: Path, *packages: str, version: str = "3.12", venv: bool = True) -> Path:
@@ -65,7 +65,7 @@ def test_named_by_a_flag(tmp_path: Path) -> None:
     on_path, named = python(tmp_path / "path"), python(tmp_path / "named")
     for text in (named, named / "bin/python3", on_path / ".." / "named"):
         assert active_python(environ(on_path), named=str(text)).bin == str(named / "bin")
-    with pytest.raises(SettingsError, match=r"--python: .*gone: no such Python"):
+    with pytest.raises(InvalidOption, match=r"--python: .*gone: no such Python"):
         active_python(environ(on_path), named=str(tmp_path / "gone"))
 
 

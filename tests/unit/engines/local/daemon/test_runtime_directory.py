@@ -21,7 +21,17 @@ def test_in_the_runtime_directory_of_the_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize("runtime", ["", "relative", "/does/not/exist"])
 def test_otherwise_in_a_directory_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str) -> None:
     monkeypatch.setattr(module, "_SHARED", tmp_path)
+    monkeypatch.setattr(module, "_OF_ROOT", tmp_path / "missing")
     assert runtime_directory({"XDG_RUNTIME_DIR": runtime}) == tmp_path / f"pumice-{os.getuid()}"
+
+
+def test_for_root_where_only_root_can_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SHARED", tmp_path / "shared")
+    monkeypatch.setattr(module, "_OF_ROOT", tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    if tmp_path.stat().st_uid != 0:
+        pytest.skip("only root owns what it makes")
+    assert runtime_directory({}) == tmp_path / "pumice"
 
 
 def test_a_directory_that_others_can_read_is_closed(tmp_path: Path) -> None:

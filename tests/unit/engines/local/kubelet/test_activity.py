@@ -59,3 +59,11 @@ def test_the_functions_of_python_processes_where_py_spy_lists_them() -> None:
         "python3 sleeping in wait (threading.py:324), called by <module> (train.py:14), "
         "pt_main_thread sleeping in <module> (a.py:3)"
     )
+
+
+def test_py_spy_of_a_program_without_threads_whose_command_has_several_lines() -> None:
+    output = (
+        "look 6\n1 (python3) S 0 1 1 0\nProcess 1: python3 -c import time\ndef stuck(): time.sleep(9)\nstuck()\n"
+        "Python v3.11.7 (/usr/bin/python3.11)\n\nThread 1 (idle)\n    stuck (<string>:2)\n    <module> (<string>:3)\n"
+    )
+    assert activity(output, str) == "python3 sleeping in stuck (<string>:2), called by <module> (<string>:3)"

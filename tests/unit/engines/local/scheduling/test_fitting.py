@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pumice.admission.admit import Admitted, admit
-from pumice.engines.local.run_errors import SettingsError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit, ignoring
 from pumice.engines.local.scheduling.machine import Machine
@@ -101,6 +101,6 @@ def test_ignore_leaves_one_resource_out_and_refuses_an_unknown_one() -> None:
     assert resources_of(found.admitted) == {"limits": {"cpu": 1}}
     assert found.changes == ("a: nvidia.com/gpu 8 is left out: --ignore",)
     assert ignoring(admitted, []).admitted is admitted
-    with pytest.raises(SettingsError, match=r"nvidia.com/gpus: the job asks for no resource") as error:
+    with pytest.raises(InvalidOption, match=r"nvidia.com/gpus: the job asks for no resource") as error:
         ignoring(admitted, ["nvidia.com/gpus"])
     assert error.value.hint == "did you mean nvidia.com/gpu? it has cpu, nvidia.com/gpu"

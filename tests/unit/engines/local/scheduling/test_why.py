@@ -51,6 +51,7 @@ def test_the_json_is_that_of_the_contract() -> None:
         ],
         "hints": [{"text": "2 of 8 workers fit now", "command": "pumice scale sweep:7 worker=2"}],
         "message": "",
+        "verdict": None,
     }
     assert msgspec.json.decode(text, type=Why) == why
 

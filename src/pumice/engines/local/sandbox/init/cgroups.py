@@ -136,7 +136,8 @@ class Group:
     def limit_pod(self, hierarchy: Hierarchy, pod: str, name: str, pids: int) -> None:
         """Limit the processes of a pod. In version 2 a process is in one group only, so the container's is inside."""
         directory = f"{hierarchy.parent}/{pod}"
-        os.makedirs(directory, exist_ok=True)
+        if not os.path.isdir(directory):
+            _make(directory)
         kernel_files.write(f"{directory}/pids.max", str(pids))
         self.limits_processes = True
         if hierarchy.version == 1:
@@ -144,13 +145,13 @@ class Group:
             return
         self._pod = directory
         delegate(directory, set())
-        os.mkdir(f"{directory}/{name}")
+        _make(f"{directory}/{name}")
         self.directories.append(f"{directory}/{name}")
 
     def limit(self, hierarchy: Hierarchy, name: str, controller: str, value: float) -> None:
         directory = f"{self._pod if self._pod and hierarchy.version != 1 else hierarchy.parent}/{name}"
         if directory not in self.directories:
-            os.mkdir(directory)
+            _make(directory)
             self.directories.append(directory)
         settings = _settings(controller, value, hierarchy.version)
         for file, content in settings.items():
@@ -250,3 +251,9 @@ def _remove(directory: str) -> None:
     with contextlib.suppress(OSError):
         # A process in it may still be dying. The supervisor tries again at the end.
         os.rmdir(directory)
+
+
+def _make(directory: str) -> None:
+    """Make a group that all may read: pid 1 of the job, another user in a run by root, reads its counts."""
+    os.mkdir(directory)
+    os.chmod(directory, 0o755)  # noqa: S103 - of a directory of the kernel; the umask of the caller may be 077

@@ -5,31 +5,51 @@ Errors are reported through a pipe that exec closes: an empty pipe means that th
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import socket
+import struct
+import sys
+import termios
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from pumice.engines.local.sandbox import syscalls
+from pumice.engines.local.sandbox import kernel_files, protocol, syscalls, tree_stream
 from pumice.engines.local.sandbox.init import exec_command, privileges
 from pumice.engines.local.sandbox.init.privileges import Limits
 from pumice.engines.local.sandbox.net import job_network
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.mount_targets import Tree
-from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, WORKING_DIRECTORY, StartError
+from pumice.engines.local.sandbox.sandbox_errors import COPY, INTERNAL, TERMINAL, WORKING_DIRECTORY, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec
+from pumice.engines.local.sandbox.tree_stream import Copy
 
 _OF_CONTAINER = syscalls.NEWNS | syscalls.NEWCGROUP | syscalls.NEWNET | syscalls.NEWUTS | syscalls.NEWIPC
 _STANDARD = (0, 1, 2)
 _HIGHEST_DESCRIPTOR = 1 << 30
 
 
-class Streams(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Descriptors for a new process; `errors` is the pipe for why the command does not run.
+
+    With `terminal` it gets a terminal of the container instead of streams, whose other end goes to this socket.
+    """
+
     stdout: int
     stderr: int
     errors: int
+    stdin: int | None = None  # None: there is no input
+    terminal: int | None = None
+    size: tuple[int, int] = (0, 0)  # of the terminal: lines and columns
+
+    @property
+    def descriptors(self) -> list[int]:
+        found = (self.stdin, self.stdout, self.stderr, self.errors, self.terminal)
+        return [each for each in found if each is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +87,7 @@ def become_container(setup: ContainerSetup, streams: Streams, inherited: Inherit
             os.close(namespace)
         syscalls.unshare(syscalls.NEWNS | syscalls.NEWCGROUP)
         parts = container_root.enter_root(setup.spec, setup.job, setup.files, inherited.trees)
-        _close_descriptors(streams)
+        _close_descriptors(streams.descriptors)
         if setup.spec.root.read_only:
             _make_working_directory(setup.spec.cwd)
             container_root.make_read_only(parts)
@@ -91,6 +111,30 @@ def become_exec(
     _become(setup, streams, [container, *inherited.descriptors], lambda: _join(inherited, enter), command)
 
 
+def become_copy(setup: ContainerSetup, streams: Streams, inherited: Inherited, container: int, copy: Copy) -> NoReturn:
+    """Copy files of a container, with exactly the rights of its commands; images need no program for it.
+
+    Other than before exec, the process has job-init's memory for long: it must not be readable in the container, and
+    loads no code from there.
+    """
+
+    def enter() -> None:
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+        sys.meta_path.clear()
+        sys.path.clear()
+        syscalls.setns(container, _OF_CONTAINER)
+
+    def act() -> NoReturn:
+        privileges.drop_as_exec_does(setup.spec, setup.limits, all_users=setup.job.all_users)
+        try:
+            code = copy.run(0, 1, 2)
+        except (OSError, tree_stream.StreamError) as error:
+            raise StartError(COPY, f"{copy.path}: {tree_stream.reason_of(error)}") from error
+        os._exit(code)
+
+    _become(setup, streams, [container, *inherited.descriptors], lambda: _join(inherited, enter), act)
+
+
 def _join(inherited: Inherited, enter: Callable[[], None]) -> None:
     for group in inherited.groups:
         os.write(group, b"0")
@@ -103,15 +147,18 @@ def _become(
     streams: Streams,
     needed: Collection[int],
     enter: Callable[[], None],
-    command: tuple[Sequence[str], Mapping[str, str]],
+    command: tuple[Sequence[str], Mapping[str, str]] | Callable[[], NoReturn],
 ) -> NoReturn:
     """Descriptors are paths (/proc/self/fd/N): each is closed before the job's own paths are looked up."""
     try:
-        _close_descriptors([*streams, *needed])
+        _close_descriptors([*streams.descriptors, *needed])
         exec_command.default_signals()
+        kernel_files.prefer_for_oom()
         enter()
-        _close_descriptors(streams)
+        _close_descriptors(streams.descriptors)
         _prepare(setup, streams)
+        if callable(command):
+            command()
         exec_command.execute(*command)
     except StartError as error:
         report = [error.kind, error.message]
@@ -124,10 +171,10 @@ def _become(
 def _prepare(setup: ContainerSetup, streams: Streams) -> None:
     """Set up session, streams, working directory and privileges."""
     os.setsid()
-    null = os.open("/dev/null", os.O_RDONLY)
-    for source, target in ((null, 0), (streams.stdout, 1), (streams.stderr, 2)):
+    stdin = os.open("/dev/null", os.O_RDONLY) if streams.stdin is None else streams.stdin
+    for source, target in ((stdin, 0), (streams.stdout, 1), (streams.stderr, 2)):
         os.dup2(source, target)
-    _close_descriptors([streams.errors])
+    _close_descriptors([streams.errors, *([] if streams.terminal is None else [streams.terminal])])
     cwd = setup.spec.cwd or "/"
     _make_working_directory(cwd)
     if setup.all_processes is not None:
@@ -138,6 +185,24 @@ def _prepare(setup: ContainerSetup, streams: Streams) -> None:
         syscalls.check_working_directory()
     except OSError as error:
         raise StartError(WORKING_DIRECTORY, f"{cwd}: not usable as working directory: {error.strerror}") from error
+    if streams.terminal is not None:
+        _open_terminal(streams.terminal, streams.size)
+
+
+def _open_terminal(channel: int, size: tuple[int, int]) -> None:
+    """Make a terminal of the container the controlling one, with the rights of the container only."""
+    try:
+        other_end, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    except OSError as error:
+        raise StartError(TERMINAL, f"the container cannot open a terminal: /dev/ptmx: {error.strerror}") from error
+    with socket.socket(fileno=channel) as connection:
+        protocol.send(connection, {}, [other_end])
+    os.close(other_end)
+    for target in _STANDARD:
+        os.dup2(terminal, target)
+    os.close(terminal)
 
 
 def _close_descriptors(kept: Iterable[int]) -> None:

@@ -18,12 +18,14 @@ from pumice.engines.local.sandbox.init.cgroups import Group, GroupLimits
 from pumice.engines.local.sandbox.init.child import ContainerSetup, Inherited, Streams
 from pumice.engines.local.sandbox.init.pid1_signals import Delivery, delivery
 from pumice.engines.local.sandbox.init.privileges import Limits
+from pumice.engines.local.sandbox.init.usage import Measured
 from pumice.engines.local.sandbox.net.job_network import JobNetwork, PodNetwork
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.memory_volumes import MemoryVolumes, volume_path
 from pumice.engines.local.sandbox.sandbox_errors import GONE, LIMITS, NO_PROCESS, StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, Tmpfs
+from pumice.engines.local.sandbox.tree_stream import Copy
 
 # The meaning of errors from fork and unshare.
 _EXHAUSTED = {
@@ -77,6 +79,10 @@ class Container:
         else:
             self.process.send(number)
         return True
+
+    @property
+    def measured(self) -> Measured:
+        return Measured(self.namespace, tuple(self.group.directories))
 
     def kill(self) -> None:
         self.process.send(signal.SIGKILL)
@@ -163,14 +169,23 @@ class ContainerTable:
             own = f"{root}/" if spec.root.upper is None else f"{root}/dev/shm"  # noqa: S108 - the container's own
             self.watchdog.watch(container.namespace, memory, (own, *volumes))
 
-    def exec(self, container: str, name: str, argv: list[str], env: dict[str, str], output: int) -> Process:
+    def exec(
+        self,
+        container: str,
+        name: str,
+        command: tuple[list[str], dict[str, str]] | Copy,
+        streams: Callable[[int], Streams],
+    ) -> Process:
+        """`streams` returns the streams of the command, with the pipe for errors."""
         target = self.container(container)
         pidfd = target.process.pidfd
 
         with contextlib.closing(Inherited(target.group.open_members())) as inherited:
 
             def become(errors: int) -> None:
-                child.become_exec(target.setup, Streams(output, output, errors), inherited, pidfd, (argv, env))
+                if isinstance(command, Copy):
+                    child.become_copy(target.setup, streams(errors), inherited, pidfd, command)
+                child.become_exec(target.setup, streams(errors), inherited, pidfd, command)
 
             return self._fork(name, pidfd, become)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 _MIN_INTERVAL = 0.1
 # Polling hundreds of processes takes long; the interval grows so that it takes at most this share of the time.
 _MAX_SHARE = 0.1
-_RESIDENT = ("status", (b"RssAnon:", b"RssShmem:"))
-_PROPORTIONAL = ("smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
+RESIDENT = ("status", (b"RssAnon:", b"RssShmem:"))
+PROPORTIONAL = ("smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:"))
 
 
 class Watchdog:
@@ -49,9 +49,9 @@ class Watchdog:
         for namespace, pids in processes(self._limits).items():
             limit = self._limits[namespace]
             files, devices = _files(self._file_systems[namespace])
-            if _memory(pids, *_RESIDENT) + files > limit:
+            if memory_of(pids, *RESIDENT) + files > limit:
                 mapped = _mapped(pids, devices) if files else 0
-                if _memory(pids, *_PROPORTIONAL) - mapped + files > limit:
+                if memory_of(pids, *PROPORTIONAL) - mapped + files > limit:
                     over.append(namespace)
         now = time.monotonic()
         self._next = now + max(_MIN_INTERVAL, (now - started) / _MAX_SHARE)
@@ -105,7 +105,7 @@ def _mapped(pids: list[int], devices: set[str]) -> int:
     return total
 
 
-def _memory(pids: list[int], file: str, fields: tuple[bytes, ...]) -> int:
+def memory_of(pids: Sequence[int], file: str, fields: tuple[bytes, ...]) -> int:
     """The sum in bytes of fields in kB; 0 for a process that has ended."""
     total = 0
     for pid in pids:

@@ -38,6 +38,11 @@ def limit_processes(number: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
+def _kept(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> frozenset[int]:
+    no_file_capabilities = all_users and spec.confined and not limits.nested
+    return _KEPT - {*spec.dropped, *([_SETFCAP] if no_file_capabilities else [])}
+
+
 def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, limits.open_files)
     if spec.cpus:
@@ -49,10 +54,9 @@ def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
     # What root of a container writes to a mount is a file of the machine's root, with the capabilities that it gets.
     # Namespaces within the container need SETFCAP, so there no attribute of a file can be set.
     seccomp.load(os.uname().machine, confined=spec.confined, single_user=not all_users, nested=limits.nested)
-    no_file_capabilities = all_users and spec.confined and not limits.nested
-    dropped = {*spec.dropped, *([_SETFCAP] if no_file_capabilities else [])}
+    kept = _kept(spec, limits, all_users=all_users)
     for capability in range(limits.last_capability + 1):
-        if capability not in _KEPT or capability in dropped:
+        if capability not in kept:
             syscalls.prctl(syscalls.PR_CAPBSET_DROP, capability)
     if spec.no_new_privileges or (all_users and not limits.mapped):
         # Always where root of the container is root of the machine, whose set-id programs would have real power.
@@ -66,3 +70,9 @@ def restrict(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
             os.setresuid(user, user, user)
         except OSError as error:
             raise StartError(USER, f"cannot run as user {user}, group {group}: {error.strerror}") from error
+
+
+def drop_as_exec_does(spec: ContainerSpec, limits: Limits, *, all_users: bool) -> None:
+    """Keep the capabilities that a program of the container's user would have; `restrict` limits those of programs."""
+    kept = _kept(spec, limits, all_users=all_users) if os.getuid() == 0 else frozenset[int]()
+    syscalls.set_capabilities(sum(1 << capability for capability in kept if capability <= limits.last_capability))

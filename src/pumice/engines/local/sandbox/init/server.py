@@ -15,9 +15,12 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from pumice.engines.local.sandbox import protocol
+from pumice.engines.local.sandbox import kernel_files, protocol
+from pumice.engines.local.sandbox.init.child import Streams
 from pumice.engines.local.sandbox.init.container_table import Container, ContainerTable, Process
+from pumice.engines.local.sandbox.init.usage import UsageReader
 from pumice.engines.local.sandbox.sandbox_errors import INTERNAL, StartError
+from pumice.engines.local.sandbox.tree_stream import Copy
 
 _MAX_REPORT = 65536
 
@@ -31,6 +34,7 @@ class Server:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._executions: dict[str, Process] = {}
         self._removals: dict[str, list[int]] = {}  # requests that wait for the containers of a pod to end
+        self._usage = UsageReader()
         self._watch(channel.fileno(), self._request)
         for descriptor in watched:
             self._watch(descriptor, self._gone)
@@ -118,8 +122,21 @@ class Server:
 
     def _do_exec(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
         name = message["execution"]
-        (output,) = descriptors
-        process = self._containers.exec(message["container"], name, message["argv"], message["env"], output)
+        size = tuple(message.get("size") or (0, 0))
+
+        def streams(errors: int) -> Streams:
+            match descriptors:
+                case [stdin, stdout, stderr]:
+                    return Streams(stdout, stderr, errors, stdin)
+                case [channel] if message.get("size"):
+                    return Streams(channel, channel, errors, terminal=channel, size=size)
+                case [output]:
+                    return Streams(output, output, errors)
+            raise ValueError(f"{len(descriptors)} descriptors")
+
+        copy = message.get("copy")
+        command = (message["argv"], message["env"]) if copy is None else Copy(*copy)
+        process = self._containers.exec(message["container"], name, command, streams)
         self._executions[name] = process
         self._watch(process.pidfd, lambda: self._execution_ended(number, process))
 
@@ -127,10 +144,15 @@ class Server:
         process = self._executions.get(message["execution"])
         if process is not None:
             process.send(signal.SIGKILL)
-            # And its children: it leads a session, and so a process group.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            # And its children: it leads a session, in which a shell makes process groups.
+            for pid in {process.pid, *_session(process.pid)}:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
         self._send({"id": number})
+
+    def _do_usage(self, number: int, _message: dict[str, Any], _: list[int]) -> None:
+        running = self._containers.running
+        self._send({"id": number, "usage": self._usage.read({name: running[name].measured for name in running})})
 
     def _do_socket(self, number: int, message: dict[str, Any], _: list[int]) -> None:
         made, address = self._containers.socket(message["pod"])
@@ -205,3 +227,16 @@ def _wait(pid: int) -> tuple[int, int]:
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     return (128 - code, -code) if code < 0 else (code, 0)
+
+
+def _session(leader: int) -> set[int]:
+    """The process groups of a session; none where /proc is that of an outer namespace, with other numbers."""
+    found = set()
+    for name in os.listdir("/proc") if os.readlink("/proc/self") == str(os.getpid()) else []:
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                # The name in parentheses may contain anything. After it: state, parent, process group, session.
+                words = kernel_files.read(f"/proc/{name}/stat").rpartition(")")[2].split()
+                if int(words[3]) == leader:
+                    found.add(int(words[2]))
+    return found

@@ -1,0 +1,312 @@
+"""AsyncRun: the handle of a run. It carries identity only; what can change is a method that returns a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import re
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pumice.client import run_history
+from pumice.client.errors import RunFailed
+from pumice.client.lease import Lease
+from pumice.client.local_client import FINISHED, RUNNING, LocalClient
+from pumice.client.notebook import displayed, run_html
+from pumice.client.pods.copying import copy_from, copy_to
+from pumice.client.requests import documents_of
+from pumice.client.run_history import EventReader
+from pumice.client.run_logs import RunLogs, check_selection, is_live, log_lines
+from pumice.client.run_options.keywords import Pathlike
+from pumice.client.usage import Sample, usage
+from pumice.client.values import Attempt, Event, LogLine, PodStatus, Result, Status, result_of
+from pumice.engines.local.logs.log_reader import LogSelection
+from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
+from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.scheduling.why import Why
+from pumice.model.problem import Position
+from pumice.model.suggestions import did_you_mean
+from pumice.model.vocabulary import Phase
+
+WATCH_SECONDS: Final = 0.5
+GOALS: Final = (FINISHED, RUNNING, *map(str, Phase))
+
+
+class AsyncRun:
+    """A run. `Client.submit`, `get` and `runs` return it."""
+
+    def __init__(self, client: LocalClient, stored: StoredRun) -> None:
+        self._client = client
+        self._stored = stored
+
+    @property
+    def ref(self) -> str:
+        """NAME:N."""
+        return self._stored.ref
+
+    @property
+    def uid(self) -> str:
+        return self._stored.record.uid
+
+    def __str__(self) -> str:
+        return self.ref
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.ref}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncRun) and other.uid == self.uid
+
+    def __hash__(self) -> int:
+        return hash(self.uid)
+
+    def _repr_html_(self) -> str:
+        return run_html(self._client, self._stored)
+
+    async def watch(self) -> None:
+        """Show the run in a notebook, updated in place, until it ends. An interrupt leaves the run alone.
+
+        Raises Unsupported outside of a notebook.
+        """
+        show = displayed()
+        show(self._repr_html_())
+        while not (await self.status()).is_over:
+            await asyncio.sleep(WATCH_SECONDS)
+            show(self._repr_html_())
+
+    async def status(self) -> Status:
+        """Return the run at this moment. Raises NoSuchRun if it was removed."""
+        return self._client.summary(self._existing())
+
+    async def wait(self, goal: str = FINISHED, *, timeout: float | None = None, check: bool = False) -> Result:  # noqa: ASYNC109
+        """Wait until the run has ended or has reached the goal: `finished`, `running` or a phase.
+
+        Returns on failure too; `check` raises RunFailed then. Raises WaitTimeout after `timeout` seconds.
+        """
+        if goal.lower() not in map(str.lower, GOALS):
+            hint = f"{did_you_mean(goal, GOALS)} it is one of {', '.join(GOALS)}".lstrip()
+            raise InvalidOption(f"{goal}: unknown", hint, Position("goal"))
+        (found,) = await self._client.wait_async([self._existing()], goal, timeout=timeout)
+        result = result_of(found)
+        if check and found.is_over and not result.ok:
+            raise RunFailed(result)
+        return result
+
+    def logs(  # noqa: PLR0913 - keyword arguments, as the flags of `pumice logs`
+        self,
+        *,
+        pod: str | Sequence[str] = (),
+        task: str | Sequence[str] = (),
+        container: str = "",
+        attempt: int = 0,
+        previous: bool = False,
+        since: float | dt.timedelta | None = None,
+        tail: int | None = None,
+        grep: str = "",
+        follow: bool = True,
+    ) -> AsyncIterator[LogLine]:
+        """Yield what the pods print, in one order, until the run ends; without `follow`, what is stored now.
+
+        Waits for pods that do not exist yet, and crosses restarts. Raises NoSuchRun, NoSuchPod and InvalidOption at
+        once. `since` is in seconds before now.
+        """
+        return _flat(
+            self.log_batches(
+                pod=pod,
+                task=task,
+                container=container,
+                attempt=attempt,
+                previous=previous,
+                since=since,
+                tail=tail,
+                grep=grep,
+                follow=follow,
+            )
+        )
+
+    def log_batches(  # noqa: PLR0913 - those of `logs`
+        self,
+        *,
+        pod: str | Sequence[str],
+        task: str | Sequence[str],
+        container: str,
+        attempt: int,
+        previous: bool,
+        since: float | dt.timedelta | None,
+        tail: int | None,
+        grep: str,
+        follow: bool,
+    ) -> AsyncIterator[list[LogLine]]:
+        """Yield the lines of `logs`, many at a time."""
+        selection = LogSelection(
+            pods=frozenset([pod] if isinstance(pod, str) else pod),
+            tasks=frozenset([task] if isinstance(task, str) else task),
+            container=container,
+            attempt=attempt,
+            previous=previous,
+            since=self._nanoseconds(since),
+            tail=tail,
+            grep=_pattern(grep),
+        )
+        check_selection(self._existing(), selection, follow=follow)
+        return self._batches(RunLogs(self._stored, selection), follow=follow)
+
+    async def _batches(self, logs: RunLogs, *, follow: bool) -> AsyncIterator[list[LogLine]]:
+        if not follow:
+            for batches in logs.read():
+                yield log_lines(batches)
+            return
+        await self._client.revive_async([self._stored])
+        async for batches in logs.follow():
+            yield log_lines(batches)
+
+    def events(self, *, follow: bool = True) -> AsyncIterator[Event]:
+        """Yield what happened and what happens, until the run ends; without `follow`, what is recorded now."""
+        stored = self._existing()
+        return EventReader(stored).follow(lambda: follow and is_live(stored))
+
+    async def why(self, pod: str = "") -> Why:
+        """Return why the run, or one of its pods, waits, or why it failed. Raises NoSuchPod."""
+        return await asyncio.to_thread(self._client.why, self._existing(), pod)
+
+    async def pods(self) -> list[PodStatus]:
+        """Return the newest pod of each name."""
+        return run_history.pods(self._existing())
+
+    async def history(self) -> list[Attempt]:
+        """Return the attempts, the first one first."""
+        return run_history.attempts(self._existing())
+
+    async def top(self) -> list[Sample]:
+        """Return what each pod uses of CPUs, memory and GPUs; the last record if the run has ended."""
+        stored = self._existing()
+        return (await usage(self._client, [stored]))[stored.ref]
+
+    async def stop(self, *, force: bool = False, grace: float | None = None) -> Result:
+        """Stop the run gracefully, or at once; return when it has ended.
+
+        `grace`, in seconds, replaces the grace periods of the pods.
+        """
+        await self._client.stop_async(self._existing(), force=force, grace=grace)
+        return await self.wait()
+
+    async def suspend(self) -> Result:
+        """End the pods; return when they have ended. `resume` goes on with what has not succeeded."""
+        await self._client.call_async(self._existing(), "suspend")
+        return await self.wait()
+
+    async def resume(self, *, env: Mapping[str, str] | None = None, with_: Sequence[Pathlike] = ()) -> None:
+        """Queue a suspended run again. Raises WrongState for one that is not suspended.
+
+        `env` and the Secrets of the files `with_` supply values again that were not stored.
+        """
+        stored = self._existing()
+        namespace = stored.record.namespace
+        secrets = [each for file in with_ for each in documents_of(os.fspath(file), namespace)]
+        await self._client.resume_async(stored, env or {}, [each for each in secrets if each.get("kind") == "Secret"])
+
+    async def restart(self) -> None:
+        """Restart all pods; it costs no retry. Raises WrongState if the run does not run."""
+        await self._client.call_async(self._existing(), "restart")
+
+    async def scale(self, replicas: Mapping[str, int]) -> None:
+        """Change the number of pods of tasks. Raises WrongState if the run does not run, and InvalidOption."""
+        await self._client.scale_async(self._existing(), replicas)
+
+    async def kill(self, pod: str, signal: int = signal.SIGKILL) -> bool:
+        """Send a signal to the containers of a pod (`worker-0`). False if none of them runs. Raises NoSuchPod."""
+        return bool(await self._client.call_async(self._existing(), "kill", pod=pod, signal=int(signal)))
+
+    async def exec(
+        self,
+        pod: str,
+        command: Sequence[str],
+        *,
+        container: str = "",
+        timeout: float | None = None,  # noqa: ASYNC109 - the process of the run ends the command
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command in a running container, by default the pod's first; return its code and its output.
+
+        Raises NoSuchPod, and WrongState if the container does not run.
+        """
+        argv = list(command)
+        fields = {"pod": pod, "argv": argv, "container": container, "timeout": timeout}
+        answer = await self._client.call_async(self._existing(), "exec", **fields)
+        output = str(answer["output"]).encode("utf-8", "surrogateescape")
+        return subprocess.CompletedProcess(argv, int(answer["code"]), output)
+
+    async def copy_from(self, pod: str, path: str, local: Pathlike, *, container: str = "") -> list[str]:
+        """Copy a file or a directory of a pod to a local path, or into it if it is a directory, as `pumice cp` does.
+
+        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod does not run and its
+        files are not kept.
+        """
+        found = await asyncio.to_thread(copy_from, self._existing(), pod, path, Path(local), container)
+        return [f"{each.path}: {each.why}" for each in found]
+
+    async def copy_to(self, local: Pathlike, pod: str, path: str, *, container: str = "") -> list[str]:
+        """Copy a local file or directory to a path of a running pod, or into it if it is a directory there.
+
+        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod does not run.
+        """
+        found = await asyncio.to_thread(copy_to, self._existing(), Path(local), pod, path, container)
+        return [f"{each.path}: {each.why}" for each in found]
+
+    async def detach(self) -> None:
+        """Let a run go on without the process that started it. Raises WrongState if it does not run."""
+        await self._client.call_async(self._existing(), "detach")
+
+    async def remove(self, *, force: bool = False) -> None:
+        """Remove record and logs. Raises WrongState if the run has not ended, unless `force` stops it first."""
+        await self._client.remove_async(self._existing(), force=force)
+
+    def _existing(self) -> StoredRun:
+        if not self._stored.exists:
+            raise NoSuchRun(f"{self.ref}: no such run", "it was removed")
+        return self._stored
+
+    def _nanoseconds(self, since: float | dt.timedelta | None) -> int:
+        if since is None:
+            return 0
+        seconds = since.total_seconds() if isinstance(since, dt.timedelta) else since
+        return int((self._client.now().timestamp() - seconds) * 1e9)
+
+
+class AsyncOwnedRun(AsyncRun):
+    """A run that stops with its block, or with this process. `Client.start` returns it."""
+
+    def __init__(self, client: LocalClient, stored: StoredRun, lease: Lease) -> None:
+        super().__init__(client, stored)
+        self._lease = lease
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop the run gracefully if it has not ended, unless it was detached."""
+        self._lease.close()
+        await self._lease.ended()
+
+    async def detach(self) -> None:
+        """Let the run go on without this process, also after the block. Raises WrongState if it does not run."""
+        await self._lease.detach()
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise InvalidOption(f"{text}: {error}", "must be a regular expression", Position("grep")) from error
+
+
+async def _flat(batches: AsyncIterator[list[LogLine]]) -> AsyncIterator[LogLine]:
+    async for lines in batches:
+        for line in lines:
+            yield line

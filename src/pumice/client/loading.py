@@ -1,0 +1,79 @@
+"""Jobs from files, for programs: `load` and `load_all`; and what a run needs to know of the file a Job came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pumice.admission.admit import Admitted, admit
+from pumice.client import job_files
+from pumice.client.job_files import NO_JOB, JobFile
+from pumice.engines.local.runs.job_source import JobSource
+from pumice.model.findings import InvalidJob
+from pumice.model.job import Job, Manifest
+from pumice.model.problem import Position, Problem
+from pumice.runtime.offline_context import offline_context
+
+_ORIGIN: Final = "pumice.client.loading"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a Job came from. A changed copy of a Job that was loaded has none."""
+
+    admitted: Admitted
+    source: JobSource
+    documents: Sequence[Manifest] = ()  # ConfigMaps, Secrets and claims of the same file
+
+
+def load(file: str | os.PathLike[str]) -> Job:
+    """Return the one Job of a file. Raises InvalidJob with all findings; also if the file has several Jobs."""
+    jobs = load_all(file)
+    if len(jobs) > 1:
+        names = ", ".join(job.name for job in jobs)
+        problem = Problem(f"contains {len(jobs)} Jobs: {names}", "load_all returns all of them", Position(str(file)))
+        raise InvalidJob([], [problem])
+    return jobs[0]
+
+
+def load_all(file: str | os.PathLike[str]) -> list[Job]:
+    """Return the Jobs of a file, at least one. Raises InvalidJob with all findings."""
+    found = job_files.load(os.fspath(file), offline_context())
+    if not found.is_good:
+        raise _invalid(found)
+    if not found.jobs:
+        raise InvalidJob([], [Problem(NO_JOB, "", Position(os.fspath(file)))])
+    return [_with_origin(each, found) for each in found.jobs]
+
+
+def origin_of(job: Job) -> Origin:
+    """Return where a Job came from, and its admission. Raises InvalidJob."""
+    return job.derived(_ORIGIN, _admitted)
+
+
+def _with_origin(each: job_files.JobDocument, file: JobFile) -> Job:
+    # A value of its own: what is remembered of it is not part of what others hold.
+    job = msgspec.structs.replace(each.admitted.written)
+    namespaces = ("", job.namespace or "default")
+    documents = [document for document, namespace in job_files.documents(file) if namespace in namespaces]
+    found = each.document
+    source = JobSource(file.name, found.marks, found.text, found.first)
+    origin = Origin(each.admitted, source, documents)
+    job.derived(_ORIGIN, lambda _job: origin)
+    return job
+
+
+def _admitted(job: Job) -> Origin:
+    found = admit(msgspec.to_builtins(job), offline_context())
+    if not found.is_good:
+        raise InvalidJob(found.findings)
+    return Origin(found, JobSource())
+
+
+def _invalid(found: JobFile) -> InvalidJob:
+    findings = [finding for each in found.jobs for finding in each.admitted.findings]
+    return InvalidJob(findings, [report.problem for report in found.reports if report.is_error])

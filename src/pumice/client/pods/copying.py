@@ -1,0 +1,186 @@
+"""Copies files into running pods and out of them, and out of pods that have ended if the run keeps their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from pumice.client.pods.entering import EnteredCommand, enter_to_copy
+from pumice.engines.local.events import PodChanged
+from pumice.engines.local.run_errors import NoSuchPod, RunError, WrongState
+from pumice.engines.local.runs.journal import read_journal
+from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.sandbox.syscalls import open_beneath
+from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, reason_of, receive, send
+from pumice.engines.local.state.run_directory import KEPT
+
+_MOST_REPORTED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What was not copied, and why. It is an error, or something that is never copied, such as a device."""
+
+    path: str
+    why: str
+    error: bool = False
+
+
+def copy_from(run: StoredRun, pod: str, path: str, local: Path, container: str = "") -> list[Skipped]:
+    """Copy a file or a directory of a pod to `local`, or into it if it is a directory. Raises RunError.
+
+    Nothing is written elsewhere, whatever the pod sends.
+    """
+    found = _Report()
+    try:
+        entered = enter_to_copy(run, pod, container, Copy(path))
+    except (WrongState, NoSuchPod) as error:
+        _copy_kept(run, pod, path, container, error, lambda source: _receive(source, local, path, found))
+        return found.skipped
+    try:
+        stdin, stdout, stderr = entered.take_descriptors()
+        os.close(stdin)
+        os.close(stderr)
+        _receive(stdout, local, path, found, entered)
+        entered.code()
+    finally:
+        entered.close()
+    return found.skipped
+
+
+def copy_to(run: StoredRun, local: Path, pod: str, path: str, container: str = "") -> list[Skipped]:
+    """Copy a local file or directory to a path of a pod, or into it if it is a directory there. Raises RunError."""
+    if not local.exists():
+        raise RunError(f"{local}: no such file or directory")
+    found = _Report()
+    entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
+    try:
+        stdin, stdout, stderr = entered.take_descriptors()
+        os.close(stdout)
+        reading = threading.Thread(target=found.read, args=(stderr,), daemon=True)
+        reading.start()
+        # The pod may have refused what comes; then its answer says why.
+        with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
+            try:
+                send(str(local), out)
+            except OSError as error:
+                if not isinstance(error, BrokenPipeError):
+                    raise RunError(f"{local}: {reason_of(error)}") from error
+                raise
+        entered.code()
+        reading.join()
+    finally:
+        entered.close()
+    return found.skipped
+
+
+@dataclass(slots=True)
+class _Report:
+    skipped: list[Skipped]
+
+    def __init__(self) -> None:
+        self.skipped = []
+
+    def add(self, path: str, why: str, error: bool) -> None:  # noqa: FBT001 - a callback
+        if len(self.skipped) < _MOST_REPORTED:
+            self.skipped.append(Skipped(path, why, error))
+
+    def read(self, descriptor: int) -> None:
+        """Read what the pod reports. It may report anything."""
+        with os.fdopen(descriptor, "rb") as lines:
+            for line in lines:
+                with suppress(ValueError, TypeError, RecursionError):
+                    path, why, error = json.loads(line)
+                    self.add(str(path), str(why), bool(error))
+
+
+def _receive(source: int, local: Path, path: str, found: _Report, entered: EnteredCommand | None = None) -> None:
+    try:
+        with os.fdopen(source, "rb") as stream:
+            receive(stream, str(local), path, found.add)
+    except StreamError as error:
+        if entered is not None:
+            # Why it ended is what the pod says, if it says anything.
+            entered.code()
+        raise RunError(f"{path}: {reason_of(error)}") from error
+    except OSError as error:
+        raise RunError(f"{local}: {reason_of(error)}") from error
+
+
+def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
+    run: StoredRun, pod: str, path: str, container: str, error: RunError, take: Callable[[int], None]
+) -> None:
+    """Copy what a pod that has ended wrote, if the run keeps it."""
+    stored = run.directory / "pods" / pod
+    if not stored.is_dir():
+        raise error
+    if not (run.directory / KEPT).is_dir():
+        hint = "only a run with --keep has the files of pods that have ended"
+        raise WrongState(f"{run.ref}/{pod} does not run, and its files are not kept", hint)
+    newest = max(stored.glob("[0-9]*"), key=lambda each: int(each.name))
+    manifest = msgspec.json.decode((newest / "pod.json").read_bytes())
+    top, rest = _kept_directory(run, manifest, pod, container, PurePosixPath("/") / path)
+    reader, writer = os.pipe()
+    failure: list[OSError] = []
+
+    def write() -> None:
+        try:
+            with os.fdopen(writer, "wb") as out:
+                opened = open_beneath(str(top), str(rest) if rest.parts else ".")
+                try:
+                    send(f"/proc/self/fd/{opened}", out)
+                finally:
+                    os.close(opened)
+        except OSError as caught:
+            failure.append(caught)
+
+    writing = threading.Thread(target=write, daemon=True)
+    writing.start()
+    try:
+        take(reader)
+    except RunError:
+        writing.join(1)
+        if failure:
+            raise RunError(f"{path}: {reason_of(failure[0])} in the files that {pod} wrote") from failure[0]
+        raise
+
+
+def _kept_directory(
+    run: StoredRun, manifest: dict[str, object], pod: str, container: str, path: PurePosixPath
+) -> tuple[Path, PurePosixPath]:
+    """Return where a path of the pod is kept: the directory of a volume or of the container's layer, and the rest."""
+    spec: dict[str, list[dict[str, object]]] = msgspec.convert(manifest["spec"], dict)
+    containers = [*(spec.get("initContainers") or []), *spec["containers"]]
+    name = container or str(spec["containers"][0]["name"])
+    chosen = next((each for each in containers if each["name"] == name), None)
+    if chosen is None:
+        raise NoSuchPod(f"pod {pod} has no container {name}")
+    kept = run.directory / KEPT
+    uid = _newest_uid(run, pod)
+    mounts: list[dict[str, str]] = msgspec.convert(chosen.get("volumeMounts") or [], list)
+    for mount in sorted(mounts, key=lambda each: len(each["mountPath"]), reverse=True):
+        volume = kept / "volumes" / "pods" / uid / "volumes" / mount["name"]
+        if path.is_relative_to(mount["mountPath"]) and volume.is_dir() and not mount.get("subPath"):
+            return volume, path.relative_to(mount["mountPath"])
+    full = str(msgspec.convert(manifest["metadata"], dict)["name"])
+    layers = list(kept.glob(f"{full}.{name}.[0-9]*"))
+    if not layers:
+        raise WrongState(f"{run.ref}/{pod}: no file of container {name} is kept")
+    return max(layers, key=lambda each: int(each.suffix[1:])), path.relative_to("/")
+
+
+def _newest_uid(run: StoredRun, pod: str) -> str:
+    uid = ""
+    for entry in read_journal(run.directory)[0]:
+        if entry.kind == PodChanged.__name__:
+            about = entry.data["pod"]
+            uid = str(about["uid"]) if f"{about['task']}-{about['index']}" == pod else uid
+    return uid

@@ -1,0 +1,111 @@
+"""Findings with their positions in files, as text with the hint on a line of its own, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from pumice.model.findings import ABSENT, Finding, Severity
+from pumice.model.problem import Position, Problem
+from pumice.model.text import printable
+from pumice.yaml.documents import Document
+
+_LONGEST_SHOWN: Final = 80
+_LONGEST_IN_JSON: Final = 2000
+Paint: TypeAlias = Callable[[str], str]  # adds colour to a text
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finding with its position in a file. A problem of the text itself has no path, but its column is printed."""
+
+    severity: Severity
+    file: str
+    line: int
+    column: int
+    path: str
+    value: object
+    message: str
+    hint: str
+
+    @classmethod
+    def of_finding(cls, finding: Finding, document: Document) -> Report:
+        line, column = document.position(finding.path)
+        return cls(
+            finding.severity,
+            document.file,
+            line,
+            column,
+            str(finding.path),
+            finding.value,
+            finding.message,
+            finding.hint,
+        )
+
+    @classmethod
+    def of_problem(cls, problem: Problem) -> Report:
+        where = problem.where
+        return cls(Severity.ERROR, where.file, where.line, where.column, "", ABSENT, problem.message, problem.hint)
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity is Severity.ERROR
+
+    def text(self, bold: Paint = str, warning: Paint = str) -> str:
+        # A file that cannot be opened has neither line nor column.
+        numbers = (self.line, self.column) if not self.path else (self.line,)
+        position = ":".join((printable(self.file), *(str(number) for number in numbers if number)))
+        kind = "" if self.is_error else warning("warning: ")
+        path = f"{printable(self.path)}: " if self.path else ""
+        value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
+        hint = f"\n  hint: {printable(self.hint)}" if self.hint else ""
+        return f"{bold(position)}: {kind}{path}{value}{printable(self.message)}{hint}"
+
+    def json(self) -> str:
+        fields = {
+            "severity": self.severity.value,
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "path": self.path,
+            "value": None if self.value is ABSENT else _bounded(self.value),
+            "message": self.message,
+            "hint": self.hint,
+        }
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+    @property
+    def problem(self) -> Problem:
+        """The same without colour, for an exception."""
+        numbers = (self.line, 0 if self.path else self.column)
+        value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
+        message = f"{f'{self.path}: ' if self.path else ''}{value}{self.message}"
+        return Problem(message, self.hint, Position(self.file, *numbers), fatal=self.is_error)
+
+
+def counted(reports: Sequence[Report]) -> str:
+    """`3 errors, 1 warning`."""
+    errors = sum(report.is_error for report in reports)
+    numbers = ((errors, "error"), (len(reports) - errors, "warning"))
+    return ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in numbers if number)
+
+
+def in_order(reports: Sequence[Report]) -> list[Report]:
+    """Sort by position in the file; findings of one position keep the order of the rules."""
+    return sorted(reports, key=lambda report: (report.line, report.column))
+
+
+def _shown(value: object) -> str:
+    text = printable(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = text or '""'
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + "..."
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, str | bytes):
+        return value[:_LONGEST_IN_JSON]
+    if isinstance(value, dict | list) and len(text := json.dumps(value, default=str)) > _LONGEST_IN_JSON:
+        return text[:_LONGEST_IN_JSON]
+    return value

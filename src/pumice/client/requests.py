@@ -1,0 +1,41 @@
+"""From a Job and keyword arguments to the request of a run, as `pumice run` makes it from a file and flags."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pumice.client import job_files
+from pumice.client.loading import origin_of
+from pumice.client.run_options.keywords import Options, files_of, flags_of
+from pumice.client.run_options.reading import read_options
+from pumice.engines.local.runs.run_request import RunRequest
+from pumice.model.findings import InvalidJob
+from pumice.model.job import Job, Manifest
+from pumice.model.problem import Position, Problem
+from pumice.runtime.offline_context import offline_context
+
+
+def run_request(job: Job, options: Options, environ: Mapping[str, str] = os.environ) -> RunRequest:
+    """Raises InvalidJob and InvalidOption."""
+    origin = origin_of(job)
+    namespace = job.namespace or "default"
+    more = [document for file in files_of(options) for document in documents_of(file, namespace)]
+    flags = flags_of(options, origin.source.file or "-")
+    # Pods without an image get the Python of this program, if it has what the job needs.
+    own = {**environ, "VIRTUAL_ENV": sys.prefix}
+    run_options = read_options(flags, tuple(origin.admitted.job.spec.plugins), own)
+    return RunRequest(origin.admitted, run_options, [*origin.documents, *more], origin.source)
+
+
+def documents_of(file: str, namespace: str) -> list[Manifest]:
+    """Return the ConfigMaps, Secrets and claims of a file that a job of the namespace sees. Raises InvalidJob."""
+    found = job_files.load(file, offline_context())
+    if not found.is_good:
+        raise InvalidJob([], [report.problem for report in found.reports if report.is_error])
+    if found.jobs:
+        line = found.jobs[0].document.line
+        message = "with_ accepts ConfigMaps, Secrets and claims, not a Job"
+        raise InvalidJob([], [Problem(message, "", Position(file, line))])
+    return [document for document, own in job_files.documents(found) if own in ("", namespace)]

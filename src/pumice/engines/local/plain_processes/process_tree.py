@@ -1,0 +1,24 @@
+"""The processes below each of some processes, on systems with a /proc."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def descendants(roots: Iterable[int]) -> dict[int, list[int]]:
+    """Return the processes below each root, without the root itself."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in parentheses may contain anything.
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found: dict[int, list[int]] = {}
+    for root in roots:
+        below = list(children.get(root, ()))
+        for pid in below:
+            below.extend(children.get(pid, ()))
+        found[root] = below
+    return found

@@ -1,0 +1,1 @@
+"""What the pods of a run use of CPUs, memory and GPUs, over time."""

@@ -1,0 +1,79 @@
+"""The directories of claims and the images that runs leave behind: listed, and removed when the user asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pumice.engines.local.images.names import familiar
+from pumice.engines.local.images.store import Image, ImageStore
+from pumice.engines.local.preflight import claim_paths
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
+from pumice.engines.local.state.disk_use import measure, size_text
+from pumice.engines.local.state.remove_tree import remove_tree
+from pumice.model.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return f"claim {self.directory.parent.name}/{self.directory.name}"
+
+    @property
+    def size(self) -> str:
+        return size_text(measure([self.directory], Path(), []).claims)
+
+    def remove(self) -> None:
+        """Raises OSError."""
+        remove_tree(self.directory)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    store: ImageStore
+    image: Image
+
+    @property
+    def name(self) -> str:
+        return f"image {familiar(self.image.name)}"
+
+    @property
+    def size(self) -> str:
+        return size_text(measure([self.image.root], Path(), []).claims)
+
+    def remove(self) -> None:
+        """Raises ImageError if a run uses it."""
+        self.store.remove(self.image.name)
+
+
+def claims_of(run: StoredRun, store: RunStore) -> list[Claim]:
+    """Return the claims of a run that exist, and that no active run uses."""
+    used = _in_use(store)
+    return [Claim(path) for path in _paths(run, store) if path.is_dir() and path not in used]
+
+
+def unused_claims(store: RunStore, namespace: str = "") -> list[Claim]:
+    """Return all claims that no active run uses."""
+    used = _in_use(store)
+    found = sorted(store.state.glob(f"claims/{namespace or '*'}/*"))
+    return [Claim(path) for path in found if path.is_dir() and path not in used]
+
+
+def stored_images(store: RunStore) -> list[StoredImage]:
+    images = ImageStore(store.state / "images")
+    return [StoredImage(images, image) for image in images.images() if image.digest]
+
+
+def _in_use(store: RunStore) -> set[Path]:
+    return {path for run in store.active_runs() for path in _paths(run, store)}
+
+
+def _paths(run: StoredRun, store: RunStore) -> Iterator[Path]:
+    job = msgspec.convert(run.record.job, Job, strict=False)
+    yield from claim_paths(job, run.record.documents, store.state).values()

@@ -1,0 +1,135 @@
+"""Starts the process of a run that a client holds by a connection: a fork of the client, or a Python of its own.
+
+Request, documents and secrets travel over the connection, never as arguments.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NoReturn, Protocol
+
+import msgspec
+
+from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS
+
+_MODULE: Final = "pumice.engines.local.supervisor"
+_HIGHEST_DESCRIPTOR: Final = 1 << 16
+LEASED: Final = "--leased"
+
+
+class Child(Protocol):
+    """The methods of `subprocess.Popen` that are needed."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+
+@dataclass(slots=True)
+class SupervisorProcess:
+    """A process that waits for a request on its end of the connection. It ends when this end is closed."""
+
+    child: Child
+    lease: socket.socket
+
+    def discard(self) -> None:
+        """End a process that has nothing to do, and wait for its end."""
+        self.lease.close()
+        self.child.kill()
+        self.child.wait()
+
+
+@dataclass(slots=True)
+class _Forked:
+    pid: int
+
+    def poll(self) -> int | None:
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int:
+        return self._wait(0) or 0
+
+    def _wait(self, flags: int) -> int | None:
+        try:
+            found, status = os.waitpid(self.pid, flags)
+        except ChildProcessError:
+            # Where the caller ignores SIGCHLD, the kernel forgets how it ended.
+            return 0
+        return os.waitstatus_to_exitcode(status) if found else None
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def forked_supervisor() -> SupervisorProcess:
+    """Fork this process, before any thread or event loop starts: all loaded modules are there. Raises RefusedError."""
+    ours, theirs = socket.socketpair()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # What is loaded stays, in both processes: looking for garbage in it would copy the memory that they share.
+    gc.freeze()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise RefusedError(NO_PROCESS if isinstance(error, BlockingIOError) else str(error)) from error
+    if pid == 0:
+        _become_supervisor(theirs)
+    theirs.close()
+    return SupervisorProcess(_Forked(pid), ours)
+
+
+def spawned_supervisor(environ: Mapping[str, str] = os.environ) -> SupervisorProcess:
+    """Start another Python, for programs that may have threads. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        child = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-X", "utf8", "-m", _MODULE, LEASED, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=dict(environ),
+            start_new_session=True,
+            pass_fds=(theirs.fileno(),),
+        )
+    return SupervisorProcess(child, ours)
+
+
+def _become_supervisor(lease: socket.socket) -> NoReturn:
+    """Leave everything of the client but the connection: its terminal, its files, its signals."""
+    try:
+        os.setsid()
+        # First, because it has the number of a stream that the caller closed, if any.
+        os.dup2(lease.fileno(), 3)
+        lease.detach()
+        null = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(null, standard)
+        os.closerange(4, _HIGHEST_DESCRIPTOR)
+        os.set_inheritable(3, False)
+        gc.disable()
+        from pumice.engines.local.supervisor.leased_process import main  # noqa: PLC0415 - the client needs none of it
+
+        gc.freeze()
+        gc.enable()
+        main(3)
+    except BaseException as error:  # noqa: BLE001 - the client reports it
+        from pumice.engines.local.supervisor.request_codec import plain_error  # noqa: PLC0415 - as above
+
+        os.write(3, msgspec.json.encode({"error": plain_error(error)}) + b"\n")
+    finally:
+        # Neither the buffers nor the exit handlers of the client are ours.
+        os._exit(1)

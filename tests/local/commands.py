@@ -1,0 +1,49 @@
+"""Commands of a user on runs, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.fork_server import fork_server
+from tests.local.running import Manifest, Place, Result
+
+MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
+WAITING = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
+
+
+class Terminal:
+    """Commands of a user, whose runs end with the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.place = Place(directory, {"XDG_RUNTIME_DIR": str(directory)})
+
+    def __call__(self, *words: str, code: int | None = 0, stdin: int | None = None) -> Result:
+        directory = self.place.directory
+        done = fork_server(*MODULES).run(list(words), cwd=directory, env=self.place.env, timeout=100, stdin=stdin)
+        assert code is None or done.returncode == code, (words, done)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def submit(self, *documents: Manifest, flags: tuple[str, ...] = ()) -> str:
+        return self("submit", self.place.write(*documents), *flags).out.strip()
+
+    def items(self, *words: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self("ps", "-o", "json", *words).out)["items"]
+        return found
+
+    def phase(self, run: str) -> str:
+        return str(next(each["phase"] for each in self.items("-a") if each["run"] == run))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, self("ps", "-a", "-o", "wide").out
+            time.sleep(0.05)
+
+    def owner(self, run: str) -> int:
+        name, _, number = run.partition(":")
+        directory = self.place.state / "runs" / "default" / name / number
+        return int(json.loads((directory / "owner.lock").read_text())["pid"])

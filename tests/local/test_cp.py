@@ -1,0 +1,75 @@
+"""`pumice cp`: files and directories into running pods and out of them, and out of kept pods."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.commands import WAITING, Terminal
+from tests.local.running import job, need_namespaces, processes, task
+
+
+@pytest.fixture(params=["namespaces", "process"])
+def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
+    """A user whose run has started a pod w-0 with a volume at /data."""
+    if request.param == "namespaces":
+        need_namespaces()
+    found = Terminal(tmp_path)
+    pod = {"volumes": [{"name": "data", "emptyDir": {}}]}
+    mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    script = f"mkdir /data/made; echo text > /data/made/file; ln -s file /data/made/link; {WAITING}"
+    process = found.place.start(
+        job(task("w", script, pod=pod, container=mounted)), flags=["--isolation", request.param]
+    )
+    found.until(lambda: [(each["pods"]["running"]) for each in found.items("--active")] == [1])
+    found.until(lambda: found("logs", "trial").out.endswith("up\n"))
+    yield found
+    (tmp_path / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+    found.until(lambda: not processes(str(tmp_path)))
+
+
+def test_files_and_directories_in_both_directions(terminal: Terminal) -> None:
+    here = terminal.place.directory
+    terminal("cp", "w-0:/data/made", "copy")
+    assert (here / "copy" / "link").read_text() == "text\n"
+    assert (here / "copy" / "link").is_symlink()
+    terminal("cp", "trial:1/w-0:/data/made/file", ".")
+    assert (here / "file").read_text() == "text\n"
+    (here / "own").mkdir()
+    (here / "own" / "large").write_bytes(os.urandom(3_000_000))
+    os.mkfifo(here / "own" / "pipe")
+    into = terminal("cp", "own", "w-0:/data")
+    assert into.err == "not copied: pipe: not a file, directory or link\n"
+    terminal("cp", "w-0:/data/own/large", "back")
+    assert (here / "back").read_bytes() == (here / "own" / "large").read_bytes()
+    assert terminal("cp", "w-0:/data/none", "x", code=1).err.endswith("/data/none: no such file or directory\n")
+    assert terminal("cp", "own/none", "w-0:/data", code=1).err == "own/none: no such file or directory\n"
+    assert terminal("cp", "own", "w-0:/data/none/none", code=1).err.endswith("no such file or directory\n")
+    assert terminal("cp", "w-0:/data/made/file", "none/x", code=1).err.startswith("none/x: no such file or directory")
+    assert "one of them must be in a pod" in terminal("cp", "own", "./w-0:/data", code=2).err
+    assert terminal("cp", "w-7:/data", "x", code=2).err.startswith("the job has no pod w-7 now")
+    assert not (here / "x").exists()
+
+
+def test_a_pod_that_has_ended_needs_keep(tmp_path: Path) -> None:
+    need_namespaces()
+    terminal = Terminal(tmp_path)
+    pod = {"volumes": [{"name": "data", "emptyDir": {}}]}
+    mounted = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    trial = job(
+        task("w", "echo in > /data/volume; mkdir /srv/made; echo on > /srv/made/layer", pod=pod, container=mounted)
+    )
+    assert terminal.place.run(trial).code == 0
+    refused = terminal("cp", "w-0:/srv/made", "x", code=1).err
+    assert refused.startswith("trial:1/w-0 does not run, and its files are not kept\n  hint: only a run with --keep")
+    assert terminal.place.run(trial, flags=["--keep"]).code == 0
+    terminal("cp", "w-0:/srv/made", "x")
+    assert (tmp_path / "x" / "layer").read_text() == "on\n"
+    terminal("cp", "w-0:/data/volume", ".")
+    assert (tmp_path / "volume").read_text() == "in\n"
+    assert "no such file or directory" in terminal("cp", "w-0:/srv/none", "y", code=1).err

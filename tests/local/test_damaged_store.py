@@ -1,0 +1,139 @@
+"""Damaged and hostile files in the store, and hostile surroundings: clear lines and exit codes, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fork_server import fork_server
+from tests.local.commands import MODULES, Terminal
+from tests.local.running import job, need_namespaces, task
+
+READERS = ("ps -a", "ps --active", "get trial", "logs trial", "why trial", "replay trial")
+MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a user with one run, which has completed. Tests work on copies."""
+    need_namespaces()
+    home = tmp_path_factory.mktemp("finished")
+    result = Terminal(home).place.run(job(task("w", "echo here")))
+    assert result.code == 0, result.err
+    return home
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def directory_instead(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _other_types(path: Path) -> None:
+    path.write_text(path.read_text().replace('"data":{', '"data":7,"was":{'))
+
+
+def _hostile_links(active: Path) -> None:
+    (active / "loop").symlink_to("loop")
+    (active / "self").symlink_to(".")
+    (active / "nowhere").symlink_to("../gone")
+    (active / "file").write_text("x")
+
+
+def _many_directories(runs: Path) -> None:
+    for number in range(500):
+        (runs / "default" / f"empty-{number}").mkdir()
+    for name in ("5", "99999999999999999999", "x", "٣"):
+        (runs / "default" / "trial" / name).mkdir()
+
+
+@pytest.mark.parametrize(
+    ("where", "damage", "expected"),
+    [
+        pytest.param("runs/default/trial/1/run.json", truncate, (1, "run.json cannot be read"), id="half a record"),
+        pytest.param(
+            "runs/default/trial/1/run.json", directory_instead, (1, "run.json cannot be read"), id="no record"
+        ),
+        pytest.param("runs/default/trial/1/status.json", truncate, (0, "Completed"), id="half a status"),
+        pytest.param("runs/default/trial/1/status.json", directory_instead, (0, "Completed"), id="no status"),
+        pytest.param("runs/default/trial/1/journal.jsonl", truncate, (0, "Completed"), id="half a journal"),
+        pytest.param("runs/default/trial/1/journal.jsonl", directory_instead, (1, "is a directory"), id="no journal"),
+        pytest.param("runs/default/trial/1/journal.jsonl", _other_types, (0, "Completed"), id="another format"),
+        pytest.param("runs/default/trial/1/pods/w-0/1/w.0.log", directory_instead, (None, "w.0.log"), id="no log"),
+        pytest.param("active", _hostile_links, (0, "Completed"), id="hostile links"),
+        pytest.param("runs", _many_directories, (0, "Completed"), id="directories without runs"),
+    ],
+)
+def test_damaged_files(
+    finished: Path, tmp_path: Path, where: str, damage: Callable[[Path], None], expected: tuple[int | None, str]
+) -> None:
+    shutil.copytree(finished / "state", tmp_path / "state", symlinks=True)
+    terminal = Terminal(tmp_path)
+    damage(terminal.place.state / where)
+    printed = []
+    for command in READERS:
+        result = terminal(*command.split(), code=None)
+        assert "Traceback" not in result.err, (command, result.err)
+        assert result.code in (0, 1), (command, result)
+        assert result.code == 0 or result.err.strip(), command
+        printed.append((result.code, result.out + result.err))
+    code, words = expected
+    if code is not None:
+        assert max(each for each, _ in printed) == code, printed
+        assert any(words in text for each, text in printed if each == code), printed
+
+
+@pytest.mark.parametrize(
+    ("shell", "code", "words"),
+    [
+        pytest.param("LC_ALL=C {} ps -a", 0, "trial:1", id="LC_ALL=C"),
+        pytest.param("{} ps -a <&-", 0, "trial:1", id="no input"),
+        pytest.param("{} ps -a >&-", 0, "", id="no output"),
+        pytest.param("{} logs trial > /dev/full", 1, "pumice: no space left on device", id="a full disk"),
+        pytest.param("ulimit -n 24; {} ps -a", 0, "trial:1", id="few open files"),
+        pytest.param("env -u HOME {} ps -a", 0, "trial:1", id="no home"),
+        pytest.param("{} get \"$(printf 'a\\nb')\"", 2, "no such run", id="a newline in a name"),
+        pytest.param("{} get \"$(printf '\\377')\"", 2, "no such run", id="a byte that is no text"),
+        pytest.param("cd \"$(printf 'd\\377')\" && {} submit ../job.yaml", 2, "is not UTF-8", id="such a directory"),
+        pytest.param("XDG_STATE_HOME=/proc/1/none {} submit job.yaml", 2, "nothing can be stored", id="no store"),
+    ],
+)
+def test_hostile_surroundings(finished: Path, shell: str, code: int, words: str) -> None:
+    if "LC_ALL" in shell and not sys.executable.isascii():
+        pytest.skip("Python itself does not start there")
+    environ = dict(Terminal(finished).place.env)
+    os.makedirs(os.fsencode(finished) + b"/d\xff", exist_ok=True)  # noqa: PTH103 - a Path is text
+    argv = ["sh", "-c", shell.format(f"'{sys.executable}' -c '{MAIN}'")]
+    done = subprocess.run(argv, cwd=finished, env=environ, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done
+
+
+def test_a_store_that_may_not_be_read_or_written(finished: Path, tmp_path: Path) -> None:
+    """As root, another user tries; the store is closed to others."""
+    shutil.copytree(finished / "state", tmp_path / "state", symlinks=True)
+    terminal = Terminal(tmp_path)
+    terminal.place.write(job(task("w", "true")))
+    run = terminal.place.state / "runs" / "default" / "trial" / "1"
+    if os.geteuid() == 0:
+        pytest.skip("root may read and write everything")
+    for path, command, words in (
+        (run / "run.json", "get trial", "run.json cannot be read"),
+        (terminal.place.state / "runs" / "default" / "trial", "submit job.yaml", "permission denied"),
+    ):
+        mode = path.stat().st_mode
+        path.chmod(0o500 if path.is_dir() else 0)
+        result = fork_server(*MODULES).run(command.split(), cwd=tmp_path, env=terminal.place.env, timeout=60)
+        path.chmod(mode)
+        assert result.returncode in (1, 2)
+        assert words in result.stderr.lower()
+    terminal("service", "stop", code=None)

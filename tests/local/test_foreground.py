@@ -1,0 +1,156 @@
+"""Foreground runs: a process of their own, which ends with the client unless the client detaches the run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pumice.admission.admit import admit
+from pumice.engines.local.events import LogOutput, PodChanged
+from pumice.engines.local.options import RunOptions
+from pumice.engines.local.runs.run_request import RunRequest
+from pumice.engines.local.state.settings import Settings
+from pumice.engines.local.supervisor.leased_run import LeasedRun, leased
+from pumice.engines.local.supervisor.supervisor_process import spawned_supervisor
+from pumice.model.snapshot import PodPhase
+from pumice.runtime.offline_context import offline_context
+from tests.conftest import SOAK
+from tests.local.commands import Terminal
+from tests.local.running import job, need_namespaces, processes, task
+from tests.unit.cli.screens import OnTerminal
+
+WAITING = "echo up $MY_TOKEN; while [ ! -e go ]; do sleep 0.05; done; echo done"
+LINES = 50_000 if SOAK else 5_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    found = Terminal(tmp_path)
+    yield found
+    found("stop", "--all", "--force", code=None)
+    found("service", "stop")
+    found.until(lambda: not processes(str(tmp_path)))
+
+
+def test_ctrl_backslash_detaches_a_run_which_survives_its_process(terminal: Terminal) -> None:
+    place = terminal.place
+    place.environ |= {"TERM": "xterm", "MY_TOKEN": "s3cret"}
+    document = job(task("w", WAITING))
+    shown = OnTerminal(place.argv(document, flags=["--env", "MY_TOKEN"]), place.directory, place.env)
+    shown.read_until("up s3cret")
+    shown.read_until("Running 1/1")
+    shown.type(b"\x1c")
+    assert shown.read_to_end() == 0
+    assert shown.screen.lines[-3:] == [
+        "trial:1 goes on: pumice attach trial:1, pumice logs -f trial:1, pumice stop trial:1",
+        "trial:1",
+        "",
+    ]
+    (item,) = terminal.items()
+    assert (item["phase"], item["mode"]) == ("Running", "detached")
+    assert terminal("detach", "trial:1", code=1).err == "the run is detached already\n"
+    # As with a submitted run: the service starts it again, with the secrets that it had.
+    os.kill(terminal.owner("trial:1"), signal.SIGKILL)
+    terminal.until(lambda: terminal("logs", "trial:1").out.count("up s3cret") == 2)
+    assert "s3cret" not in (place.state / "runs/default/trial/1/run.json").read_text()
+    (place.directory / "go").touch()
+    assert terminal("wait", "trial:1").out == "trial:1 Completed\n"
+    assert not list((place.directory / "pumice" / "secrets").iterdir())
+
+
+def test_detach_from_another_terminal(terminal: Terminal) -> None:
+    process = terminal.place.start(job(task("w", WAITING)))
+    terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
+    assert terminal("detach", "trial").out == "trial:1\n"
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out.splitlines()[-1]) == (0, "trial:1"), err
+    assert err.endswith("trial:1 goes on: pumice attach trial:1, pumice logs -f trial:1, pumice stop trial:1\n")
+    (terminal.place.directory / "go").touch()
+    assert terminal("wait", "trial").out == "trial:1 Completed\n"
+    assert terminal("logs", "trial").out == "w-0  up\nw-0  done\n"
+
+
+def test_a_run_ends_with_its_client(terminal: Terminal) -> None:
+    process = terminal.place.start(job(task("w", "trap '' TERM; echo up; sleep 1000 & wait; sleep 1000")))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "w-0  up\n"
+    process.kill()
+    process.communicate()
+    terminal.until(lambda: [each["phase"] for each in terminal.items("-a")] == ["Terminated"])
+    (item,) = terminal.items("-a")
+    assert (item["reason"], item["exitCode"]) == ("ClientLost", 1)
+    assert item["note"] == "the client of the run has gone, so the run was ended"
+
+
+def test_a_second_viewer_leaves_a_run_that_goes_on(terminal: Terminal) -> None:
+    process = terminal.place.start(job(task("w", WAITING)))
+    terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
+    argv = [word if word != "run" else "attach" for word in terminal.place.argv(job(task("w", WAITING)))]
+    viewer = OnTerminal(argv[:-1], terminal.place.directory, terminal.place.env)
+    viewer.read_until("run trial:1")
+    viewer.type(b"\x03")
+    assert viewer.read_to_end() == 0
+    (terminal.place.directory / "go").touch()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "w-0  up\nw-0  done\n"), err
+
+
+def test_a_slow_reader_gets_every_line_in_order(terminal: Terminal) -> None:
+    script = f"seq -f '%.0f {'x' * 100}' {LINES}; echo done"
+    process = terminal.place.start(job(task("w", script, replicas=8)), flags=["--no-prefix", "--json"])
+    assert process.stdout is not None
+    seen: dict[str, list[int]] = {f"w-{index}": [] for index in range(8)}
+    first = process.stdout.readline()
+    assert json.loads(first)["type"] == "plan"
+    # Until the pods have printed what fits into pipes and buffers; nothing is read, and the run is still there.
+    time.sleep(1)
+    for number, text in enumerate(process.stdout):
+        event = json.loads(text)
+        if event["type"] == "log" and event["line"] != "done":
+            seen[event["pod"]].append(int(event["line"].split()[0]))
+        if number % 10_000 == 0:
+            time.sleep(0.05)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert all(numbers == list(range(1, LINES + 1)) for numbers in seen.values())
+
+
+def _request(directory: Path, script: str) -> RunRequest:
+    settings = Settings(workdir=directory, state=directory / "state" / "pumice")
+    return RunRequest(admit(job(task("w", script)), offline_context()), RunOptions(settings))
+
+
+def test_a_program_with_threads_holds_a_run(terminal: Terminal) -> None:
+    seen: list[Any] = []
+
+    async def story() -> None:
+        async with leased(spawned_supervisor(terminal.place.env)) as run:
+            async for event in run.start(_request(terminal.place.directory, "echo up; sleep 1000")):
+                seen.append(event)
+                if isinstance(event, PodChanged) and event.pod.phase is PodPhase.RUNNING:
+                    assert (await run.call("exec", pod="w-0", argv=["echo", "here"]))["output"] == "here\n"
+                    run.stop()
+            seen.append(run)
+
+    thread = threading.Thread(target=asyncio.run, args=(story(),))
+    thread.start()
+    thread.join(100)
+    run = seen[-1]
+    assert isinstance(run, LeasedRun)
+    assert run.outcome is not None
+    assert (run.name, run.outcome.exit_code, run.outcome.reason) == ("trial:1", 143, "Stopped")
+    assert [line.text for event in seen if isinstance(event, LogOutput) for line in event.lines] == ["up"]

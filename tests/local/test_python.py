@@ -1,0 +1,271 @@
+"""Pumice from Python: runs that are submitted, found, watched, changed and removed by a program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import pumice
+from tests.local.running import need_namespaces
+
+pytest_plugins = ["pumice.testing"]
+WAITING = "echo up $VC_TASK_INDEX; while [ ! -e go ]; do sleep 0.05; done; echo done"
+
+
+@pytest.fixture(autouse=True)
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    need_namespaces()
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def job(script: str = "echo hello $VC_TASK_INDEX", replicas: int = 2, **fields: object) -> pumice.Job:
+    task = pumice.task("w", replicas=replicas, command=["sh", "-c", script])
+    return pumice.job("trial", tasks=[task], plugins={"env": []}, **fields)  # type: ignore[arg-type] # fields of a Job
+
+
+def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Client, workdir: Path) -> None:
+    run = pumice_client.submit(job(WAITING), note="a remark", env={"EPOCHS": "1"})
+    assert (run.ref, str(run), repr(run)) == ("trial:1", "trial:1", "<Run trial:1>")
+    assert run.wait("running", timeout=100).exit_code is None
+    assert (run.status().phase, run.status().note) == (pumice.Phase.RUNNING, "a remark")
+    lines = run.logs()
+    assert {next(lines).text for _ in range(2)} == {"up 0", "up 1"}
+    done = run.exec("w-1", ["sh", "-c", "echo $EPOCHS; exit 3"])
+    assert (done.returncode, done.stdout) == (3, b"1\n")
+    (workdir / "data").write_text("there and back")
+    assert run.copy_to("data", "w-1", "/srv") == []
+    assert run.copy_from("w-1", "/srv/data", workdir / "back") == []
+    assert (workdir / "back").read_text() == "there and back"
+    (workdir / "data").write_text("some")
+    assert run.copy_to("data", "w-1", "/tmp") == []
+    assert run.copy_from("w-1", "/tmp/data", workdir / "back") == []
+    assert (workdir / "back").read_text() == "some"
+    assert {sample.pod for sample in run.top()} <= {"w-0", "w-1"}
+    with pytest.raises(pumice.NoSuchPod, match="w-7"):
+        run.kill("w-7")
+    with pytest.raises(pumice.WaitTimeout, match=r"trial:1: not finished within 0\.1s"):
+        run.wait(timeout=0.1)
+    assert [pod.phase for pod in run.pods()] == ["Running", "Running"]
+    assert run.why().code == "Running"
+    assert pumice_client.runs() == [pumice_client.get("trial")] == [run]
+    (workdir / "go").touch()
+    assert [(line.text, line.stream, line.attempt) for line in lines] == [("done", "stdout", 1)] * 2
+    result = run.wait()
+    assert (result.ok, result.verdict, result.attempts) == (True, None, 1)
+    assert [event.type for event in run.events()][-1] == "verdict"
+    assert [(each.number, each.first_failure) for each in run.history()] == [(1, "")]
+    assert {line.text for line in run.logs(pod="w-1", grep="up")} == {"up 1"}
+    with pytest.raises(pumice.WrongState):
+        run.kill("w-0")
+    run.remove()
+    for method in (run.status, run.logs, run.events, run.why):
+        with pytest.raises(pumice.NoSuchRun, match="trial:1: no such run"):
+            method()
+    with pytest.raises(pumice.NoSuchRun):
+        pumice_client.get("trial")
+
+
+def test_the_verdict_is_data(pumice_client: pumice.Client) -> None:
+    terminate = pumice.Policy(event="PodFailed", action="TerminateJob")
+    run = pumice_client.submit(job("[ $VC_TASK_INDEX = 0 ] && sleep 1000; echo bad >&2; exit 5", policies=[terminate]))
+    with pytest.raises(pumice.RunFailed) as caught:
+        run.wait(check=True)
+    verdict = caught.value.result.verdict
+    assert verdict is not None
+    assert (verdict.pod, verdict.code, verdict.signal, verdict.line) == ("w-1", 5, None, "bad")
+    assert verdict.policy is not None
+    assert (verdict.policy.event, verdict.policy.action) == ("PodFailed", "TerminateJob")
+    assert str(verdict).startswith("w-1 failed first: exit code 5")
+    assert run.why().verdict == verdict
+    assert run.history()[0].code == 5
+    assert [line.stream for line in run.logs()] == ["stderr"]
+
+
+def test_what_cannot_run_is_refused_before_anything_is_stored(pumice_client: pumice.Client) -> None:
+    with pytest.raises(pumice.DoesNotFit) as caught:
+        pumice_client.submit(pumice.job("large", tasks=[pumice.task("w", command=["true"], gpu=64)]))
+    assert [(each.resource, each.wanted) for each in caught.value.shortages] == [("nvidia.com/gpu", "64")]
+    with pytest.raises(pumice.InvalidOption, match="did you mean scale"):
+        pumice_client.submit(job(), scal={"w": 1})  # type: ignore[call-arg] # wrong on purpose
+    with pytest.raises(pumice.InvalidOption, match="network: none: must be one of"):
+        pumice_client.submit(job(), network="none")  # type: ignore[arg-type] # wrong on purpose
+    with pytest.raises(pumice.InvalidJob, match="a job needs at least one task"):
+        pumice_client.submit(pumice.job("empty", tasks=[]))
+    with pytest.raises(pumice.Unsupported, match="lab: runs on a cluster are not supported yet"):
+        pumice.connect("lab")
+    assert pumice_client.runs(all=True) == []
+
+
+def test_runs_are_stopped_suspended_and_resumed(pumice_client: pumice.Client, workdir: Path) -> None:
+    run = pumice_client.submit(job(WAITING))
+    run.wait("running")
+    assert run.suspend().reason == "Suspended"
+    assert run.why().code == "Suspended"
+    run.resume()
+    run.wait("running")
+    result = run.stop()
+    assert (result.phase, result.ok) == ("Terminated", False)
+    run.remove()
+
+
+def test_the_synchronous_client_works_under_a_running_event_loop(pumice_client: pumice.Client) -> None:
+    async def main() -> pumice.Result:
+        return pumice_client.submit(job()).wait()
+
+    assert asyncio.run(main()).ok
+
+
+def test_the_asynchronous_client(pumice_client: pumice.Client, tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        async with pumice.AsyncClient(state=tmp_path / "state") as client:
+            try:
+                run = await client.submit(job())
+                lines = [line.text async for line in run.logs(task="w")]
+                assert (await run.wait()).ok
+                assert await client.runs() == [await client.get("trial")]
+                return lines
+            finally:
+                await client.shut_down()
+
+    assert sorted(asyncio.run(main())) == ["hello 0", "hello 1"]
+
+
+def test_threads_and_forked_children_use_loops_of_their_own(pumice_client: pumice.Client) -> None:
+    run = pumice_client.submit(job())
+    results: list[pumice.Result] = []
+    threads = [threading.Thread(target=lambda: results.append(run.wait())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run.wait().ok else 1)
+    for thread in threads:
+        thread.join()
+    assert [result.ok for result in results] == [True] * 4
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_run_prints_what_the_command_prints_and_raises(
+    pumice_client: pumice.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pumice_client.run(job(), scale={"w": 1}).ok
+    out, err = capsys.readouterr()
+    assert out == "w-0  hello 0\n"
+    assert "run trial:1 " in err
+    assert "Completed" in err
+    with pytest.raises(pumice.RunFailed, match="trial:2 Failed: w-0 failed first: exit code 3") as caught:
+        pumice_client.run(job("exit 3", replicas=1))
+    assert caught.value.result.exit_code == 3
+    assert "w-0 failed first: exit code 3" in capsys.readouterr().err
+
+
+def test_pods_get_the_python_of_the_program(pumice_client: pumice.Client, workdir: Path) -> None:
+    (workdir / "train.py").write_text("import sys\ndef main(epochs): print(sys.prefix, epochs)\n")
+    task = pumice.task("w", function="train:main", kwargs={"epochs": 2})
+    run = pumice_client.submit(pumice.job("trial", tasks=[task]))
+    assert [line.text for line in run.logs()] == [f"{sys.prefix} 2"]
+
+
+def test_an_owned_run_stops_with_its_block(pumice_client: pumice.Client) -> None:
+    with pumice_client.start(job(WAITING)) as run:
+        assert repr(run) == "<OwnedRun trial:1>"
+        run.wait("running")
+        assert {next(run.logs()).text} <= {"up 0", "up 1"}
+    assert (run.status().phase, run.status().stopped) == ("Terminated", True)
+
+
+def test_an_owned_run_is_restarted_by_its_policy(pumice_client: pumice.Client, workdir: Path) -> None:
+    restart = pumice.Policy(event="PodFailed", action="RestartJob")
+    script = "if [ -e second ]; then echo resumed; else echo first; touch second; sleep 1000; fi"
+    with pumice_client.start(job(script, replicas=1, policies=[restart])) as run:
+        assert next(run.logs()).text == "first"
+        run.kill("w-0")
+        assert run.wait(timeout=100).attempts == 2
+    assert any("resumed" in line.text for line in run.logs(attempt=2))
+    first, second = run.history()
+    assert (first.pod, first.signal, first.policy) == ("w-0", 9, "PodFailed: RestartJob")
+    assert second.first_failure == ""
+
+
+def test_a_detached_run_outlives_its_block(pumice_client: pumice.Client, workdir: Path) -> None:
+    with pumice_client.start(job(WAITING)) as run:
+        run.wait("running")
+        run.detach()
+    assert run.status().phase == "Running"
+    (workdir / "go").touch()
+    assert run.wait().ok
+
+
+def test_an_owned_run_ends_with_the_process_but_not_with_its_forked_child(
+    pumice_client: pumice.Client, workdir: Path
+) -> None:
+    """A child that was forked meanwhile, as by multiprocessing, does not keep it alive."""
+    (workdir / "program.py").write_text(
+        "import os, sys, time, pumice\n"
+        "job = pumice.job('trial', tasks=[pumice.task('w', command=['sleep', '1000'])])\n"
+        "run = pumice.Client(state=sys.argv[1]).start(job)\n"
+        "run.wait('running')\n"
+        "if os.fork() == 0:\n"
+        "    os.close(1)\n"
+        "    while not os.path.exists('go'): time.sleep(0.05)\n"
+        "    os._exit(0)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    state = Path(pumice_client._core._local.environ["XDG_STATE_HOME"])
+    subprocess.run([sys.executable, "program.py", state], check=False, timeout=100)
+    result = pumice_client.get("trial").wait(timeout=100)
+    (workdir / "go").touch()
+    assert (result.phase, result.ok) == ("Terminated", False)
+
+
+def test_ctrl_c_stops_gracefully_then_raises(pumice_client: pumice.Client, workdir: Path) -> None:
+    (workdir / "program.py").write_text(
+        "import signal, sys, pumice\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "script = 'trap \"echo stopped; exit 0\" TERM; echo up; while :; do sleep 0.05; done'\n"
+        "job = pumice.job('trial', tasks=[pumice.task('w', command=['sh', '-c', script])])\n"
+        "try:\n"
+        "    pumice.Client(state=sys.argv[1]).run(job)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    state = pumice_client._core._local.environ["XDG_STATE_HOME"]
+    with subprocess.Popen([sys.executable, "-u", "program.py", state], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "w-0  up\n"
+        program.send_signal(signal.SIGINT)
+        assert program.stdout.read() == "w-0  stopped\ninterrupted\n"
+    assert pumice_client.get("trial").status().reason == "Interrupted"
+
+
+def test_a_cancelled_run_stops_gracefully(pumice_client: pumice.Client, tmp_path: Path) -> None:
+    async def main() -> str:
+        async with pumice.AsyncClient(state=tmp_path / "state") as client:
+            task = asyncio.create_task(client.run(job(WAITING)))
+            while not (found := await client.runs(active=True)):  # noqa: ASYNC110 - another process stores it
+                await asyncio.sleep(0.05)
+            await found[0].wait("running")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return (await found[0].status()).reason
+
+    assert asyncio.run(main()) == "Interrupted"
+
+
+def test_what_cannot_start_raises_at_once(pumice_client: pumice.Client) -> None:
+    with pytest.raises(pumice.DoesNotFit):
+        pumice_client.start(pumice.job("large", tasks=[pumice.task("w", command=["true"], gpu=64)]))
+    with pytest.raises(pumice.DoesNotFit):
+        pumice_client.run(pumice.job("large", tasks=[pumice.task("w", command=["true"], gpu=64)]))

@@ -1,0 +1,194 @@
+"""What users set and see about waiting, silent and interrupted runs: flags, config.toml, the columns of `ps`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.local.commands import WAITING, Terminal
+from tests.local.running import companion, job, need_namespaces, processes, task
+
+WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    found = Terminal(tmp_path)
+    yield found
+    found("stop", "--all", "--force", code=None)
+    found("service", "stop")
+    found.until(lambda: not processes(str(tmp_path)))
+
+
+def configure(terminal: Terminal, text: str) -> None:
+    file = terminal.place.directory / ".config/pumice/config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def restart_machine(terminal: Terminal, run: str) -> None:
+    """Kill the service and the run's process, empty the runtime directory, and change the boot id that they noted."""
+    terminal("service", "stop")
+    pid = terminal.owner(run)
+    os.kill(pid, signal.SIGKILL)
+    name, _, number = run.partition(":")
+    lock = terminal.place.state / "runs" / "default" / name / number / "owner.lock"
+    terminal.until(lambda: not processes(str(lock.parent)))
+    lock.write_text(json.dumps({"pid": pid, "start": 1, "boot": "another-boot"}))
+    shutil.rmtree(terminal.place.directory / "pumice")
+
+
+def test_who_waits_how_long_and_in_which_order(terminal: Terminal) -> None:
+    configure(terminal, "[priorities]\nhigh = 7\n")
+    busy = terminal.submit(job(task("w", WAITING, container=WHOLE)))
+    terminal.until(lambda: terminal.phase(busy) == "Running")
+    held = terminal.submit(job(task("w", "true", container=WHOLE), priorityClassName="high"), flags=("--hold",))
+    refused = terminal("submit", "job.yaml", "--no-wait", code=2)
+    assert (refused.out, refused.err.splitlines()[0].startswith("job.yaml: does not fit now: cpu: ")) == ("", True)
+    low = terminal("submit", "job.yaml", "job.yaml", "--priority", "-1").out.split()
+    assert low == ["trial:3", "trial:4"]
+    short = terminal("submit", "job.yaml", "--max-wait", "1ms").out.strip()
+    assert terminal("wait", short, code=100).out.startswith(f"{short} Terminated: {short}: no room (--max-wait 0.001s)")
+    terminal("resume", held)
+    # By its class, it passes those that arrived before.
+    terminal.until(lambda: "first in queue" in terminal("why", held).out)
+    rows = {row.split()[0]: row.split() for row in terminal("list", "-o", "wide").out.splitlines()}
+    assert rows["RUN"][5:9] == ["PRIORITY", "CPU", "MEM", "GPU"]
+    assert [rows[run][5:9] for run in (held, low[0])] == [
+        ["7", WHOLE["resources"]["requests"]["cpu"], "-", "-"],
+        ["-1", *rows[held][6:9]],
+    ]
+    assert terminal("suspend", low[1]).out == f"{low[1]} Aborted\n"
+    terminal("service", "stop")
+    assert terminal("ps").err.startswith("service not running, 2 runs wait; ")
+    # A command that changes something starts it again, for the run that waits.
+    terminal("stop", *low)
+    terminal.until(lambda: terminal("ps").err == "")
+    (terminal.place.directory / "go").touch()
+    assert terminal("wait", busy, held).out == f"{busy} Completed\n{held} Completed\n"
+    assert terminal("delete", *low).out.split() == low
+
+
+def test_a_run_that_waits_is_scaled_until_it_fits(terminal: Terminal) -> None:
+    half = {"resources": {"requests": {"cpu": f"{(os.cpu_count() or 1) * 500}m"}}}
+    busy = terminal.submit(job(task("w", WAITING, container=half)))
+    terminal.until(lambda: terminal.phase(busy) == "Running")
+    large = terminal.submit(job(task("w", "true", replicas=2, container=half)))
+    terminal.until(lambda: "first in queue" in terminal("ps").out)
+    why = terminal("why", large).out.splitlines()
+    command = f"pumice scale {large} w=1"
+    assert why[1] == f"  1 of 2 ws fits now: {command}"
+    assert terminal("why", "w-1").out.startswith(f"{large}/w-1 Starting: ")
+    terminal("scale", large, "nothing=1", code=2)
+    terminal(*command.split()[1:])
+    assert terminal("wait", large).out == f"{large} Completed\n"
+    assert next(each["pods"]["succeeded"] for each in terminal.items() if each["run"] == large) == 1
+
+
+def test_a_process_that_hangs_or_lost_its_socket(terminal: Terminal) -> None:
+    run = terminal.submit(job(task("w", "trap 'echo asked' TERM; " + WAITING)))
+    terminal.until(lambda: terminal("logs", run).out != "")
+    shutil.rmtree(terminal.place.directory / "pumice")
+    # It is told that its socket is gone, and makes it again.
+    score = terminal("exec", f"{run}/w-0", "--", "cat", "/proc/self/oom_score_adj").out
+    # When memory is exhausted, the kernel ends a pod, not the process of the run.
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert int(score) == min(1000, own + 500)
+    os.kill(terminal.owner(run), signal.SIGSTOP)
+    assert terminal.items()[0]["note"] == "not responding"
+    os.kill(terminal.owner(run), signal.SIGCONT)
+    # The pod ignores SIGTERM, and its own grace period is 30 seconds.
+    assert terminal("stop", run, "--grace", "100ms").out == f"{run} Terminated\n"
+    assert "asked" in terminal("logs", run).out
+    hung = terminal.submit(job(task("w", WAITING)))
+    terminal.until(lambda: terminal.phase(hung) == "Running")
+    os.kill(terminal.owner(hung), signal.SIGSTOP)
+    assert "\n  hint: " in terminal("stop", hung, code=1).err
+    assert terminal("stop", hung, "--force", code=None).out.startswith(hung)
+
+
+def test_secrets_are_read_again_from_their_file_or_asked_for(terminal: Terminal) -> None:
+    secret = companion("Secret", "hush", stringData={"WORD": "open-sesame"})
+    read = {"envFrom": [{"secretRef": {"name": "hush"}}]}
+    run = terminal.submit(job(task("w", f"{WAITING}; echo $WORD", container=read)), secret)
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    restart_machine(terminal, run)
+    (terminal.place.directory / "go").touch()
+    waited = terminal("wait", run)
+    assert waited.out == f"{run} Completed\n"
+    assert terminal("logs", run, "--tail", "1").out == "w-0  open-sesame\n"
+    (terminal.place.directory / "go").unlink()
+    terminal.place.environ["MINE"] = "caller"
+    run = terminal.submit(
+        job(task("w", f"{WAITING}; echo $MINE $WORD", container=read)), secret, flags=("--env", "MINE")
+    )
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    restart_machine(terminal, run)
+    # The file has changed since, so it is not the source any more.
+    terminal.place.write(secret)
+    terminal("resume", run, code=1)
+    command = f"pumice resume {run} --env MINE --with FILE"
+    terminal.until(lambda: command in terminal("ps").out)
+    why = json.loads(terminal("why", run, "-o", "json").out)
+    assert (why["code"], [each["command"] for each in why["hints"]]) == ("SecretsMissing", [command])
+    (terminal.place.directory / "go").touch()
+    assert terminal("resume", run, "--env", "MINE", "--with", "job.yaml").out == f"{run}\n"
+    assert terminal("wait", run).out == f"{run} Completed\n"
+    assert terminal("logs", run, "--tail", "1").out == "w-0  caller open-sesame\n"
+
+
+def test_after_reboot_suspend(terminal: Terminal) -> None:
+    configure(terminal, '[runs]\nafter_reboot = "suspend"\n')
+    run = terminal.submit(job(task("w", WAITING), plugins={"ssh": []}))
+    terminal.until(lambda: terminal.phase(run) == "Running")
+    restart_machine(terminal, run)
+    assert terminal("wait", run, code=103).out == f"{run} Aborted\n"
+    assert (
+        terminal("ps").err
+        == f"{run} was interrupted: the machine was restarted; it is suspended: pumice resume {run}\n"
+    )
+    assert json.loads(terminal("why", run, "-o", "json").out)["code"] == "Suspended"
+    (terminal.place.directory / "go").touch()
+    terminal("resume", run)
+    assert terminal("wait", run).out == f"{run} Completed\n"
+    assert "new ssh keys are generated" in terminal("history", run, "--events").out
+
+
+def test_claims_stay_until_the_user_removes_them(terminal: Terminal) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]
+    writer = task("w", "echo result > /data/file", container={"volumeMounts": mounts}, pod={"volumes": volumes})
+    claim = companion(
+        "PersistentVolumeClaim",
+        "kept",
+        spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    )
+    runs = [terminal.submit(job(writer), claim), terminal.submit(job(writer), claim)]
+    terminal("wait", *runs)
+    data = terminal.place.state / "claims/default/kept/file"
+    assert terminal("rm", runs[0]).out == f"{runs[0]}\n"
+    assert data.read_text() == "result\n"
+    listed = terminal("clean", "--claims", "--older-than", "0d", "--dry-run").out.splitlines()
+    assert [line.split(" (")[0] for line in listed] == [runs[1], "claim default/kept"]
+    assert (
+        terminal("clean", "--claims", code=2).err
+        == "1 item would be removed\n  hint: -y removes them, --dry-run lists them\n"
+    )
+    assert data.exists()
+    assert [line.split(" (")[0] for line in terminal("rm", runs[1], "--claims").out.splitlines()] == [
+        runs[1],
+        "claim default/kept",
+    ]
+    assert not data.exists()
+    assert terminal("clean", "--claims", "--images", "-y").err == "nothing to remove\n"

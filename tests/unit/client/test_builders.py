@@ -1,0 +1,140 @@
+"""Jobs as Python code are the same values as Jobs in files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pumice
+from pumice.plugins import PyTorch, Ssh
+
+JOB = pumice.job(
+    "ddp",
+    tasks=[
+        pumice.task("worker", replicas=4, command=["torchrun", "train.py"], cpu=4, memory="16Gi", gpu=1),
+        pumice.task("eval", function="train:main", kwargs={"epochs": 1}, env={"A": "1"}, depends_on=["worker"]),
+    ],
+    plugins=[PyTorch(master="worker", worker="worker")],
+    policies=[pumice.Policy(event="PodFailed", action="RestartJob")],
+    max_retry=3,
+)
+
+
+def test_code_and_yaml_are_two_spellings(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.to_yaml())
+    assert pumice.load(file) == JOB
+    assert pumice.load_all(file) == [JOB]
+    assert JOB.spec.plugins == {"pytorch": ["--master=worker"]}
+    assert pumice.load(file).to_yaml() == JOB.to_yaml()
+    limits = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+    assert JOB.spec.tasks[0].pod_spec["containers"][0]["resources"] == {"limits": limits, "requests": limits}
+
+
+def test_a_cluster_needs_images() -> None:
+    with pytest.raises(pumice.InvalidJob, match="the host serves as image, on a cluster nothing does") as caught:
+        JOB.to_yaml(for_cluster=True)
+    assert [str(finding.path) for finding in caught.value.findings] == [
+        f"spec.tasks[{index}].template.spec.containers[0].image" for index in range(2)
+    ]
+    with_image = pumice.job("a", tasks=[pumice.task("w", image="python:3.12", command=["true"])])
+    assert "image: python:3.12" in with_image.to_yaml(for_cluster=True)
+
+
+def test_a_function_is_imported_and_called_with_its_arguments(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("class Loop:\n    @staticmethod\n    def main(**given): print(given)\n")
+    task = pumice.task("w", function="train:Loop.main", kwargs={"epochs": 2, "name": "ä b", "more": [1.5, None]})
+    _python, *words = task.pod_spec["containers"][0]["command"]
+    printed = subprocess.run([sys.executable, *words], cwd=tmp_path, check=True, capture_output=True, encoding="utf-8")
+    assert printed.stdout == "{'epochs': 2, 'name': 'ä b', 'more': [1.5, None]}\n"
+
+
+def test_a_function_that_can_be_imported_is_named_by_reference() -> None:
+    command = pumice.task("w", function=json.dumps, kwargs={"obj": 1}).pod_spec["containers"][0]["command"]
+    assert command[3:] == ["json", "dumps", '{"obj": 1}']
+
+
+def _in_main() -> Callable[[], None]:
+    def main() -> None: ...
+
+    main.__module__, main.__qualname__ = "__main__", "main"
+    return main
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"function": lambda: None}, "a lambda has no name", id="lambda"),
+        pytest.param({"function": _in_main()}, r"a script or a notebook cell \(__main__\)", id="main"),
+        pytest.param({"function": "train"}, "must be module:function", id="no colon"),
+        pytest.param({"function": "train:ma in"}, "must be module:function", id="no name"),
+        pytest.param({"function": 5}, "must be module:function", id="number"),
+        pytest.param({"function": "a:b", "command": ["x"]}, "cannot be combined with command", id="command"),
+        pytest.param({"function": "a:b", "kwargs": {"x": object()}}, "not JSON serializable", id="object"),
+        pytest.param({"function": "a:b", "kwargs": {"x": float("nan")}}, "not JSON compliant", id="nan"),
+        pytest.param({"kwargs": {}}, "needs function", id="kwargs alone"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(pumice.InvalidOption, match=message):
+        pumice.task("w", **options)  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_a_nested_function_is_refused() -> None:
+    def nested() -> None: ...
+
+    with pytest.raises(pumice.InvalidOption, match="inside another one"):
+        pumice.task("w", function=nested)
+
+
+def test_bad_arguments_of_plugins_are_findings() -> None:
+    with pytest.raises(pumice.InvalidJob, match="must be between 1 and 65535"):
+        pumice.job("a", tasks=[], plugins=[PyTorch(port=70000)])
+    key = "-----BEGIN KEY-----\nx --port=1\n"
+    assert pumice.job("a", tasks=[], plugins=[Ssh(ssh_private_key=key)]).spec.plugins == {
+        "ssh": [f"--ssh-private-key={key}"]
+    }
+
+
+def test_a_file_with_errors_is_refused_with_all_of_them(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nspec:\n  tasks:\n  - nam: x\n    replicas: -1\n")
+    with pytest.raises(pumice.InvalidJob) as caught:
+        pumice.load(file)
+    assert f"{file}:6: spec.tasks[0].replicas: -1: must be 0 or more" in str(caught.value)
+    assert "did you mean name?" in str(caught.value)
+    assert {str(finding.path) for finding in caught.value.findings} >= {"metadata.name", "spec.tasks[0].replicas"}
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "the file is empty", id="empty"),
+        pytest.param("a: [", "job.yaml:", id="no YAML"),
+        pytest.param("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "contains no Job", id="no Job"),
+        pytest.param(
+            f"{JOB.to_yaml()}---\n{JOB.to_yaml().replace('ddp', 'ddq')}", "contains 2 Jobs: ddp, ddq", id="two"
+        ),
+    ],
+)
+def test_a_file_that_has_not_one_job(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with pytest.raises(pumice.InvalidJob, match=message):
+        pumice.load(file)
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(pumice.InvalidJob, match="no such file"):
+        pumice.load(tmp_path / "none.yaml")
+
+
+def test_an_error_without_findings_still_says_something() -> None:
+    assert str(pumice.InvalidJob([])) == "the Job is not valid"
