@@ -64,9 +64,10 @@ docs: ## Regenerate the generated pages of docs/ and the data of src/pumice/data
 	$(setup) test
 	@$(python) -m scripts.docs
 
-pictures: ## Draw the terminal pictures of docs/images/ from real runs
-	$(setup) run
+pictures: ## Draw the pictures of docs/images/: terminals from real runs, the page in Chromium
+	$(setup) test
 	@$(python) -m scripts.terminal_pictures
+	@$(python) -m scripts.page_pictures --docs
 
 dist: ## Build the wheel and the source distribution into dist/
 	$(setup) run

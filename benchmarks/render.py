@@ -16,7 +16,7 @@ import msgspec
 
 from benchmarks.decide import best_of
 from pumice.admission.admit import admit
-from pumice.cli.jobfile import render
+from pumice.client.job_files import render
 from pumice.runtime.offline_context import offline_context
 
 SIZES = (10, 1_000, 10_000)

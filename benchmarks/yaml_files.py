@@ -16,7 +16,7 @@ import yaml
 from benchmarks.decide import best_of
 from benchmarks.render import job_of
 from pumice.admission.admit import admit
-from pumice.cli.jobfile import render
+from pumice.client.job_files import render
 from pumice.model.findings import Path
 from pumice.runtime.offline_context import offline_context
 from pumice.yaml.reader import LOADER, parse

@@ -106,6 +106,8 @@ Exit code 0: the job completed. Otherwise the exit code of the container that th
 number of the signal that ended it), or 1 if no container failed. 2: bad input. 124: `--timeout`. 130: interrupted by
 Ctrl-C, which ends the pods gracefully; a second Ctrl-C ends them at once. 143: SIGTERM. 129: the terminal was closed,
 and the run was not started with `nohup`. 141: the reader of the output closed it.
+
+Ctrl-\\ detaches the run: it goes on without the terminal, and `pumice run` prints its name and exits with code 0.
 """,
     "image": """\
 `add` accepts one or more `NAME=PATH`. The path is a plain directory, which Pumice uses in place, or the output of

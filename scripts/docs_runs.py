@@ -50,8 +50,19 @@ Exit code 0: all runs completed, or reached the phase. 100: ended without succes
 A name lists its runs, `NAME:N` the attempts of that run: how long each took, its first failure, and the policy that
 acted.
 """,
+    "top": """\
+`CPU` is the number of CPUs that a pod used on average since the sample before, `GPU` the use of its GPUs on average, as
+`nvidia-smi` says it. Memory that processes of a pod share counts once. On a terminal the view is live, and ends with
+the runs or with Ctrl-C; elsewhere one sample is printed. `--json` prints one object per pod, with `run`, `pod`,
+`attempt`, `time`, `t` (seconds on a steady clock), `cpu`, `cpuSeconds`, `memory` (bytes), `gpus`, `gpu` (per cent) and
+`gpuMemory`. Of a run that has ended, the last recorded sample is printed.
+""",
     "stop": """\
 The pods get their grace period; `--force` ends them at once. The command waits until the runs have ended.
+""",
+    "detach": """\
+The run goes on as if it had been submitted; `pumice run` in its terminal prints the name of the run and exits with code
+0, as after Ctrl-\\. Without it, a foreground run ends with its terminal.
 """,
     "suspend": """\
 The command waits until the pods have ended.
@@ -66,8 +77,18 @@ It is the Command `RestartJob`: all pods are deleted and created again.
 The rules are those of an update of the Job on a cluster. Pods that run already do not see the names of new pods.
 """,
     "exec": """\
-A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`. The command has the container's user, limits and
-environment. The exit code is the command's.
+A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`. The command has the container's user, capabilities,
+system call filter, limits and environment. Called from a terminal, it has a terminal of the pod, of the same size, and
+every key goes to it; elsewhere standard input, output and error are passed on as they are. It ends when this command
+ends. The exit code is the command's, 128 + n after signal n, 127 and 126 if it cannot be started.
+""",
+    "cp": """\
+A pod is `TASK-INDEX`, of the newest run, or `RUN/TASK-INDEX`; exactly one of both operands is in a pod. A path is one
+of the container: links in it lead where they lead there. As with `cp -r`, a target that is a directory gets the copy
+inside of it. The image needs no program for it. Copied are files, directories and links that stay inside of what is
+copied, with their modes but without set-id bits; all else is named on standard error. Nothing is written outside of the
+target, whatever the pod does meanwhile. Of a pod that has ended, only what a run with `--keep` has kept can be copied:
+what its containers wrote, and its volumes. Exit code 1: something could not be copied.
 """,
     "rm": """\
 Removes the records and logs. Directories of claims stay.
@@ -86,5 +107,11 @@ are left out; logs are packed as they were written.
 """,
     "replay": f"""\
 {NAMES}
+""",
+    "ui": """\
+Prints the address of the page and opens it in the browser, if there is a display. The server listens on loopback only.
+The address has a token, which works once and is exchanged for a cookie; other users of the machine, other pages and
+other host names get nothing. The page shows foreground runs, too. Ctrl-C stops the page, not the runs. Exit code 2: the
+port is in use.
 """,
 }

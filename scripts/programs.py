@@ -37,6 +37,7 @@ class Program:
 PROGRAMS = (
     Program("bash", "bash", "runs the scripts that plugins put into pods"),
     Program("busybox", "busybox", "runs the wait-for-master script as a small image would"),
+    Program("chromium", "chromium", "shows the page of pumice ui"),
     Program("dash", "dash", "runs the wait-for-master script as a Debian image would"),
     Program("docker-registry", "docker-registry", "the registry from which images are pulled"),
     Program("fish", "fish", "completes the words of commands"),

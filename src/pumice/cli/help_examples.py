@@ -78,5 +78,6 @@ EXAMPLES: Final = {
     "clean": ("pumice clean --dry-run", "pumice clean --older-than 7d -y"),
     "service": ("pumice service status", "pumice service install"),
     "export": ("pumice export ddp:3", "pumice export ddp:3 -o - --no-logs"),
+    "ui": ("pumice ui", "pumice ui --port 8080 --no-open"),
     "replay": ("pumice replay", "pumice replay ddp:3"),
 }

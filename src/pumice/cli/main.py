@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "service": Command("control.service", "show, stop or install the process that queues and recovers runs"),
     "export": Command("control.export", "pack a run into an archive, without secret variables"),
     "replay": Command("runs.replay", "show a run again, from its record"),
+    "ui": Command("runs.ui", "show runs in the browser: pods, logs, why they wait or failed"),
     "image": Command("offline.image", "list, add, pull or remove the images that `run` finds on this machine"),
     "simulate": Command("offline.simulate", "simulate a Job in virtual time, to see what its policies do"),
     "webhook": Command("cluster.webhook", "serve the admission webhook: defaults and checks for Jobs"),

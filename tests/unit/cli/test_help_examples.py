@@ -12,7 +12,7 @@ from tests.unit.cli.running import JOB, Terminal
 
 SCENARIO = "steps:\n- {at: 30s, pod: worker-1, exit: 137, reason: OOMKilled}\n"
 # What needs a cluster, or the kernel, is only parsed: the modules of these commands check their flags in other tests.
-READ = ("ps", "get", "logs", "attach", "wait", "why", "history", "top", "replay", "service")
+READ = ("ps", "get", "logs", "attach", "wait", "why", "history", "top", "replay", "service", "ui")
 CHANGE = ("submit", "detach", "stop", "suspend", "resume", "restart", "scale", "exec", "cp", "rm", "export")
 PARSED = ("controller", "webhook", "install --check", "image pull", *READ, *CHANGE)
 

@@ -1,0 +1,119 @@
+"""The cost of the page with 200 runs, one of which has 1,000 pods and is active.
+
+Printed: how long the list, the job and its endpoints take, the memory of `pumice ui` after that, and the processor time
+that it uses while nothing happens but two open streams, one of the list and one of the job. The limits are 100 MiB and
+2 % of a core.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import http
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pumice.engines.local.runs.run_store import RunStore
+from scripts.made_runs import Ends, RunMaker, Story, Try
+from scripts.made_stories import bert, sweep
+
+_RUNS = 200
+_PODS = 1000
+_IDLE = 20.0  # seconds
+_MEMORY = 100  # MiB
+_BUSY = 2.0  # per cent
+_ENDPOINTS = (
+    "timeline",
+    "pods",
+    "metrics",
+    "logs",
+    "logs/volume",
+    "logs/search?q=epoch",
+    "events",
+    "rendered",
+    "policies",
+)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as home:
+        uid = _make(Path(home))
+        environ = {**os.environ, "XDG_STATE_HOME": home, "XDG_RUNTIME_DIR": home}
+        words = [str(Path(sys.executable).with_name("pumice")), "ui", "--no-open"]
+        with subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as page:
+            try:
+                return _measure(page, uid)
+            finally:
+                page.send_signal(signal.SIGTERM)
+
+
+def _make(home: Path) -> str:
+    maker = RunMaker(RunStore(home / "pumice"), home / "jobs", dt.datetime.now(dt.UTC))
+    ends = [Ends("master-0", 5.2), Ends("worker-0", 5.0), Ends("worker-1", 5.1)]
+    begin = time.monotonic()
+    for number in range(_RUNS - 2):
+        maker.make(Story("pytorch-job", [Try(6.0, ends)], "Completed", 3600.0 + 60 * number))
+    maker.make(bert())
+    uid = maker.make(sweep(_PODS)).record.uid
+    print(f"made {_RUNS} runs and {_PODS} pods in {time.monotonic() - begin:.1f} s")
+    return uid
+
+
+def _measure(page: subprocess.Popen[str], uid: str) -> int:
+    address = urlsplit(page.stdout.readline().strip() if page.stdout is not None else "")
+    cookie = _request(address.netloc, f"{address.path}?{address.query}", "").headers["Set-Cookie"].partition(";")[0]
+    targets = [
+        "/",
+        "/api/jobs",
+        f"/jobs/{uid}",
+        f"/api/jobs/{uid}",
+        *(f"/api/jobs/{uid}/{name}" for name in _ENDPOINTS),
+    ]
+    for target in targets:
+        times = []
+        for _ in range(2):
+            begin = time.monotonic()
+            answer = _request(address.netloc, target, cookie)
+            size = len(answer.read())
+            times.append(time.monotonic() - begin)
+            if answer.status != http.HTTPStatus.OK:
+                raise SystemExit(f"{target}: {answer.status}")
+        name, first, again = target.replace(uid, "UID"), *(each * 1000 for each in times)
+        print(f"{name:<40} first {first:7.0f} ms, again {again:6.0f} ms, {size} bytes")
+    streams = [_request(address.netloc, f"/api/stream{query}", cookie) for query in ("", f"?job={uid}")]
+    for stream in streams:
+        while b"event: beat" not in stream.readline():
+            pass
+    memory = _memory(page.pid)
+    before, begin = _processor_time(page.pid), time.monotonic()
+    time.sleep(_IDLE)
+    busy = 100 * (_processor_time(page.pid) - before) / (time.monotonic() - begin)
+    print(f"memory {memory:.0f} MiB (limit {_MEMORY}), processor while idle {busy:.2f} % of a core (limit {_BUSY:g})")
+    return 0 if memory < _MEMORY and busy < _BUSY else 1
+
+
+def _request(host: str, target: str, cookie: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection(host, timeout=60)
+    connection.request("GET", target, headers={"Cookie": cookie} if cookie else {})
+    return connection.getresponse()
+
+
+def _memory(pid: int) -> float:
+    """Return the memory of the process alone, in MiB: pages that it shares with others count in part."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("Pss:"))) / 1024
+
+
+def _processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""`pumice ui`: shows runs in the browser, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import os
+import signal
+import sys
+import threading
+import webbrowser
+from collections.abc import Mapping
+
+from pumice.cli.runs.arguments import BAD_INPUT, FAILED, add_namespace
+from pumice.client.local_client import LocalClient
+
+_HIGHEST_PORT = 65535
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=_port, default=0, metavar="N", help="listen on this port; default: a free one")
+    parser.add_argument("--no-open", action="store_true", help="print the address, do not open a browser")
+    add_namespace(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        return asyncio.run(_serve(args))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            print(
+                f"pumice ui: port {args.port} is in use\n  hint: without --port a free one is chosen", file=sys.stderr
+            )
+            return BAD_INPUT
+        if error.errno == errno.EACCES:
+            print(f"pumice ui: port {args.port}: permission denied\n  hint: choose one above 1023", file=sys.stderr)
+            return BAD_INPUT
+        print(f"pumice ui: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return FAILED
+
+
+async def _serve(args: argparse.Namespace) -> int:
+    # Only this command needs the HTTP server.
+    from pumice.ui.server import PageServer
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop.set)
+    server = PageServer(LocalClient(namespace=args.namespace))
+    address = await server.start(args.port)
+    print(address, flush=True)
+    print("this address works once; Ctrl-C stops the page, not the runs", file=sys.stderr, flush=True)
+    if not args.no_open and _has_display(os.environ):
+        # In a thread: some browsers start slowly, and others run in the foreground.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    await stop.wait()
+    await server.stop()
+    return 0
+
+
+def _has_display(environ: Mapping[str, str]) -> bool:
+    """Whether a browser with windows can be opened: one in the terminal would take the terminal."""
+    return sys.platform == "darwin" or any(environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text}: must be a port, 0 to {_HIGHEST_PORT}")
+    return int(text)

@@ -1,0 +1,1 @@
+"""The page of `pumice ui`: runs in a browser. `data` reads, `html_*` draws, `server` serves."""

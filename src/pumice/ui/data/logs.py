@@ -1,0 +1,268 @@
+"""Windows of the merged logs by line number, exact search over all that is kept, and their volume over time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import time
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pumice.engines.local.logs.log_index import GAP, STDERR
+from pumice.ui.data.log_index import ERROR, LogIndex, Mark
+from pumice.ui.detail_values import LogFilter, LogLine, LogWindow, SearchResult, Volume, VolumeBucket
+
+PUMICE: Final = "pumice"  # the task of what Pumice says itself
+DEFAULT_LINES: Final = 200
+_MOST_LINES: Final = 2000
+_MOST_POSITIONS: Final = 10_000
+_LONGEST: Final = 4000  # bytes of a line that are shown
+_BUCKETS: Final = 200
+_SCANNED: Final = 64 << 20  # bytes that one request searches for errors
+_MOST_VIEWS: Final = 8
+_MOST_INDEXES: Final = 3
+_FRESH: Final = 0.2
+_RANK: Final = re.compile(r"^(?:\[rank\d+\]:|rank \d+:)\s*")
+
+Marks = Callable[[], tuple[Sequence[Mark], int]]
+
+
+@dataclass(slots=True)
+class _View:
+    """The rows of a selection. `before[i]` is the number of lines before row `rows[i]`; the last is the total."""
+
+    chosen: LogFilter
+    rows: array[int] = field(default_factory=lambda: array("I"))
+    before: array[int] = field(default_factory=lambda: array("Q", [0]))
+    seen: int = 0  # rows of the index that were looked at
+
+    @property
+    def total(self) -> int:
+        return self.before[-1]
+
+    def update(self, index: LogIndex) -> None:
+        files = [_has_file(self.chosen, each.execution.pod, each.execution.attempt) for each in index.files]
+        for row in range(self.seen, len(index.seqs)):
+            number = index.file[row]
+            if number >= 0:
+                wanted = files[number] and _has_stream(self.chosen.stream, index.flags[row], index.times[row])
+            else:
+                wanted = _has_mark(self.chosen, index.shown[index.begin[row]])
+            if wanted:
+                self.rows.append(row)
+                self.before.append(self.before[-1] + index.lines[row])
+        self.seen = len(index.seqs)
+
+    def number(self, row: int, line: int) -> int | None:
+        """Return the number of a line of a row; None if the selection does not have the row."""
+        position = bisect_right(self.rows, row) - 1
+        if position < 0 or self.rows[position] != row:
+            return None
+        return self.before[position] + line
+
+
+@dataclass(slots=True)
+class RunLog:
+    """The log of one run with the selections that were asked for last."""
+
+    index: LogIndex
+    read: float = float("-inf")
+    views: OrderedDict[LogFilter, _View] = field(default_factory=OrderedDict)
+
+    def view(self, chosen: LogFilter) -> _View:
+        if time.monotonic() - self.read > _FRESH:
+            self.index.refresh()
+            self.read = time.monotonic()
+        view = self.views.pop(chosen, None) or _View(chosen)
+        self.views[chosen] = view
+        while len(self.views) > _MOST_VIEWS:
+            self.views.popitem(last=False)
+        view.update(self.index)
+        return view
+
+    def window(self, chosen: LogFilter, at: int | None, lines: int | None) -> LogWindow:
+        """Return lines from a number on; without it the last ones."""
+        view, count = self.view(chosen), min(lines or DEFAULT_LINES, _MOST_LINES)
+        begin = max(0, view.total - count) if at is None else min(at, view.total)
+        self.index.scan_errors(_SCANNED)
+        others: dict[int, int] = {}
+        for each in self.index.files:
+            attempt = each.execution.attempt
+            if chosen.attempt not in (0, attempt):
+                others[attempt] = others.get(attempt, 0) + sum(self.index.lines[row] for row in each.rows)
+        first = next((self.index.times[row] for row in view.rows if self.index.times[row]), 0)
+        return LogWindow(
+            filter=chosen,
+            total=view.total,
+            errors=sum(self.index.errors[row] for row in view.rows),
+            at=begin,
+            items=tuple(self._lines(view, begin, count)),
+            begin=_moment(first),
+            live=self.index.live,
+            truncated=any(each.path.endswith(".1.log") for each in self.index.files),
+            others=others,
+        )
+
+    def _lines(self, view: _View, begin: int, count: int) -> list[LogLine]:
+        index, found = self.index, list[LogLine]()
+        position = max(0, bisect_right(view.before, begin) - 1)
+        while position < len(view.rows) and len(found) < count:
+            row, number = view.rows[position], view.before[position]
+            mark = index.mark(row)
+            texts = index.text(row)
+            for offset in range(max(0, begin - number), len(texts)):
+                if len(found) == count:
+                    break
+                found.append(_line(index, row, mark, (number + offset, texts[offset])))
+            position += 1
+        return found
+
+    def search(self, chosen: LogFilter, q: str, after: int = 0) -> SearchResult:
+        """Return the lines with a text, whatever its case: how many there are, and where, from a number on."""
+        view = self.view(chosen)
+        if not q:
+            return SearchResult(q=q, total=0, lines=view.total, message="there is nothing to search for")
+        pattern = re.compile(re.escape(q.encode()), re.IGNORECASE)
+        every = (found for number in range(len(self.index.files)) for found in self.index.matches(pattern, number))
+        numbers = [number for row, line in every if (number := view.number(row, line)) is not None]
+        marks = (row for row in view.rows if self.index.mark(row) is not None)
+        numbers += [view.number(row, 0) or 0 for row in marks if pattern.search(self.index.text(row)[0])]
+        numbers.sort()
+        shown = numbers[bisect_right(numbers, after - 1) :]
+        more = shown[_MOST_POSITIONS] if len(shown) > _MOST_POSITIONS else None
+        positions = tuple(shown[:_MOST_POSITIONS])
+        return SearchResult(q=q, total=len(numbers), positions=positions, after=more, lines=view.total)
+
+    def volume(self, chosen: LogFilter) -> Volume:
+        view, index = self.view(chosen), self.index
+        complete = index.scan_errors(_SCANNED)
+        timed = [(position, row) for position, row in enumerate(view.rows) if index.times[row]]
+        if not timed:
+            return Volume(begin=None, end=None, total=view.total, errors=0)
+        begin = min(index.times[row] for _, row in timed)
+        end = max(index.times[row] for _, row in timed)
+        width = max(1, (end - begin) // _BUCKETS + 1)
+        lines, errors, first = [0] * _BUCKETS, [0] * _BUCKETS, [-1] * _BUCKETS
+        for position, row in timed:
+            bucket = (index.times[row] - begin) // width
+            lines[bucket] += index.lines[row]
+            errors[bucket] += index.errors[row]
+            first[bucket] = view.before[position] if first[bucket] < 0 else first[bucket]
+        following = view.total
+        for bucket in range(_BUCKETS - 1, -1, -1):
+            following = first[bucket] = first[bucket] if first[bucket] >= 0 else following
+        return Volume(
+            begin=_moment(begin),
+            end=_moment(end),
+            total=view.total,
+            errors=sum(errors),
+            buckets=tuple(
+                VolumeBucket(
+                    time=_time(begin + bucket * width), first=first[bucket], lines=lines[bucket], errors=errors[bucket]
+                )
+                for bucket in range(_BUCKETS)
+            ),
+            complete=complete,
+        )
+
+    def find(self, chosen: LogFilter, pod: str, attempt: int, text: str) -> int | None:
+        """Return the number of the last line of a pod that has a text; without it, of its last line."""
+        view, index = self.view(chosen), self.index
+        wanted = _RANK.sub("", text).strip()
+        best: tuple[int, int] | None = None
+        for number, each in enumerate(index.files):
+            if each.execution.pod != pod or each.execution.attempt != attempt or not each.rows:
+                continue
+            last = (each.rows[-1], index.lines[each.rows[-1]] - 1)
+            found = list(index.matches(re.compile(re.escape(wanted.encode())), number)) if wanted else []
+            best = max(filter(None, (best, found[-1] if found else last)))
+        return None if best is None else view.number(*best)
+
+    def first_error(self, chosen: LogFilter) -> int | None:
+        """Return the number of the first line that looks like an error."""
+        view, index = self.view(chosen), self.index
+        index.scan_errors(_SCANNED)
+        row = next((row for row in view.rows if index.errors[row]), None)
+        if row is None:
+            return None
+        line = next((line for line, text in enumerate(index.text(row)) if ERROR.match(text)), 0)
+        return view.number(row, line)
+
+
+@dataclass(slots=True)
+class Logs:
+    """The logs of the runs that were looked at last."""
+
+    _logs: OrderedDict[str, RunLog] = field(default_factory=OrderedDict)
+
+    def of(self, uid: str, directory: Path, *, live: bool, marks: Marks) -> RunLog:
+        known = self._logs.pop(uid, None)
+        if known is None or known.index.live != live or known.index.directory != directory:
+            known = RunLog(LogIndex(directory, live, marks))
+        self._logs[uid] = known
+        while len(self._logs) > _MOST_INDEXES:
+            self._logs.popitem(last=False)
+        return known
+
+
+def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, bytes]) -> LogLine:
+    number, content = numbered
+    time = index.times[row]
+    moment = _moment(time)
+    if mark is not None:
+        return LogLine(
+            number=number,
+            seq=mark.seq,
+            time=moment,
+            pod="",
+            task=PUMICE,
+            container="",
+            stream="",
+            text=mark.text,
+            attempt=mark.attempt,
+            kind=mark.kind,
+        )
+    execution = index.execution(row)
+    shown = content[:_LONGEST]
+    return LogLine(
+        number=number,
+        seq=index.seqs[row],
+        time=moment,
+        pod=execution.pod,
+        task=execution.pod.rpartition("-")[0],
+        container=execution.container,
+        stream=index.stream(row),
+        text=shown.decode("utf-8", "replace"),
+        attempt=execution.attempt,
+        restart=execution.restart,
+        error=ERROR.match(content) is not None,
+        cut=len(content) if len(content) > _LONGEST else None,
+        kind="gap" if index.flags[row] & GAP else "line",
+    )
+
+
+def _has_file(chosen: LogFilter, pod: str, attempt: int) -> bool:
+    return chosen.pod in ("", pod) and chosen.task in ("", pod.rpartition("-")[0]) and chosen.attempt in (0, attempt)
+
+
+def _has_stream(stream: str, flags: int, time: int) -> bool:
+    return not stream or (time > 0 and stream == ("stderr" if flags & STDERR else "stdout")) or bool(flags & GAP)
+
+
+def _has_mark(chosen: LogFilter, mark: Mark) -> bool:
+    if chosen.stream or chosen.task not in ("", PUMICE) or chosen.attempt not in (0, mark.attempt):
+        return False
+    return chosen.pod in ("", mark.pod)
+
+
+def _moment(nanoseconds: int) -> dt.datetime | None:
+    return _time(nanoseconds) if nanoseconds else None
+
+
+def _time(nanoseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(nanoseconds / 1e9, dt.UTC)

@@ -1,0 +1,230 @@
+"""The timeline of a run: phases, and a lifeline a pod; above 64 pods counts over time, and the pods that stand out."""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from pumice.engines.local.runs.run_record import RunStatus
+from pumice.engines.local.verdict import one_line
+from pumice.reconcile.verdict import how_it_ended
+from pumice.ui.data.history import PodLife, RunHistory, task_order
+from pumice.ui.data.runs import is_over
+from pumice.ui.data.states import FAILED_STATES, AttemptStates, attempt_states
+from pumice.ui.detail_values import FailureMark, Lifeline, PhaseSpan, Segment, StateCounts, Timeline
+from pumice.ui.values import PodState
+
+MOST_LINES: Final = 64
+_STAND_OUT: Final = 12
+_BUCKETS: Final = 120
+_MOST_BUCKETS: Final = 600
+_SLOW: Final = 2.0  # times the median
+_FEW: Final = 3
+_FEW_OF_MANY: Final = 0.02
+_ENOUGH: Final = 8  # pods that are done, to say what is slow
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """The states of the pods by attempt."""
+
+    by_number: dict[int, AttemptStates]
+
+    def state(self, life: PodLife) -> PodState:
+        return self.by_number[life.attempt].states.get(life.name, PodState.STOPPED)
+
+
+def timeline(history: RunHistory, attempt: int, buckets: int | None, now: dt.datetime) -> Timeline:
+    """`attempt` 0: all."""
+    status = history.run.status()
+    over = is_over(history.run, status)
+    chosen = [each for each in history.attempts if attempt in (0, each.number)]
+    lives = [life for life in history.lives.values() if attempt in (0, life.attempt)]
+    states = _Attempts({each: attempt_states(history, each, over=over) for each in {life.attempt for life in lives}})
+    created = history.run.record.created
+    live = not over and (attempt in (0, history.attempt))
+    end = now if live else _end(history, status, attempt, lives) or now
+    begin = chosen[0].start if chosen else status.started or created
+    end = max(end, begin)
+    lines = _lifelines(history, states, lives, live=live)
+    many = len(lines) > MOST_LINES
+    return Timeline(
+        attempt=attempt,
+        begin=begin,
+        end=end,
+        live=live,
+        created=created,
+        phases=tuple(_phases(history, attempt, end)),
+        total=len({life.name for life in lives}),
+        pods=tuple(_outstanding(lines, end) if many else lines),
+        buckets=tuple(_counts(history, states, lives, _moments(begin, end, buckets))) if many else (),
+        failures=tuple(_failures(states)),
+    )
+
+
+def _phases(history: RunHistory, attempt: int, end: dt.datetime) -> Iterable[PhaseSpan]:
+    return (each for each in history.phases if attempt in (0, each.attempt) and each.start <= end)
+
+
+def _end(history: RunHistory, status: RunStatus, attempt: int, lives: Sequence[PodLife]) -> dt.datetime | None:
+    """Return when the last thing happened in an attempt, or in the run."""
+    ends = [each.end for each in history.attempts if attempt in (0, each.number) and each.end is not None]
+    ends += [life.ended for life in lives if life.ended is not None]
+    if status.finished is not None and attempt in (0, history.attempt):
+        ends.append(status.finished)
+    ends += [life.changed for life in lives[-1:]]
+    return max(ends, default=None)
+
+
+def _lifelines(history: RunHistory, states: _Attempts, lives: Sequence[PodLife], *, live: bool) -> list[Lifeline]:
+    """Return a line for each name, with the lives of all its pods."""
+    by_name: dict[str, list[PodLife]] = {}
+    for life in sorted(lives, key=lambda each: task_order(history.job, each.pod)):
+        by_name.setdefault(life.name, []).append(life)
+    found = []
+    for name, of_name in by_name.items():
+        last = of_name[-1]
+        end = last.pod.first_failure
+        of_attempt = states.by_number[last.attempt]
+        failure = next((each for each in of_attempt.failures if each.pod.uid == last.pod.uid), None)
+        note = ""
+        if failure is not None and end is not None:
+            said = one_line(end.last_line)
+            note = f"{how_it_ended(end)}{f': {said}' if said else ''}"
+        elif last.pod.waiting is not None:
+            note = f"waits: {last.pod.waiting.message or last.pod.waiting.reason}"
+        found.append(
+            Lifeline(
+                pod=name,
+                task=last.pod.task,
+                index=last.pod.index,
+                state=states.state(last),
+                segments=tuple(part for life in of_name for part in _segments(life, states.state(life), live=live)),
+                note=note,
+                delay=None if failure is None else of_attempt.delay(failure),
+            )
+        )
+    return found
+
+
+def _segments(life: PodLife, state: PodState, *, live: bool) -> list[Segment]:
+    pod, found = life.pod, list[Segment]()
+    end = pod.first_failure
+    started = life.runs[0].start if life.runs else life.ended
+    if started is None or started > pod.created_at:
+        kind = "init" if state is PodState.INIT else "wait"
+        wait_end = started if started is not None or live else life.changed
+        found.append(
+            Segment(kind=kind, start=pod.created_at, end=wait_end, attempt=life.attempt, state=PodState.WAITING)
+        )
+    for piece in life.runs:
+        is_last = piece is life.runs[-1]
+        how = piece.how if piece.how is not None else end if is_last else None
+        ended = piece.end if piece.end is not None or live else life.changed
+        restarted = piece.how is not None and not (is_last and pod.is_finished)
+        found.append(
+            Segment(
+                kind="run",
+                start=piece.start,
+                end=ended,
+                attempt=life.attempt,
+                exit="" if how is None or ended is None else how_it_ended(how),
+                exit_code=None if how is None or ended is None else how.exit_code,
+                reason="" if how is None else how.reason,
+                state=PodState.RESTARTING if restarted else state,
+            )
+        )
+    return found
+
+
+def _failures(states: _Attempts) -> Iterable[FailureMark]:
+    for number in sorted(states.by_number):
+        of_attempt = states.by_number[number]
+        for position, each in enumerate(of_attempt.failures):
+            if each.end.finished_at is not None:
+                yield FailureMark(
+                    time=each.end.finished_at,
+                    pod=each.pod.short_name,
+                    attempt=number,
+                    exit=how_it_ended(each.end),
+                    first=position == 0,
+                )
+
+
+def _outstanding(lines: Sequence[Lifeline], end: dt.datetime) -> list[Lifeline]:
+    """Return the pods that are worth a look: failed, much slower than the others, restarted, still waiting."""
+    done = sorted(_length(line, end) for line in lines if line.state is PodState.DONE)
+    median = done[len(done) // 2] if len(done) >= _ENOUGH else None
+    lengths = {line.pod: _length(line, end) for line in lines if line.state is PodState.RUNNING}
+    slow = {pod for pod, length in lengths.items() if median is not None and length > _SLOW * median}
+    if len(slow) > max(_FEW, len(lines) * _FEW_OF_MANY):
+        # Most are slow: none stands out.
+        slow.clear()
+
+    def rank(line: Lifeline) -> tuple[int, float, int]:
+        if line.state is PodState.FIRST:
+            return (0, 0.0, line.index)
+        if line.state in FAILED_STATES:
+            return (1, line.delay or 0.0, line.index)
+        if line.pod in slow:
+            return (2, -lengths[line.pod], line.index)
+        if any(part.state is PodState.RESTARTING for part in line.segments):
+            return (3, 0.0, line.index)
+        return (4, 0.0, line.index) if line.state in (PodState.WAITING, PodState.INIT) else (9, 0.0, line.index)
+
+    ranked = sorted(lines, key=rank)
+    found = []
+    for line in ranked[:_STAND_OUT]:
+        if rank(line)[0] == 9:  # noqa: PLR2004 - nothing stands out
+            break
+        note = line.note
+        if rank(line)[0] == 2 and median:  # noqa: PLR2004 - it is slow
+            note = f"{lengths[line.pod] / median:.1f} times the median"
+        found.append(msgspec.structs.replace(line, note=note))
+    return found
+
+
+def _length(line: Lifeline, end: dt.datetime) -> float:
+    runs = [part for part in line.segments if part.kind == "run"]
+    return sum(((part.end or end) - part.start).total_seconds() for part in runs)
+
+
+def _moments(begin: dt.datetime, end: dt.datetime, buckets: int | None) -> list[dt.datetime]:
+    number = min(max(buckets or _BUCKETS, 2), _MOST_BUCKETS)
+    step = (end - begin) / (number - 1)
+    return [begin + index * step for index in range(number)]
+
+
+def _counts(
+    history: RunHistory, states: _Attempts, lives: Sequence[PodLife], moments: Sequence[dt.datetime]
+) -> list[StateCounts]:
+    """Return how many pods were in each state at these moments. A pod counts until its attempt ends."""
+    names = ("waiting", "running", "done", "failed", "stopped")
+    changes = {name: [0] * (len(moments) + 1) for name in names}
+    ends = {each.number: each.end for each in history.attempts if each.number < history.attempt}
+
+    def add(name: str, start: dt.datetime, end: dt.datetime | None) -> None:
+        changes[name][bisect_left(moments, start)] += 1
+        changes[name][len(moments) if end is None else bisect_left(moments, end)] -= 1
+
+    for life in lives:
+        created, state = life.pod.created_at, states.state(life)
+        started = life.runs[0].start if life.runs else life.ended
+        add("waiting", created, started)
+        if started is not None:
+            add("running", started, life.ended)
+        if life.ended is not None:
+            into = "done" if state is PodState.DONE else "failed" if state in FAILED_STATES else "stopped"
+            replaced = ends.get(life.attempt)
+            add(into, life.ended, None if replaced is None else max(replaced, life.ended))
+    totals = dict.fromkeys(names, 0)
+    found = []
+    for index, moment in enumerate(moments):
+        totals = {name: totals[name] + changes[name][index] for name in names}
+        found.append(StateCounts(time=moment, **totals))
+    return found

@@ -1,0 +1,1 @@
+"""Draws the parts of the page: pure functions from values to HTML."""

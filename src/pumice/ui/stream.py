@@ -1,0 +1,125 @@
+"""Server-sent events: what changed in the list of jobs, or in one job, drawn from the files of the store.
+
+The kernel can report changes of files, but the standard library cannot ask it, so active runs are polled, the less
+often the more it costs. Each event has an id. A browser that comes back sends the last one, and gets what it missed;
+or, if that is too much, the newest lines with their numbers, so that it sees the gap and fetches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from pumice.ui.page_data import PageData, SeenJobs
+from pumice.ui.queries import JobPosition, JobQuery
+from pumice.ui.security import HEADERS
+
+_MOST_STREAMS: Final = 32
+_BEAT: Final = 2.0  # seconds
+_SOON: Final = 0.25
+_LATE: Final = 1.0
+_SHARE: Final = 60  # a poll that takes a second is followed by this many seconds of rest
+_RETRY: Final = 1000  # milliseconds until a browser connects again
+_WRITE_SECONDS: Final = 10.0
+
+Read = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An event. `id` is what the browser sends when it comes back."""
+
+    kind: str
+    data: Any
+    id: str = ""
+
+
+@dataclass(slots=True)
+class Streams:
+    """`read` and `read_logs` run a function in the thread that may call it."""
+
+    data: PageData
+    read: Read
+    read_logs: Read
+    _open: int = 0
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """End all streams, so that the server can stop."""
+        self._stopping.set()
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Send events until the browser leaves, or the server stops."""
+        if self._open >= _MOST_STREAMS:
+            return web.Response(status=503)
+        uid = request.query.get("job", "")
+        query = JobQuery.of(uid, request.query)
+        if uid:
+            await self.read(self.data.run, uid)  # there is such a run
+        last = request.headers.get("Last-Event-ID", "") or request.query.get("last", "")
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        self._open += 1
+        try:
+            await response.write(f"retry: {_RETRY}\n\n".encode())
+            source = self._job(query, last) if uid else self._jobs()
+            async for event in source:
+                # A browser that does not read keeps nothing waiting here.
+                await asyncio.wait_for(response.write(_encoded(event)), _WRITE_SECONDS)
+        except (ConnectionError, TimeoutError):
+            return response
+        finally:
+            self._open -= 1
+        return response
+
+    async def _ticks(self) -> AsyncIterator[float]:
+        """Yield the time, often while something changes, and less often the more a poll costs."""
+        pause = _SOON
+        while not self._stopping.is_set():
+            begin = time.monotonic()
+            yield begin
+            cost = time.monotonic() - begin
+            pause = min(_LATE, pause * 1.2)
+            try:
+                await asyncio.wait_for(self._stopping.wait(), max(pause, min(cost * _SHARE, _BEAT)))
+            except TimeoutError:
+                continue
+
+    async def _jobs(self) -> AsyncIterator[Sent]:
+        """Yield the jobs that change, those that are gone, and the numbers of the filters."""
+        seen: SeenJobs | None = None
+        beat = float("-inf")
+        async for now in self._ticks():
+            seen, changes = await self.read(self.data.changed_jobs, seen)
+            for kind, value in changes:
+                yield Sent(kind, value)
+            if now - beat >= _BEAT:
+                beat = now
+                yield Sent("beat", {"time": self.data.client.now()})
+
+    async def _job(self, query: JobQuery, last: str) -> AsyncIterator[Sent]:
+        """Yield the changes of one job after the entry and the line that `last` names."""
+        at = JobPosition.parse(last)
+        beat = float("-inf")
+        async for now in self._ticks():
+            at, changes = await self.read(self.data.changed_job, query, at)
+            for kind, value in changes:
+                yield Sent(kind, value, str(at))
+            lines = await self.read_logs(self.data.new_lines, query, at)
+            if lines is not None:
+                at = JobPosition(at.seq, lines.total, at.samples)
+                yield Sent("line", lines, str(at))
+            if now - beat >= _BEAT:
+                beat = now
+                yield Sent("beat", {"time": self.data.client.now()}, str(at))
+
+
+def _encoded(event: Sent) -> bytes:
+    head = f"id: {event.id}\n" if event.id else ""
+    return f"{head}event: {event.kind}\ndata: ".encode() + msgspec.json.encode(event.data) + b"\n\n"

@@ -1,0 +1,83 @@
+"""What the server hands to the functions that draw: a page with all the values that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pumice.ui.detail_values import (
+    ActionPlan,
+    Events,
+    File,
+    LogFilter,
+    LogWindow,
+    Metrics,
+    PodPage,
+    Policies,
+    Rendered,
+    SearchResult,
+    Timeline,
+    Volume,
+)
+from pumice.ui.values import Info, Job, Listing
+
+TABS: Final = ("overview", "resources", "rendered", "events", "policies")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What every page has. `token` is needed to POST: a hidden field `token`, or the header `X-Pumice-Token`."""
+
+    info: Info
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsView:
+    """`GET /?phase&q&after`."""
+
+    frame: Frame
+    listing: Listing
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """`GET /jobs/{uid}?tab&attempt&pod&task&stream&at&q&compare&after`. What a tab does not show is None.
+
+    overview: timeline, pods, logs, volume, metrics (of the first that failed), search if `q`; resources: metrics, pods;
+    rendered; events; policies and file.
+    """
+
+    frame: Frame
+    job: Job
+    tab: str = "overview"
+    attempt: int = 0  # 0: all
+    chosen: LogFilter = field(default_factory=LogFilter)
+    timeline: Timeline | None = None
+    pods: PodPage | None = None
+    logs: LogWindow | None = None
+    volume: Volume | None = None
+    search: SearchResult | None = None
+    metrics: Metrics | None = None
+    rendered: Rendered | None = None
+    events: Events | None = None
+    policies: Policies | None = None
+    file: File | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionView:
+    """`GET /jobs/{uid}/actions/{name}`: the dialog as a page, for browsers without the script. Its form POSTs here."""
+
+    frame: Frame
+    job: Job
+    plan: ActionPlan
+    refused: str = ""  # why the action that was asked for was not done
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorView:
+    frame: Frame
+    title: str
+    message: str

@@ -1,0 +1,173 @@
+"""Serves the made-up views as `pumice ui` serves real ones: the same headers, files, JSON and stream."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar, Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from pumice.ui import html_job, html_jobs
+from pumice.ui.detail_values import LogWindow, PodPage, SearchResult
+from pumice.ui.security import HEADERS
+from pumice.ui.views import ActionView, ErrorView, JobView
+from tests.page import samples, samples_failed, samples_live
+
+STATIC: Final = Path(html_job.__file__).parent / "static"
+TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+JOBS: Final[dict[str, Callable[[], JobView]]] = {
+    "u-fail": samples_failed.failed,
+    "u-run": samples_live.running,
+    "u-wait": samples_live.waiting,
+    "u-many": samples_live.many,
+    "u-hostile": samples_live.hostile,
+}
+ERROR: Final = ErrorView(samples.FRAME, "No such job", "mpi-bench-7: no run has this uid")
+# Every view that the pictures show, by name
+VIEWS: Final[dict[str, str]] = {
+    "jobs": "/",
+    "empty": "/empty",
+    "job-failed": "/jobs/u-fail",
+    "job-running": "/jobs/u-run",
+    "job-waiting": "/jobs/u-wait",
+    "job-1000": "/jobs/u-many",
+    "job-hostile": "/jobs/u-hostile",
+    "resources": "/jobs/u-fail?tab=resources",
+    "rendered": "/jobs/u-fail?tab=rendered",
+    "events": "/jobs/u-fail?tab=events",
+    "policies": "/jobs/u-fail?tab=policies",
+    "action": "/jobs/u-run/actions/stop",
+    "error": "/jobs/none",
+}
+
+
+def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str:
+    """Return a page."""
+    _, *parts = path.split("/")
+    if path == "/":
+        return html_jobs.page(samples.jobs(samples.ROWS[::-1] if turned else samples.ROWS))
+    if path == "/empty":
+        return html_jobs.page(samples.empty())
+    if len(parts) < 2 or parts[1] not in JOBS:
+        return html_job.error(ERROR)
+    view = JOBS[parts[1]]()
+    if len(parts) > 2:
+        return html_job.action(ActionView(samples.FRAME, view.job, samples.STOP))
+    tab = query.get("tab", ["overview"])[0]
+    pod = query.get("pod", [""])[0]
+    return html_job.page(replace(view, tab=tab, chosen=msgspec.structs.replace(view.chosen, pod=pod)))
+
+
+def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
+    """Return what an endpoint answers."""
+    parts = path.split("/")
+    view = JOBS[parts[3]]() if len(parts) > 3 and parts[3] in JOBS else None
+    if view is None:
+        return None
+    if path.endswith("/logs"):
+        return _window(view.logs, int(query.get("at", ["0"])[0]), int(query.get("lines", ["200"])[0]))
+    if path.endswith("/search") and view.logs:
+        q = query["q"][0].lower()
+        found = tuple(line.number for line in view.logs.items if q in line.text.lower())
+        return SearchResult(q=q, total=len(found), positions=found, lines=view.logs.total)
+    if path.endswith("/pods"):
+        return view.pods or PodPage(attempt=1, items=(), total=0)
+    return samples.STOP if "/actions/" in path else None
+
+
+def _window(logs: LogWindow | None, at: int, lines: int) -> LogWindow | None:
+    if logs is None:
+        return None
+    start = max(0, min(at, logs.total - 1))
+    return msgspec.structs.replace(logs, at=start, items=logs.items[start : start + lines])
+
+
+@dataclass(slots=True)
+class Served:
+    """The server as a test sees it: it can go away, show the list in another order, and send events."""
+
+    address: str = ""
+    away: threading.Event = field(default_factory=threading.Event)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    turned: bool = False
+    streams: list[queue.SimpleQueue[bytes]] = field(default_factory=list)
+
+    def send(self, kind: str, data: msgspec.Struct | None = None) -> None:
+        """Send an event on all streams."""
+        event = f"event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+        for stream in list(self.streams):
+            stream.put(event)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_state: ClassVar[Served]
+
+    def do_GET(self) -> None:
+        split = urlsplit(self.path)
+        path, query = split.path, parse_qs(split.query)
+        if self.server_state.away.is_set() and not path.startswith("/static/"):
+            self.send_error(503)
+        elif path.startswith("/static/"):
+            file = STATIC / path.removeprefix("/static/")
+            self._answer(file.read_bytes(), TYPES[file.suffix])
+        elif path == "/api/stream":
+            self._stream()
+        elif path.startswith("/api/"):
+            self._answer(msgspec.json.encode(data(path, query)), "application/json")
+        else:
+            self._answer(page(path, query, turned=self.server_state.turned).encode(), "text/html; charset=utf-8")
+
+    def _answer(self, body: bytes, kind: str) -> None:
+        self.send_response(200)
+        for name, value in {**HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self) -> None:
+        self.send_response(200)
+        for name, value in {**HEADERS, "Content-Type": "text/event-stream", "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.close_connection = True
+        state, events = self.server_state, queue.SimpleQueue[bytes]()
+        state.streams.append(events)
+        while not state.stopping.is_set() and not state.away.is_set():
+            try:
+                event = events.get(timeout=0.3)
+            except queue.Empty:
+                event = b"event: beat\ndata: {}\n\n"
+            try:
+                self.wfile.write(event)
+            except OSError:
+                return
+
+    def log_message(self, *_arguments: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def served() -> Iterator[Served]:
+    """Serve in a thread."""
+    state = Served()
+    handler = type("Sample", (Handler,), {"server_state": state})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    state.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        state.stopping.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,157 @@
+"""A real run watched in a real browser: pending, failed, restarted, completed, without a reload."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fork_server import Forked, fork_server
+from tests.local.commands import MODULES, WAITING, Terminal
+from tests.local.running import job, need_namespaces, processes, task
+from tests.page.browser import Watched, open_page, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.needs("chromium")
+# worker-1 fails when the test says so, once; then every pod waits for another word, and ends.
+SCRIPT = """
+echo begin
+while [ ! -e fail ]; do sleep 0.05; done
+case $HOSTNAME in *worker-1) [ -e failed ] || { : > failed; echo 'ValueError: loss <is> nan' >&2; exit 3; };; esac
+while [ ! -e end ]; do sleep 0.05; done
+echo finished
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _possible() -> None:
+    need_namespaces()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    found = Terminal(tmp_path)
+    yield found
+    found("stop", "--all", "--force", code=None)
+    found("service", "stop")
+    found.until(lambda: not processes(str(tmp_path)))
+
+
+@pytest.fixture
+def page(terminal: Terminal, browser: Browser) -> Iterator[Watched]:
+    """Return a page of `pumice ui`, opened by the address that it prints."""
+    directory = terminal.place.directory
+    out = directory / "ui.out"
+    descriptor = os.open(out, os.O_CREAT | os.O_WRONLY, 0o600)
+    process: Forked = fork_server(*MODULES).start(
+        ["ui", "--no-open"], cwd=directory, env=terminal.place.env, out=descriptor
+    )
+    os.close(descriptor)
+    terminal.until(lambda: "token=" in out.read_text() or process.poll() is not None)
+    found = re.search(r"http://\S+", out.read_text())
+    assert found, out.read_text()
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    watched = open_page(context, found[0].partition("/open")[0])
+    watched.page.goto(found[0])
+    yield watched
+    context.close()
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    assert watched.wrong == []
+
+
+def stop_without_a_script(page: Watched, run: str) -> None:
+    """Stop a run by the page that asks, in a browser that runs no script but has the same cookie."""
+    browser = page.page.context.browser
+    assert browser is not None
+    context = browser.new_context(java_script_enabled=False)
+    context.add_cookies(
+        [{"name": each["name"], "value": each["value"], "url": page.origin} for each in page.page.context.cookies()]
+    )
+    plain = context.new_page()
+    plain.goto(page.origin)
+    plain.locator("tr.job .jn", has_text=run).click()
+    plain.get_by_role("button", name="Stop").click()
+    assert "SIGTERM" in plain.locator("main form").inner_text()
+    plain.locator("main form button").click()
+    assert plain.locator("h1 .name").inner_text() == run
+    context.close()
+
+
+def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watched, tmp_path: Path) -> None:
+    shown = page.page
+    assert "No jobs yet" in shown.locator("main").inner_text()
+    everything = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
+    first = terminal.submit(job(task("holder", WAITING, container=everything)))
+    until(shown, "document.querySelector('tr.job .ph')?.textContent === 'Running'")
+
+    half = {"resources": {"requests": {"cpu": "0.5"}}}
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+    second = terminal.submit(
+        job(task("worker", SCRIPT, 2, container=half), minAvailable=2, maxRetry=3, policies=policies)
+    )
+    shown.locator("tr.job .jn", has_text=second).click()
+    shown.locator(".three").wait_for()
+    assert shown.locator("h1 .ph").inner_text() == "Pending"
+    assert first in shown.locator(".three").inner_text()
+    stop_without_a_script(page, first)
+    shown.locator(".crumb a").click()
+    shown.locator("tr.job .jn", has_text=first).click()
+    shown.locator("#live:not(.off)").wait_for()
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Terminated'")
+    shown.get_by_role("button", name="Delete").focus()
+    shown.keyboard.press("Enter")
+    shown.locator("#dialog").get_by_role("button", name="Delete").click()
+    shown.wait_for_url(f"{page.origin}/")
+    shown.locator("tr.job .jn", has_text=second).click()
+    shown.locator("#tabs").wait_for()
+    shown.evaluate("window.same = true")
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Running'")
+    until(shown, "document.querySelectorAll('#lines .ln:not(.sys)').length === 2")
+    (tmp_path / "fail").touch()
+    until(shown, "document.querySelector('#attempts')?.textContent.includes('worker-1')")
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Running'")
+    assert shown.locator(".tabs .seg a").all_inner_texts() == ["1", "2", "all"]
+    until(shown, "document.querySelector('#logs').dataset.attempt === '2'")
+    until(shown, "document.querySelectorAll('#lines .ln:not(.sys)').length === 2")
+    (tmp_path / "end").touch()
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Completed'")
+    until(shown, "document.querySelector('#pods').textContent.includes('2 succeeded')")
+    assert shown.evaluate("window.same") is True
+
+    shown.keyboard.press("[")
+    until(shown, "document.querySelector('.ln.first .msg')?.textContent === 'ValueError: loss <is> nan'")
+    assert page.fits
+
+
+def test_hostile_job_is_text_in_every_tab(terminal: Terminal, page: Watched, tmp_path: Path) -> None:
+    shown = page.page
+    mark = "</pre><script>window.hacked = 1</script><img src=x onerror=window.hacked=2>\u202etxt.exe"
+    (tmp_path / "mark.txt").write_text(f"{mark} \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\n")
+    worker = task(
+        "worker", "cat mark.txt; cat mark.txt >&2; exit 3", container={"env": [{"name": "MARK", "value": mark}]}
+    )
+    manifest = job(worker)
+    manifest["metadata"]["annotations"] = {"mark": mark}
+    run = terminal.submit(manifest, flags=("--note", mark))
+    terminal("wait", run, code=100)
+    shown.goto(page.origin)
+    shown.locator("tr.job .jn", has_text=run).click()
+    message = shown.locator("#lines .ln:not(.sys) .msg").first
+    message.wait_for()
+    assert message.inner_text().startswith(mark.partition("\u202e")[0])
+    assert message.locator(".ctl").all_inner_texts() == ["U+202E", "ESC", "BEL"]
+    assert message.locator(".a-c1").inner_text() == "red"
+    for tab, where in (("rendered", ".prov"), ("events", "#events"), ("policies", "#file")):
+        shown.locator(f"#tab-{tab}").click()
+        shown.locator(where).wait_for()
+        until(shown, f"document.querySelector('{where}').textContent.length > 100")
+    assert "window.hacked = 1" in shown.locator("#file").inner_text()
+    assert shown.evaluate("[window.hacked, document.querySelectorAll('main script, main img').length]") == [None, 0]

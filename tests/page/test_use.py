@@ -1,0 +1,298 @@
+"""The page in use: hostile text, keys, dialogs, search, cells, a server that goes away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import structs
+
+from pumice.ui.detail_values import LogLine, LogWindow
+from pumice.ui.html.logs import line_row
+from pumice.ui.html.text import escape, plain, tag
+from tests.page.browser import Watched, open_page, until
+from tests.page.sample_server import Served
+from tests.page.samples import HOSTILE, HOSTILE_LINE
+from tests.page.samples_failed import log_window
+from tests.page.samples_live import running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.needs("chromium")
+LIVE = "#live:not(.off)"
+LINES = (
+    "plain text, tab\tand spaces  ",
+    HOSTILE,
+    HOSTILE_LINE,
+    "\x1b[1;31mbold red\x1b[22m red\x1b[39m plain \x1b[96mcyan\x1b[0m",
+    "\x1b[38;5;208mno colour by number\x1b[m \x1b[4munderline\x1b[K",
+    "\x00\x08\r\x7f\x9b \u202e\u2066\u200b\ufeff \U000e0041 é 漢字 👩‍🚀",
+    "a needle, a NEEDLE and a \x1b[32mneedle\x1b[0m",
+)
+
+
+def test_hostile_names_and_lines_are_text(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-hostile")
+    page.locator(LIVE).wait_for()
+    assert page.locator("h1 .name").inner_text().startswith('"><script>window.hacked=1</script>')
+    assert page.locator("h1 .ctl").inner_text() == "U+202E"
+    messages = page.locator("#lines .msg")
+    assert '<script>document.location="//evil"</script><img src=x' in messages.nth(0).inner_text()
+    assert messages.nth(1).locator(".a-c1").inner_text() == "red"
+    assert messages.nth(1).locator(".ctl").all_inner_texts() == ["ESC", "BEL", "U+202E"]
+    page.goto(watched.origin)
+    page.locator(LIVE).wait_for()
+    assert page.locator("tr#job-u-hostile .jn").inner_text() == HOSTILE
+    assert page.evaluate("[window.hacked, document.querySelectorAll('main script, main img').length]") == [None, 0]
+
+
+def test_script_draws_lines_as_the_server_does(watched: Watched) -> None:
+    logs = log_window()
+    rows = [
+        LogLine(number=i, seq=i, time=logs.begin, pod="worker-1", task="worker", container="main", stream="stderr",
+                text=text, attempt=1, error=i == 1, kind={2: "pod", 4: "gap"}.get(i, "line"), cut={3: 9000}.get(i))
+        for i, text in enumerate(LINES)
+    ]  # fmt: skip
+    window = LogWindow(filter=logs.filter, total=len(rows), errors=0, at=0, begin=logs.begin, first_error=5)
+    drawn = [str(line_row(row, window, {"worker": "t2"}, "needle")) for row in rows]
+    page = watched.page
+    page.goto(watched.origin)
+    begin = logs.begin.isoformat() if logs.begin else ""
+    lines = [
+        {"number": r.number, "time": begin, "pod": r.pod, "task": r.task, "stream": r.stream, "text": r.text,
+         "error": r.error, "kind": r.kind, "cut": r.cut}
+        for r in rows
+    ]  # fmt: skip
+    pairs = page.evaluate(
+        """async ([lines, drawn, begin]) => {
+            const { lineRow } = await import("/static/lines.js");
+            const context = { begin: new Date(begin), firstError: 5, tasks: { worker: "t2" }, pattern: /(needle)/i };
+            const form = (element) => {
+                for (const each of [element, ...element.querySelectorAll("*")]) {
+                    const kept = [...each.attributes].map((a) => [a.name, a.value]).sort();
+                    for (const [name] of kept) each.removeAttribute(name);
+                    for (const [name, value] of kept) if (name !== "title") each.setAttribute(name, value);
+                    each.normalize();
+                }
+                return element.outerHTML;
+            };
+            const parse = (text) => new DOMParser().parseFromString(text, "text/html").body.firstElementChild;
+            return lines.map((line, i) => [form(lineRow(line, context)), form(parse(drawn[i]))]);
+        }""",
+        [lines, drawn, begin],
+    )
+    for script, server in pairs:
+        assert script == server
+
+
+def test_text_is_escaped_once_and_hidden_characters_are_named() -> None:
+    assert escape('<b a="1">&') == "&lt;b a=&quot;1&quot;&gt;&amp;"
+    assert escape("a\u202eb") == 'a<span class="ctl">U+202E</span>b'
+    assert plain("a\x1bb") == "a[ESC]b"
+    assert (
+        tag("a.x", "<", tag("b", "&"), href='"', hidden=True, title=None)
+        == '<a class="x" href="&quot;" hidden>&lt;<b>&amp;</b></a>'
+    )
+    assert tag("option", "\x1b<") == "<option>[ESC]&lt;</option>"
+
+
+def test_list_tabs_and_logs_by_key(watched: Watched) -> None:
+    page = watched.page
+    page.goto(watched.origin)
+    page.locator(LIVE).wait_for()
+    focused = "document.activeElement.textContent"
+    press = page.keyboard.press
+    press("j")
+    assert page.evaluate(focused) == "llama-ft:3"
+    press("j")
+    press("k")
+    press("Enter")
+    page.wait_for_url("**/jobs/u-run")
+    page.locator(LIVE).wait_for()
+    press("4")
+    page.wait_for_url("**tab=events*")
+    page.locator("#events").wait_for()
+    press("1")
+    page.locator("#timeline").wait_for()
+    press("/")
+    page.keyboard.type("checkpoint")
+    until(page, "document.querySelector('#matches').textContent === '7 matches'")
+    press("Enter")
+    page.locator(".ln.match mark").wait_for()
+    press("Escape")
+    press("Escape")
+    press("t")
+    assert page.locator("#lines.nots").count() == 1
+    press("w")
+    assert page.locator("#lines.wrap").count() == 0
+    press("z")
+    assert page.locator(".log.max").count() == 1
+    press("Escape")
+    assert page.locator(".log.max").count() == 0
+    press("m")
+    assert page.locator(".ln.marked").count() == 1
+    press("f")
+
+
+def test_dialogs_and_lifelines_by_key(watched: Watched) -> None:
+    page = watched.page
+    page.goto(watched.origin)
+    page.goto(f"{watched.origin}/jobs/u-run")
+    page.locator(LIVE).wait_for()
+    press = page.keyboard.press
+    press("?")
+    assert page.locator("#keys").evaluate("dialog => dialog.open")
+    press("Escape")
+    page.get_by_role("button", name="Stop").focus()
+    press("Enter")
+    page.locator("#dialog h2").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Cancel"
+    assert "6 pods get SIGTERM" in page.locator("#dialog").inner_text()
+    press("Escape")
+    page.locator("#tab-overview").focus()
+    press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "tab-resources"
+    page.locator(".tl .br").first.focus()
+    press("ArrowDown")
+    assert "worker-0" in str(page.evaluate("document.activeElement.getAttribute('aria-label')"))
+    press("Escape")
+    page.wait_for_url(f"{watched.origin}/")
+
+
+def test_attempts_and_first_error_by_key(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-fail")
+    page.locator(LIVE).wait_for()
+    page.keyboard.press("[")
+    page.wait_for_url("**attempt=2")
+    page.keyboard.press("e")
+    until(
+        page,
+        """(() => { const row = document.querySelector('.ln.first').getBoundingClientRect();
+                   const box = document.querySelector('#lines').getBoundingClientRect();
+                   return row.top >= box.top && row.bottom <= box.bottom; })()""",
+    )
+
+
+def test_cells_of_many_pods_by_arrow_keys(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-many")
+    until(page, "document.querySelector('#cells').height > 100")
+    page.locator("#cells").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    said = page.locator("#said").inner_text()
+    assert said.startswith("trial-")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**pod={said.partition(',')[0]}")
+    assert f"{said.partition(',')[0]} only" in page.locator("#logs").inner_text()
+
+
+def test_buttons_act_once_after_another_pod_was_chosen(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-run")
+    page.locator(LIVE).wait_for()
+    page.locator("#pods .pn").first.click()
+    page.wait_for_url("**pod=master-0")
+    page.locator("#logs .sub", has_text="master-0 only").wait_for()
+    page.get_by_role("button", name="Wrap").click()
+    assert page.locator("#lines.wrap").count() == 0
+    page.go_back()
+    page.locator("#logs .sub", has_text="6 pods merged").wait_for()
+    page.get_by_role("button", name="Times").click()
+    assert page.locator("#lines.nots").count() == 1
+
+
+def test_equal_lines_of_several_pods_are_folded(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-fail")
+    page.locator(LIVE).wait_for()
+    assert page.locator(".ln.dup").count() == 6
+    page.locator("#lines").get_by_role("button", name="6 more pods · show").click()
+    assert page.locator(".ln.dup").count() == 0
+    page.locator("#search").fill("answered")
+    until(page, "document.querySelectorAll('#lines mark').length === 7")
+
+
+def test_theme_is_chosen_and_remembered(watched: Watched) -> None:
+    page = watched.page
+    page.goto(watched.origin)
+    page.locator(LIVE).wait_for()
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 19, 18)"
+
+
+def test_banner_says_that_the_server_is_away(browser: Browser, sample_server: Served) -> None:
+    origin, away = sample_server.address, sample_server.away
+    context = browser.new_context()
+    found = open_page(context, origin)
+    page = found.page
+    page.goto(f"{origin}/jobs/u-run")
+    page.locator(LIVE).wait_for()
+    away.set()
+    try:
+        page.locator(".banner").wait_for()
+        assert "pumice ui does not answer" in page.locator(".banner").inner_text()
+        assert page.evaluate("document.body.classList.contains('stale')")
+    finally:
+        away.clear()
+    page.get_by_role("button", name="Try now").click()
+    page.locator(LIVE).wait_for()
+    assert page.locator(".banner").count() == 0
+    context.close()
+
+
+def test_rows_do_not_move_while_one_has_the_focus(watched: Watched, sample_server: Served) -> None:
+    page = watched.page
+    page.goto(watched.origin)
+    page.locator(LIVE).wait_for()
+    names = "[...document.querySelectorAll('tr.job .jn')].map(each => each.textContent)"
+    before = page.evaluate(names)
+    page.keyboard.press("j")
+    sample_server.turned = True
+    try:
+        sample_server.send("job")
+        page.locator("#changed").wait_for()
+        assert page.evaluate(names) == before
+        assert "changed" in page.locator("#changed").inner_text()
+        page.locator("#changed button").click()
+        after = page.evaluate(names)
+    finally:
+        sample_server.turned = False
+    assert after != before
+    assert sorted(after) == sorted(before)
+
+
+def test_new_lines_are_followed_until_the_reader_scrolls_up(watched: Watched, sample_server: Served) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-run")
+    page.locator(LIVE).wait_for()
+    until(page, "document.querySelectorAll('#lines .ln').length === 44")
+    logs = running().logs
+    assert logs is not None
+    sample_server.send("line", grown(logs, 3))
+    until(page, "document.querySelectorAll('#lines .ln').length === 47")
+    box = "document.querySelector('#lines')"
+    end = f"({box}.scrollHeight - {box}.scrollTop - {box}.clientHeight < 4)"
+    until(page, end)
+    assert page.locator("#log-total").inner_text().startswith("47 lines")
+    page.locator("#lines").hover()
+    page.mouse.wheel(0, -200)
+    page.locator('[data-log="follow"][aria-pressed="false"]').wait_for()
+    sample_server.send("line", grown(logs, 6))
+    until(page, f"!{end}")
+    page.keyboard.press("f")
+    until(page, end)
+
+
+def grown(logs: LogWindow, more: int) -> LogWindow:
+    """Return what the stream sends when there are more lines."""
+    last = logs.items[-1]
+    items = tuple(structs.replace(last, number=logs.total + i, text=f"new line {i}") for i in range(more - 3, more))
+    return structs.replace(logs, total=logs.total + more, at=items[0].number, items=items)

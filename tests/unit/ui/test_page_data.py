@@ -1,0 +1,444 @@
+"""What the page shows of runs that were made up: every kind of run, many pods, damaged and hostile ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pumice.client.local_client import LocalClient
+from pumice.engines.local.runs.run_store import RunStore
+from pumice.engines.local.scheduling.machine import read_machine
+from pumice.ui import html_job, html_jobs
+from pumice.ui.page_data import NoSuchJobError, PageData
+from pumice.ui.queries import BadQueryError, JobPosition, JobQuery, group_of_query
+from pumice.ui.values import Group, Job, PodState
+from pumice.ui.views import TABS, Frame, JobsView
+from scripts.made_jobs import JOBS
+from scripts.made_runs import Ends, RunMaker, Story, Try
+from scripts.made_stories import _HOSTILE, RESTART_JOB, bert, stories, sweep
+
+NOW = dt.datetime(2026, 11, 17, 12, tzinfo=dt.UTC)
+MANY = 200
+
+
+class Made:
+    """A store with made-up runs, and the page of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.maker = RunMaker(RunStore(directory / "pumice"), directory / "jobs", NOW)
+        self.data = PageData(LocalClient({"XDG_STATE_HOME": str(directory)}, now=lambda: NOW))
+
+    def job(self, run: str) -> Job:
+        return self.data.job(run)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    found = Made(tmp_path_factory.mktemp("state"))
+    for story in stories():
+        found.maker.make(sweep(MANY) if story.job == "sweep-1000" else story)
+    yield found
+    for lock in found.maker.locks:
+        lock.release()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Made]:
+    found = Made(tmp_path)
+    yield found
+    for lock in found.maker.locks:
+        lock.release()
+
+
+def test_the_list_has_active_runs_first_and_counts_all(made: Made) -> None:
+    listing = made.data.listing(Group.ALL, "", "")
+    assert [row.group for row in listing.items][:5] == [*[Group.ACTIVE] * 2, *[Group.WAITING] * 2, Group.SUSPENDED]
+    assert listing.counts == {
+        Group.ALL: 9,
+        Group.ACTIVE: 2,
+        Group.WAITING: 2,
+        Group.FAILED: 2,
+        Group.SUSPENDED: 1,
+        Group.DONE: 2,
+    }
+    assert [row.name for row in made.data.listing(Group.FAILED, "", "").items] == ["hostile", "bert-pretrain"]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("bert", {"bert-pretrain"}),
+        ("QUEUE", set()),
+        ("train pytorch", {"bert-pretrain", "llama-ft", "qwen-sft"}),
+        ("shard", {"eval-mmlu"}),
+        ("nothing", set()),
+    ],
+)
+def test_the_filter_looks_at_names_tasks_queues_and_plugins(made: Made, words: str, names: set[str]) -> None:
+    assert {row.name for row in made.data.listing(Group.ALL, words, "").items} == names
+
+
+def test_sentences_begin_with_failures(made: Made) -> None:
+    texts = {row.name: row.text for row in made.data.listing(Group.ALL, "", "").items}
+    many = f"sweep-{MANY}"
+    assert texts[many].startswith("1 failed: trial-23 first (exit code 1), ")
+    assert texts["llama-ft"] == "6 of 6 running"
+    assert texts["horovod"] == "4 succeeded, in the 2nd attempt"
+    assert texts["dlrm-nightly"] == "suspended: it can be resumed"
+    assert texts["bert-pretrain"].startswith("worker-3 failed first: exit code 1")
+    assert "cpu: 24 wanted" in texts["eval-mmlu"]
+
+
+def test_the_verdict_says_who_failed_first_who_followed_and_what_was_before(made: Made) -> None:
+    job = made.job("bert-pretrain")
+    verdict = job.verdict
+    assert verdict is not None
+    assert (verdict.pod, verdict.exit, verdict.exit_code) == ("worker-3", "exit code 1", 1)
+    assert verdict.last_line.startswith("torch.OutOfMemoryError")
+    others = [f"worker-{index}" for index in (0, 1, 2, 4, 5, 6)]
+    assert [each.pod for each in verdict.followers] == ["master-0", *others]
+    assert verdict.followers[0].delay == pytest.approx(0.3)
+    assert verdict.before == "worker-3 failed first in all 3 attempts, with the same last line"
+    assert verdict.policy is not None
+    assert (verdict.policy.text, verdict.policy.path, verdict.policy.line) == (
+        "PodFailed -> RestartJob",
+        "spec.policies[1]",
+        12,
+    )
+    assert verdict.next.startswith("pumice logs bert-pretrain:1/worker-3")
+    assert job.budget is not None
+    assert (job.budget.spent, job.budget.limit, job.budget.line) == (3, 3, 7)
+    states = dict(zip((task.name for task in job.tasks), (task.states for task in job.tasks), strict=True))
+    assert states["master"] == (PodState.FOLLOWED,)
+    assert states["worker"].count(PodState.FOLLOWED) == 6
+    assert states["worker"][3] is PodState.FIRST
+
+
+def test_the_timeline_has_a_line_a_pod_over_all_attempts(made: Made) -> None:
+    found = made.data.timeline(JobQuery("bert-pretrain"))
+    assert (found.total, len(found.pods), found.live, found.buckets) == (8, 8, False, ())
+    assert [line.pod for line in found.pods][:2] == ["master-0", "worker-0"]
+    third = next(line for line in found.pods if line.pod == "worker-3")
+    runs = [part for part in third.segments if part.kind == "run"]
+    assert [(part.attempt, part.exit_code, part.state) for part in runs] == [
+        (number, 1, PodState.FIRST) for number in (1, 2, 3)
+    ]
+    assert all(part.end is not None and part.end >= part.start for line in found.pods for part in line.segments)
+    fifth = next(line for line in found.pods if line.pod == "worker-5")
+    assert [part.exit_code for part in fifth.segments if part.state is PodState.RESTARTING] == [42]
+    assert [mark.attempt for mark in found.failures if mark.first] == [1, 2, 3]
+    only = made.data.timeline(JobQuery("bert-pretrain", attempt=2))
+    assert {part.attempt for line in only.pods for part in line.segments} == {2}
+    assert found.begin <= only.begin < only.end <= found.end
+
+
+def test_many_pods_are_counted_over_time_and_few_stand_out(made: Made) -> None:
+    found = made.data.timeline(JobQuery(f"sweep-{MANY}", buckets=50))
+    assert (found.total, len(found.buckets), found.live) == (MANY, 50, True)
+    assert found.pods[0].pod == "trial-23"
+    assert 1 < len(found.pods) <= 12
+    assert {line.state for line in found.pods} <= {PodState.FIRST, PodState.WAITING}, "most run long: none is slow"
+    last = found.buckets[-1]
+    assert (last.failed, last.waiting) == (1, len([1 for index in range(MANY - 4, MANY) if index % 3]))
+    assert all(each.waiting + each.running + each.done + each.failed == MANY for each in found.buckets[1:])
+
+
+def test_pods_have_ranks_addresses_limits_and_measurements(made: Made) -> None:
+    page = made.data.pods(JobQuery("bert-pretrain"))
+    assert [(row.pod, row.rank) for row in page.items][:3] == [("master-0", 0), ("worker-0", 1), ("worker-1", 2)]
+    row = page.items[4]
+    assert (row.pod, row.state, row.exit_code, row.cpu_limit, row.memory_limit) == (
+        "worker-3",
+        PodState.FIRST,
+        1,
+        6.0,
+        24 << 30,
+    )
+    assert row.address.startswith("10.77.")
+    assert len(row.cpu_points) == 40
+    assert row.memory is not None
+    assert row.gpu is not None
+    assert page.counts == {PodState.FIRST: 1, PodState.FOLLOWED: 7}
+    second = made.data.pods(JobQuery("bert-pretrain", attempt=2))
+    assert {row.pod: row.restarts for row in second.items}["worker-5"] == 1
+
+
+def test_plots_have_a_line_a_pod_or_a_band_and_outliers(made: Made) -> None:
+    few = made.data.metrics(JobQuery("bert-pretrain", pod="worker-3"))
+    assert [metric.name for metric in few.metrics] == ["cpu", "memory", "gpu", "gpuMemory"]
+    assert few.metrics[0].series[0].pod == "worker-3"
+    assert len(few.metrics[0].series) == 8
+    assert few.metrics[0].limit == 6.0
+    many = made.data.metrics(JobQuery(f"sweep-{MANY}"))
+    assert [metric.name for metric in many.metrics] == ["cpu", "memory"]
+    cpu = many.metrics[0]
+    assert len(cpu.series) <= 6
+    lines = zip(cpu.low, cpu.median, cpu.high, strict=True)
+    assert all(low <= middle <= high for low, middle, high in lines if None not in (low, middle, high))  # type: ignore[operator]
+    assert made.data.metrics(JobQuery("horovod")).message == "nothing was measured"
+
+
+def test_a_waiting_job_says_what_is_short_and_who_is_before_it(made: Made) -> None:
+    job = made.job("qwen-sft")
+    assert job.waiting is not None
+    assert (job.group, job.waiting.pods) == (Group.WAITING, 8)
+    assert {each.resource for each in job.waiting.short} == {"CPU", "memory", "GPU"}
+    assert [each.job for each in job.waiting.queue if each.is_this] == ["qwen-sft:1"]
+    assert {"llama-ft:1", f"sweep-{MANY}:1"} <= {each.job for each in job.waiting.queue if each.position is None}
+    assert made.data.logs(JobQuery("qwen-sft")).total == 0
+    assert made.data.timeline(JobQuery("qwen-sft")).pods == ()
+
+
+def test_rendered_pods_show_where_everything_comes_from(made: Made) -> None:
+    found = made.data.rendered(JobQuery("bert-pretrain", pod="worker-3", compare="worker-1"))
+    items = {item.name: item for item in found.items if item.kind == "env"}
+    assert (found.rank, found.world, found.compare) == (4, 8, "worker-1")
+    assert (items["DATA_DIR"].by, items["DATA_DIR"].line, items["DATA_DIR"].per_pod) == ("you", 46, False)
+    rank = items["RANK"]
+    assert (rank.by, rank.value, rank.per_pod, rank.other, rank.differs) == ("pytorch", "4", True, "2", True)
+    assert "volcano.sh/job-retry-count: '2'" in found.manifest.replace('"', "'")
+    assert made.data.rendered(JobQuery("bert-pretrain", pod="none-1")).message == "none-1: no such pod"
+    assert made.data.rendered(JobQuery("eval-mmlu")).manifest.startswith("apiVersion: v1\nkind: Pod\n")
+
+
+def test_policies_name_each_firing_and_why_others_did_not_fire(made: Made) -> None:
+    found = made.data.policies(JobQuery("bert-pretrain"))
+    first, *others = found.items
+    assert (first.path, first.lines, len(first.firings)) == ("spec.policies[1]", (12, 13), 3)
+    assert first.firings[-1].text == "worker-3: 3 of 3 spent, so the job is Failed instead"
+    assert {row.path: row.why_not for row in others} == {
+        "spec.policies[0]": "no pod was evicted",
+        "tasks[0].policies[0]": "the task did not complete",
+        "tasks[1].policies[0]": "no container ended with 42",
+    }
+    assert found.rehearse.startswith("pumice simulate bert-pretrain.yaml --fail worker-3@")
+
+
+def test_the_file_is_shown_as_it_was_submitted_with_its_lines_marked(made: Made) -> None:
+    path = made.maker.files / "bert-pretrain.yaml"
+    submitted = path.read_text().splitlines()
+    path.write_text("changed since\n")
+    found = made.data.file(JobQuery("bert-pretrain"))
+    assert (found.as_submitted, list(found.lines)) == (True, submitted)
+    assert found.marks == {7: "budget", 12: "fired", 13: "fired"}
+
+
+def test_only_the_document_of_the_job_is_kept(alone: Made) -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n"
+    text = f"{secret}---\n# why\n{JOBS['pytorch-job']}---\n{secret}"
+    run = alone.maker.make(Story("pytorch-job", [Try(1.0)], "Completed", text=text))
+    found = alone.data.file(JobQuery(run.record.uid))
+    assert found.lines[:6] == ("", "", "", "", "", "# why")
+    assert found.lines[6] == "apiVersion: batch.volcano.sh/v1alpha1"
+    assert "hunter2" not in (run.directory / "run.json").read_text()
+
+
+def test_a_file_that_was_not_kept_is_written_again(alone: Made) -> None:
+    text = JOBS["pytorch-job"] + "# a long remark\n" * 20_000
+    run = alone.maker.make(Story("pytorch-job", [Try(1.0)], "Completed", text=text))
+    found = alone.data.file(JobQuery(run.record.uid))
+    assert (found.as_submitted, found.marks) == (False, {})
+    assert "  minAvailable: 3" in found.lines
+
+
+def test_actions_say_why_they_are_off_and_what_would_happen(made: Made) -> None:
+    actions = {each.name: each.why_not for each in made.job("llama-ft").actions}
+    assert actions == {"suspend": "", "restart": "", "stop": "", "delete": "it has not finished: stop it first"}
+    assert [each.name for each in made.job("dlrm-nightly").actions] == ["resume", "restart", "stop", "delete"]
+    ended = {each.name: each.allowed for each in made.job("bert-pretrain").actions}
+    assert ended == {"suspend": False, "again": True, "stop": False, "delete": True}
+    plan = made.data.action_plan("llama-ft", "stop")
+    assert (plan.button, plan.danger, plan.frees) == ("Stop 6 pods", True, "6 GPUs, 36 CPUs, 144 GiB memory")
+    assert plan.now == "6 pods get SIGTERM, and SIGKILL after 30 s"
+    waits = {each.name: each.why_not for each in made.job("eval-mmlu").actions}
+    assert waits["suspend"] == waits["restart"] == "it waits for its room"
+    assert waits["stop"] == ""
+    refused = made.data.act("bert-pretrain", "stop")
+    assert (refused.done, refused.message) == (False, "bert-pretrain:1: it has ended: Failed")
+
+
+def test_events_of_many_pods_are_one_with_a_count(made: Made) -> None:
+    found = made.data.events(JobQuery(f"sweep-{MANY}"))
+    created = next(each for each in found.items if each.reason == "PodPending")
+    assert (created.count, len(created.pods)) == (MANY, 64)
+    assert found.total > 2 * MANY
+    assert len(found.items) < 20
+
+
+def test_hostile_text_arrives_as_data_only(made: Made) -> None:
+    job = made.job("hostile")
+    assert job.note == _HOSTILE
+    assert job.last_line is not None
+    assert job.last_line.text == _HOSTILE
+    lines = made.data.logs(JobQuery("hostile")).items
+    assert _HOSTILE in [line.text for line in lines]
+    assert any(line.cut == 20_000 for line in lines)
+    plain = json.loads(msgspec.json.encode(job))
+    assert plain["note"] == _HOSTILE
+    assert b"\n" not in msgspec.json.encode(made.data.logs(JobQuery("hostile"))), "an event of the stream is one line"
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_of_every_job_has_its_values(made: Made, tab: str) -> None:
+    frame = Frame(made.data.info(), "token")
+    for row in made.data.listing(Group.ALL, "", "").items:
+        query = JobQuery(row.uid, tab=tab)
+        view = made.data.job_view(frame, query)
+        if tab == TABS[0]:
+            view = made.data.with_logs(view, query)
+        needed: dict[str, tuple[Any, ...]] = {
+            "overview": (view.timeline, view.pods, view.logs, view.volume, view.metrics),
+            "resources": (view.metrics, view.pods),
+            "rendered": (view.rendered,),
+            "events": (view.events,),
+            "policies": (view.policies, view.file),
+        }
+        assert None not in needed[tab]
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_a_page_of_a_hostile_job_has_no_markup_of_it(made: Made, tab: str) -> None:
+    frame, query = Frame(made.data.info(), "token"), JobQuery("hostile", tab=tab, q="<script>")
+    view = made.data.with_logs(made.data.job_view(frame, query), query)
+    pages = [html_job.page(view), html_jobs.page(JobsView(frame, made.data.listing(Group.ALL, "", "")))]
+    for page in pages:
+        assert "hostile" in page
+        assert "<script>fetch" not in page
+        assert "<img src=x" not in page
+        assert "<script>alert" not in page
+        assert not set(page) & set("\x1b\x07\x00\u202e\u202c"), "control and direction characters are not sent"
+        assert " onerror=" not in page.replace(" onerror=alert(1)&gt;", "")
+
+
+# --- changes, damage, bad queries ---------------------------------------------------------------------------------
+
+
+def test_a_new_run_and_a_removed_one_are_changes_of_the_list(alone: Made) -> None:
+    seen, changes = alone.data.changed_jobs(None)
+    assert changes == []
+    run = alone.maker.make(Story("pytorch-job", [Try(1.0)], "Completed"))
+    seen, changes = alone.data.changed_jobs(seen)
+    assert [(kind, getattr(value, "run", "")) for kind, value in changes] == [("job", "pytorch-job:1"), ("jobs", "")]
+    assert alone.data.changed_jobs(seen)[1] == []
+    assert alone.data.act(run.record.uid, "delete").done
+    seen, changes = alone.data.changed_jobs(seen)
+    assert [(kind, value["gone"]) for kind, value in changes] == [("jobs", 1)]
+    with pytest.raises(NoSuchJobError):
+        alone.data.job(run.record.uid)
+
+
+def test_a_stream_goes_on_where_the_browser_was(alone: Made) -> None:
+    run = alone.maker.make(bert())
+    query = JobQuery(run.record.uid, attempt=0)
+    at, changes = alone.data.changed_job(query, JobPosition())
+    assert [kind for kind, _ in changes] == ["job", "event", "phase", "pod", "metric"]
+    assert alone.data.changed_job(query, at) == (at, [])
+    first = alone.data.new_lines(query, at)
+    assert first is not None
+    assert (first.items, first.at) == ((), first.total)
+    missed = alone.data.new_lines(query, JobPosition(at.seq, first.total - 3, at.samples))
+    assert missed is not None
+    assert [line.number for line in missed.items] == [first.total - 3, first.total - 2, first.total - 1]
+    assert alone.data.new_lines(query, JobPosition(at.seq, first.total, at.samples)) is None
+    assert JobPosition.parse(str(JobPosition(1, 2, 3))) == JobPosition(1, 2, 3)
+    assert JobPosition.parse("1.x.3") == JobPosition.parse("") == JobPosition.parse("1.2") == JobPosition()
+
+
+def test_what_a_waiting_run_lacks_is_held_by_another_run(alone: Made) -> None:
+    cpus = len(read_machine().cpus)
+    hog = JOBS["pytorch-job"].replace("env:", f"resources: {{limits: {{cpu: {cpus}}}}}\n            env:", 1)
+    alone.maker.make(Story("pytorch-job", [Try(None)], "Running", 500.0, text=hog))
+    small = JOBS["horovod"].replace("cpu: 1", "cpu: 100m").replace("memory: 1Gi", "memory: 1Mi")
+    run = alone.maker.make(Story("horovod", (), "Pending", 100.0, text=small))
+    job = alone.job(run.record.uid)
+    assert job.waiting is not None
+    assert (job.waiting.code, job.waiting.position) == ("Resources", 1)
+    (cpu,) = [each for each in job.waiting.short if each.short]
+    assert (cpu.resource, cpu.wanted, cpu.free, cpu.short) == ("CPU", "0.4", "0", "0.4")
+    assert [(each.job, each.phase) for each in cpu.held_by] == [("pytorch-job:1", "Running")]
+    assert job.text.startswith("cpu: 0.4 wanted, 0 free; pytorch-job:1 holds")
+    assert [(each.position, each.job) for each in job.waiting.queue] == [(None, "pytorch-job:1"), (1, "horovod:1")]
+    reserved = alone.data.info().reserved
+    assert [each.job for each in reserved] == ["pytorch-job:1"]
+
+
+def test_a_browser_that_missed_too_much_sees_the_gap(alone: Made) -> None:
+    def lines(_pod: str, _attempt: int) -> list[tuple[float, str, str]]:
+        return [(1.0 + number / 1000, "stdout", f"line {number}") for number in range(400)]
+
+    run = alone.maker.make(Story("horovod", [Try(9.0)], "Completed", lines=lines))
+    found = alone.data.new_lines(JobQuery(run.record.uid), JobPosition(0, 3, 0))
+    assert found is not None
+    assert found.total > 1600
+    assert (found.at, len(found.items), found.items[0].number) == (found.total - 500, 500, found.total - 500)
+
+
+def test_pods_that_are_plain_processes_have_addresses_on_loopback(alone: Made) -> None:
+    run = alone.maker.make(Story("horovod", [Try(9.0)], "Completed"))
+    record = msgspec.structs.replace(run.record, options={"isolation": "process"})
+    (run.directory / "run.json").write_bytes(msgspec.json.encode(record))
+    assert [row.address for row in alone.data.pods(JobQuery(run.record.uid)).items][:2] == [
+        "127.77.0.10",
+        "127.77.0.11",
+    ]
+
+
+def test_damaged_runs_are_listed_with_what_is_wrong(alone: Made) -> None:
+    for damage in ("run.json", "status.json", "journal.jsonl"):
+        run = alone.maker.make(
+            Story("pytorch-job", [Try(3.0, [Ends("master-0", 2.0, 1, "bad")], RESTART_JOB)], "Failed")
+        )
+        (run.directory / damage).write_bytes(b'{"seq": 1, "time": "never\x00\n{}\n' * 3)
+    (alone.maker.store.runs / "default" / "pytorch-job" / "9").mkdir()
+    rows = {row.run: row for row in alone.data.listing(Group.ALL, "", "").items}
+    assert sorted(rows) == [f"pytorch-job:{number}" for number in (1, 2, 3, 9)]
+    assert rows["pytorch-job:1"].damaged.startswith("run.json cannot be read")
+    assert rows["pytorch-job:9"].damaged == "run.json is missing"
+    assert rows["pytorch-job:3"].damaged == "6 entries of the journal cannot be read"
+    for number in (2, 3):
+        query = JobQuery(rows[f"pytorch-job:{number}"].uid)
+        for read in (alone.data.timeline, alone.data.pods, alone.data.logs, alone.data.events, alone.data.policies):
+            read(query)
+
+
+def test_a_journal_of_another_version_and_half_a_line_are_read(alone: Made) -> None:
+    run = alone.maker.make(Story("pytorch-job", [Try(1.0)], "Completed"))
+    journal = run.directory / "journal.jsonl"
+    with journal.open("ab") as file:
+        file.write(b'{"seq":900,"time":"2026-01-01T00:00:00Z","t":1,"kind":"FromTheFuture","data":{"message":"hi"}}\n')
+        file.write(b'{"seq":901,"time":"2026')
+    assert "hi" in [event.message for event in alone.data.events(JobQuery(run.record.uid)).items]
+    with journal.open("ab") as file:
+        file.write(b'-01-01T00:00:00Z","t":1,"kind":"FromTheFuture","data":{"message":"ho"}}\n')
+    assert "ho" in [event.message for event in alone.data.events(JobQuery(run.record.uid)).items]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"stream": "both"}, "stream: both: must be stdout or stderr"),
+        ({"tab": "all"}, "tab: all: must be one of overview, resources, rendered, events, policies"),
+        ({"at": "1e9"}, "at: 1e9: must be a whole number"),
+        ({"at": "9" * 40}, f"at: {'9' * 40}: must be a whole number"),
+        ({"attempt": "last"}, "attempt: last: must be a whole number"),
+        ({"q": "x" * 301}, "q: longer than 300 characters"),
+    ],
+)
+def test_a_bad_query_is_refused(query: dict[str, str], message: str) -> None:
+    with pytest.raises(BadQueryError) as caught:
+        JobQuery.of("uid", query)
+    assert str(caught.value) == message
+
+
+def test_queries_are_read() -> None:
+    query = JobQuery.of("uid", {"attempt": "all", "at": "12", "step": "5", "tab": "", "after": "7"})
+    assert (query.attempt, query.at, query.step, query.tab, query.after_number) == (0, 12, 5.0, "overview", 7)
+    assert query.log_filter(3).attempt == 0
+    assert JobQuery("uid").log_filter(3).attempt == 3
+    assert group_of_query({"phase": "done"}) is Group.DONE
