@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.cli.jobfile import load
+from pumice.client.job_files import load
 from pumice.model import naming
 from pumice.model.slot import Slot
 from pumice.plugins.pytorch import PyTorch

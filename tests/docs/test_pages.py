@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pumice.cli.jobfile import load, render
+from pumice.client.job_files import load, render
 from pumice.plugins.registry import Registry
 from pumice.runtime.offline_context import offline_context
 from scripts.frameworks import TORCH, environment, find
@@ -24,7 +24,8 @@ from tests.meta.tree import ROOT, shown
 # Files of another kind, by the key that they start with.
 OTHERS = {"repos": "pre-commit", "steps": "a scenario of simulate"}
 # Pages whose commands are one story: each block goes on where the last one ended. The reader has torch, and no GPU.
-STORIES = [ROOT / "docs" / "guides" / name for name in ("your-first-job.md", "resume-training.md")]
+FIRST_JOB, RESUME = (ROOT / "docs" / "guides" / name for name in ("your-first-job.md", "resume-training.md"))
+STORIES = (FIRST_JOB, RESUME)
 
 
 def _named(block: Block) -> str:
@@ -47,7 +48,7 @@ def test_a_command_prints_the_output_shown(block: Block, folder: Path) -> None:
         assert console.matches(exchange.expected, actual), f"{block.position}: {exchange.command}\n" + "\n".join(actual)
 
 
-@pytest.mark.parametrize("page", STORIES, ids=shown)
+@pytest.mark.parametrize("page", [FIRST_JOB, pytest.param(RESUME, marks=pytest.mark.soak)], ids=shown)
 def test_the_commands_of_a_story_print_the_output_shown(page: Path, folder: Path) -> None:
     need_namespaces()
     python = find(TORCH, os.environ, ROOT)

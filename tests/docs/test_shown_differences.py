@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pumice.cli.jobfile import NO_UID, JobFile, as_stored, load, render
+from pumice.client.job_files import NO_UID, JobFile, as_stored, load, render
 from pumice.model.objects import KeyPair, Once
 from pumice.plugins.owned_objects import owned_objects
 from pumice.runtime.offline_context import offline_context

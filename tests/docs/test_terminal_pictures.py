@@ -21,7 +21,14 @@ def _named(picture: Picture) -> str:
     return picture.name
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=_named)
+# Training takes longest, and tests/local/test_examples.py runs the same file.
+DRAWN = [
+    pytest.param(picture, id=picture.name, marks=[pytest.mark.soak] if picture.framework else [])
+    for picture in PICTURES
+]
+
+
+@pytest.mark.parametrize("picture", DRAWN)
 def test_a_picture_shows_what_the_command_prints(picture: Picture) -> None:
     need_namespaces()
     if picture.framework is not None and find(picture.framework, os.environ, ROOT) is None:

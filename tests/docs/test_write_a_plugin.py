@@ -8,6 +8,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
 from tests.docs import console
 from tests.docs.markdown import blocks
 from tests.meta.tree import ROOT
@@ -15,6 +17,7 @@ from tests.meta.tree import ROOT
 GUIDE = ROOT / "docs" / "guides" / "write-a-plugin.md"
 
 
+@pytest.mark.soak
 def test_the_guide_works_as_shown(tmp_path: Path) -> None:
     environment = tmp_path / "an environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True, capture_output=True)
