@@ -218,5 +218,8 @@ def test_a_foreground_run_is_shown_and_stopped_by_a_form(terminal: Terminal, pag
     assert (again["done"], again["run"]) == (True, "trial:2"), again
     (terminal.place.directory / "go").touch()
     page.until(f"/api/jobs/{again['uid']}", lambda found: found["finished"] is not None)
-    assert page.post(f"/api/jobs/{row['uid']}/actions/delete", token).json["done"]
+    with page.stream(f"/api/stream?job={row['uid']}") as events:
+        next(events)
+        assert page.post(f"/api/jobs/{row['uid']}/actions/delete", token).json["done"]
+        assert [kind for kind, _, _ in events][-1] == "gone"
     assert [each["run"] for each in page.data("/api/jobs")["items"]] == ["trial:2"]

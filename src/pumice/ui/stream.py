@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from pumice.ui.page_data import PageData, SeenJobs
+from pumice.ui.page_data import NoSuchJobError, PageData, SeenJobs
 from pumice.ui.queries import JobPosition, JobQuery
 from pumice.ui.security import HEADERS
 
@@ -72,6 +73,10 @@ class Streams:
             async for event in source:
                 # A browser that does not read keeps nothing waiting here.
                 await asyncio.wait_for(response.write(_encoded(event)), _WRITE_SECONDS)
+        except NoSuchJobError:
+            # The run was removed.
+            with suppress(ConnectionError):
+                await response.write(_encoded(Sent("gone", {})))
         except (ConnectionError, TimeoutError):
             return response
         finally:

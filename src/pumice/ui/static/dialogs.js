@@ -1,8 +1,8 @@
 // Dialogs that say what an action does before it is done, and the tooltip.
 import { $, ask, make, say } from "./dom.js";
 
-/** Show what an action would do; act when it is confirmed. */
-export async function confirmAction(uid, name) {
+/** Show what an action would do; act when it is confirmed. `begin()` is awaited before, `end(leaves)` is called after it. */
+export async function confirmAction(uid, name, begin, end) {
   const url = `/api/jobs/${uid}/actions/${name}`;
   const answer = await ask(url);
   if (!answer?.ok) return notice("The page's server does not answer", "Nothing was changed.");
@@ -23,19 +23,22 @@ export async function confirmAction(uid, name) {
     make("ul", {}, ...facts.map(([key, words]) => make("li", {}, make("b", {}, key), make("span", {}, words)))),
     make("div.row", {}, make("button.btn", { value: "cancel", autofocus: true }, "Cancel"), make(`button.btn.${plan.danger ? "danger.solid" : "primary"}`, { value: "act" }, plan.button)),
   );
-  if ((await open(form)) === "act") await act(url);
+  if ((await open(form)) !== "act") return;
+  await begin();
+  end(await act(url));
 }
 
+/** Act, and go to what there is to see then; return whether that is another page. */
 async function act(url) {
   const token = $('meta[name="pumice-token"]').content;
   const answer = await ask(url, { method: "POST", headers: { "X-Pumice-Token": token } });
-  if (!answer) return notice("Not done", "The page's server does not answer.");
+  if (!answer) return !notice("Not done", "The page's server does not answer.");
   const result = await answer.json().catch(() => ({ done: false, message: "Refused: open the page again." }));
-  if (!result.done) return notice("Not done", result.message || result.error || "Refused.");
+  if (!result.done) return !notice("Not done", result.message || result.error || "Refused.");
   say(result.message);
-  const here = document.body.dataset.uid;
-  if (result.uid && result.uid !== here) location.assign(`/jobs/${result.uid}`);
-  else if (!result.uid) location.assign("/");
+  if (result.uid === document.body.dataset.uid) return false;
+  location.assign(result.uid ? `/jobs/${result.uid}` : "/");
+  return true;
 }
 
 function notice(title, words) {

@@ -24,6 +24,10 @@ export class Live {
     for (const kind of KINDS) this.source.addEventListener(kind, (event) => this.took(event) && this.changed(kind, event));
     this.source.addEventListener("line", (event) => this.took(event) && this.lines(JSON.parse(event.data)));
     this.source.addEventListener("beat", (event) => this.took(event));
+    this.source.addEventListener("gone", () => {
+      this.close();
+      this.changed("gone", null);
+    });
     if (missed) this.changed("back", null);
   }
 

@@ -9,7 +9,7 @@ import { keys } from "./keys.js";
 import { tick } from "./words.js";
 
 const PAUSE = 250; // milliseconds between two redraws
-const state = { logs: null, cells: null, live: null, uid: document.body.dataset.uid || "", drawn: 0, cost: 0, timer: 0, held: null, clock: 0 };
+const state = { logs: null, cells: null, live: null, uid: document.body.dataset.uid || "", drawn: 0, cost: 0, timer: 0, held: null, visit: null, acting: false };
 
 /**
  * Logs and cells draw themselves: they stay as they are, or another choice puts new ones in their place. A log stays
@@ -40,7 +40,12 @@ function start() {
 }
 
 /** Show a page of this server in place of this one. */
-async function visit(url, { push = true, fresh = true } = {}) {
+function visit(url, options) {
+  state.visit = show(url, options);
+  return state.visit;
+}
+
+async function show(url, { push = true, fresh = true } = {}) {
   const begin = performance.now();
   const answer = await ask(url);
   if (!answer?.ok) {
@@ -62,11 +67,15 @@ async function visit(url, { push = true, fresh = true } = {}) {
 
 /** Redraw soon, at most four times a second, and less often where a redraw takes long. */
 function changed(kind) {
+  if (kind === "gone") {
+    if (!state.acting) location.reload(); // the server says that there is no such job
+    return;
+  }
   if (kind === "back" && state.logs?.follow) state.logs.toEnd();
   if (state.timer) return;
   const wait = Math.max(0, state.drawn + Math.max(PAUSE, state.cost * 4) - performance.now());
   state.timer = setTimeout(async () => {
-    await visit(location.href, { push: false, fresh: false });
+    if (!state.acting) await visit(location.href, { push: false, fresh: false });
     state.timer = 0;
   }, wait);
 }
@@ -123,7 +132,17 @@ document.addEventListener("click", (event) => {
   }
   if (target.dataset.action) {
     event.preventDefault();
-    confirmAction(state.uid, target.dataset.action).then(() => changed("action"));
+    // While it acts, and on the way to another page, the page is not drawn: a job that is deleted cannot be.
+    const begin = () => {
+      state.acting = true;
+      return state.visit;
+    };
+    const end = (leaves) => {
+      state.acting = leaves;
+      if (leaves) state.live?.close();
+      else changed("action");
+    };
+    confirmAction(state.uid, target.dataset.action, begin, end);
   } else if (target.dataset.copy !== undefined || target.dataset.copyFrom) copy(target);
   else if (target.dataset.by) filterRendered(target);
   else if (target.id === "theme") nextTheme();
