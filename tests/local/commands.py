@@ -38,7 +38,7 @@ class Terminal:
         return str(next(each["phase"] for each in self.items("-a") if each["run"] == run))
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not condition():
             assert time.monotonic() < deadline, self("ps", "-a", "-o", "wide").out
             time.sleep(0.05)

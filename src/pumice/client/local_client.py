@@ -29,7 +29,7 @@ from pumice.client.liveness import (
 )
 from pumice.client.reasons import why_pod, why_run
 from pumice.client.values import Status, summary
-from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, SilentPeerError, connection_to
+from pumice.engines.local.daemon.line_protocol import PATIENCE, RETIRE, Connection, SilentPeerError, connection_to
 from pumice.engines.local.daemon.runtime_files import control_socket, remove_runtime_files
 from pumice.engines.local.run_errors import ConnectionFailed, NoSuchRun, RunError, WaitTimeout, WrongState
 from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run, migrate, settle_lost_runs
@@ -49,7 +49,7 @@ from pumice.engines.local.supervisor.submit import scale_waiting, submit
 from pumice.model.job import Manifest
 
 _POLL: Final = 0.1
-_PATIENCE: Final = 5.0
+_SHORT_PATIENCE: Final = 2.0  # seconds, where a process that does not respond is killed
 RECENT: Final = dt.timedelta(hours=24)
 FINISHED: Final = "finished"
 RUNNING: Final = "running"
@@ -134,15 +134,15 @@ class LocalClient:
         return await submit(request, self.now(), self.environ)
 
     @asynccontextmanager
-    async def connected(self, run: StoredRun) -> AsyncIterator[Connection]:
+    async def connected(self, run: StoredRun, patience: float = PATIENCE) -> AsyncIterator[Connection]:
         """Connect to the process of a run. Raises WrongState if it has ended, ConnectionFailed."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + patience
         while True:
             _check_host(run)
             if not run.is_owned:
                 raise not_running(run)
             try:
-                async with connection_to(control_socket(run.record.uid)) as connection:
+                async with connection_to(control_socket(run.record.uid), patience=patience) as connection:
                     connection.check_protocol()
                     yield connection
                     return
@@ -178,7 +178,8 @@ class LocalClient:
             self._close_lost(run)
             return
         try:
-            await self.call_async(run, "stop", force=force, grace=grace)
+            async with self.connected(run, _SHORT_PATIENCE if force else PATIENCE) as connection:
+                await connection.call("stop", force=force, grace=grace)
         except ConnectionFailed:
             owner = read_owner(run.directory)
             if not force or not owner.is_alive:
@@ -293,7 +294,7 @@ class LocalClient:
         """End the service; runs go on. False if it does not run."""
         if self._ask_service(RETIRE) is None:
             return False
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while service_is_running(self.store.state) and time.monotonic() < deadline:
             time.sleep(_POLL)
         return True

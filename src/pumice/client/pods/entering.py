@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pumice.client.liveness import not_running, wake_owner
 from pumice.engines.local.daemon.descriptor_channel import DescriptorChannel
+from pumice.engines.local.daemon.line_protocol import PATIENCE
 from pumice.engines.local.daemon.runtime_files import control_socket
 from pumice.engines.local.run_errors import ConnectionFailed, RunError
 from pumice.engines.local.runs.run_store import StoredRun
@@ -18,7 +19,6 @@ from pumice.engines.local.sandbox.tree_stream import Copy
 from pumice.engines.local.supervisor.entering import ENDED, FAILED
 
 _POLL: Final = 0.1
-_PATIENCE: Final = 5.0
 # The exit codes of a shell for the same mistakes.
 _CODES: Final = {COMMAND_NOT_FOUND: 127, NOT_EXECUTABLE: 126, BAD_INTERPRETER: 126}
 
@@ -88,7 +88,7 @@ def _enter(run: StoredRun, pod: str, container: str, fields: dict[str, Any]) -> 
 
 
 def _connected(run: StoredRun) -> DescriptorChannel:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while True:
         if not run.is_owned:
             raise not_running(run)

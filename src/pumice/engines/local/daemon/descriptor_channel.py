@@ -14,11 +14,10 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from pumice.engines.local.daemon.line_protocol import Hello, Message, own_hello, peer_uid, result_of
+from pumice.engines.local.daemon.line_protocol import PATIENCE, Hello, Message, own_hello, peer_uid, result_of
 from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.run_errors import ConnectionFailed
 
-_PATIENCE: Final = 5.0  # seconds for the first line of the other side
 _MOST: Final = 16  # descriptors in one message
 
 
@@ -38,7 +37,7 @@ class DescriptorChannel:
                 opened.connect(address)
             if peer_uid(opened) != os.getuid():
                 raise ConnectionFailed(f"{path}: a process of another user listens there")
-            opened.settimeout(_PATIENCE)
+            opened.settimeout(PATIENCE)
             channel = cls(opened)
             channel.send({"hello": msgspec.to_builtins(own_hello())})
             try:

@@ -37,7 +37,8 @@ from pumice.engines.local.run_errors import (
 PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
 LIMIT: Final = 16 << 20
 RETIRE: Final = "retire"  # end, so that another version can take over; every protocol has it
-_PATIENCE: Final = 2.0  # seconds for the first line of the other side
+# Seconds for the first line of the other side. A busy processor or disk can hold up a process that is well.
+PATIENCE: Final = 30.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _PRIVATE: Final = 0o600
 _MOMENT: Final = 0.01
@@ -116,7 +117,7 @@ class Connection:
     peer: Hello = field(default_factory=Hello)
     _last_id: int = 0
 
-    async def greet(self, own: Hello, patience: float | None = _PATIENCE) -> None:
+    async def greet(self, own: Hello, patience: float | None = PATIENCE) -> None:
         """Say hello, and learn who the other side is. Raises ConnectionFailed."""
         await self.send({"hello": msgspec.to_builtins(own)})
         try:
@@ -192,7 +193,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def connection_to(path: Path, serves: str = "") -> AsyncIterator[Connection]:
+async def connection_to(path: Path, serves: str = "", patience: float = PATIENCE) -> AsyncIterator[Connection]:
     """Connect to the socket of a process of this user.
 
     Raises ConnectionFailed; FileNotFoundError or ConnectionRefusedError if no process listens, or if it just ended.
@@ -204,7 +205,7 @@ async def connection_to(path: Path, serves: str = "") -> AsyncIterator[Connectio
             raise ConnectionFailed(f"{path}: a process of another user listens there")
         connection = Connection(reader, writer)
         try:
-            await connection.greet(own_hello(serves))
+            await connection.greet(own_hello(serves), patience)
         except ConnectionError as error:
             raise ConnectionRefusedError(*error.args) from error
         yield connection

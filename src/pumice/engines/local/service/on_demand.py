@@ -26,7 +26,7 @@ from pumice.engines.local.daemon.rotated_log import last_lines
 from pumice.engines.local.run_errors import ConnectionFailed
 from pumice.engines.local.service.service_paths import ServicePaths
 
-_PATIENCE: Final = 20.0  # seconds; on a busy machine, loading the modules takes long
+_PATIENCE: Final = 60.0  # seconds; on a busy machine, loading the modules takes long
 _PAUSE: Final = 0.05
 _TRIES: Final = 3
 
