@@ -20,6 +20,7 @@ import pytest
 from pumice.engines.local.network.network_env import loopback_interface
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
 from pumice.engines.local.sandbox.client import Ended
+from pumice.engines.local.sandbox.entered import Program
 from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.sandbox.specs import ContainerSpec, File, Mount, RootFs
 from tests.local.running import Place, job, processes, scripted, task
@@ -203,6 +204,20 @@ async def test_a_container_that_cannot_start(sandbox: ProcessSandbox, changes: d
     with pytest.raises(StartError) as caught:
         await _start(sandbox, ContainerSpec(**{**values, "root": RootFs(), **changes}))
     assert caught.value.kind == kind
+
+
+@in_sandbox
+async def test_commands_in_a_container_end_with_it(sandbox: ProcessSandbox) -> None:
+    spec = _spec("job-a-0", "sh", "-c", "echo up; exec sleep 1000")
+    output = await _start(sandbox, spec)
+    assert await output.readline() == b"up\n"
+    entered = await sandbox.enter(spec.id, Program(("sleep", "1000"), {}))
+    entered.close()
+    probe = asyncio.create_task(sandbox.exec(spec.id, ("sh", "-c", "sleep 1000 & sleep 1000"), {}, 0.1))
+    with pytest.raises(TimeoutError):
+        await probe
+    await sandbox.remove_pod("job-a-0")
+    assert await entered.code == 128 + signal.SIGKILL
 
 
 ENGINE = """

@@ -73,6 +73,7 @@ class ProcessSandbox:
         self._translation = Translation()
         self._addresses: dict[str, str] = {}
         self._containers: dict[str, _Running] = {}
+        self._entered: set[asyncio.Task[int]] = set()
         self._memory = SharedMemory()
         self._closed = False
         self.on_lost: Callable[[str], None] = lambda _reason: None  # the pods are processes of this one
@@ -175,6 +176,7 @@ class ProcessSandbox:
         finally:
             if process.returncode is None:
                 kill_group(process.pid)
+                await process.wait()
             self._reaper.remove(process.pid)
         return _ended(await process.wait()).code, output
 
@@ -202,11 +204,18 @@ class ProcessSandbox:
                 kill_group(process.pid)
 
         async def code() -> int:
-            ended = _ended(await process.wait()).code
+            """The command ends with its container, as in a pid namespace."""
+            end = asyncio.create_task(process.wait())
+            await asyncio.wait((end, running.end), return_when=asyncio.FIRST_COMPLETED)
+            await cancel()
+            ended = _ended(await end).code
             self._reaper.remove(process.pid)
             return ended
 
-        return Entered(ours, asyncio.create_task(code()), cancel)
+        entered = asyncio.create_task(code())
+        self._entered.add(entered)
+        entered.add_done_callback(self._entered.discard)
+        return Entered(ours, entered, cancel)
 
     def _running(self, container: str) -> _Running:
         running = self._containers.get(container)
@@ -256,6 +265,7 @@ class ProcessSandbox:
             return
         self._closed = True
         await self._end(list(self._containers.values()))
+        await asyncio.gather(*self._entered)
         self._reaper.close()
         await asyncio.to_thread(shutil.rmtree, self._directory, True)
 
