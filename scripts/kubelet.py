@@ -32,7 +32,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}
 PREFIX = "pumice-kubelet-"
 NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--net", "--uts", "--ipc", "--mount-proc")
-TOOLS = {"ip": "iproute2", "mount": "mount", "nice": "coreutils", "setpriv": "util-linux", "unshare": "util-linux"}
+TOOLS = {"ip": "iproute2", "mount": "mount", "setpriv": "util-linux", "unshare": "util-linux"}
 OUTSIDE = ("bash", "mpiexec", "ssh-keygen", "sshd")
 TRIALS = {
     "namespaces for mounts, processes and network": "true",

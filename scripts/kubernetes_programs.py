@@ -222,8 +222,7 @@ def _settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _call(command: Sequence[str], directory: Path, environ: Mapping[str, str]) -> None:
     done = subprocess.run(
-        # Other work on this machine goes first.
-        ["nice", "-n", "10", *command],
+        list(command),
         cwd=directory,
         env=_settings(environ),
         stdin=subprocess.DEVNULL,
@@ -243,8 +242,7 @@ def _compile(command: Sequence[str], project: Path, environ: Mapping[str, str], 
     fetched = compiled = 0
     last = deque[str](maxlen=8)
     process = subprocess.Popen(
-        # Other work on this machine goes first.
-        ["nice", "-n", "10", *command],
+        list(command),
         cwd=project / module.folder,
         env=_settings(environ),
         stdin=subprocess.DEVNULL,

@@ -49,7 +49,6 @@ def test_everything_that_is_missing_is_named_at_once(
     assert kubelet.lacking(cache) == [
         "ip: apt-get install iproute2",
         "mount: apt-get install mount",
-        "nice: apt-get install coreutils",
         "setpriv: apt-get install util-linux",
         "unshare: apt-get install util-linux",
         f"the cgroup controllers memory in {cgroups}",
