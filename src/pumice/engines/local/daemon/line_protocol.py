@@ -228,6 +228,9 @@ async def listen(path: Path, handler: Callable[[Connection], Awaitable[None]], s
         except (RunError, ConnectionError):
             # The client went away, or is no client: the connection ends.
             return
+        except asyncio.CancelledError:
+            # The process ends. Python 3.11 would print the cancelled task as an error.
+            return
         finally:
             writer.close()
 

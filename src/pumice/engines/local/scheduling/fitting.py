@@ -29,6 +29,8 @@ _NANO: Final = 10**9
 _STEPS: Final = {"cpu": _NANO // 1000, "memory": 2**20 * _NANO}  # what amounts are rounded down to
 # Containers that plugins add keep their requests, so that the first attempt may not be enough.
 _ATTEMPTS: Final = (Fraction(1), Fraction(1, 2), Fraction(0))
+# A job that asked for all available memory would wait: what other programs use changes from moment to moment.
+_MEMORY_SHARE: Final = Fraction(7, 8)
 _KINDS: Final = ("initContainers", "containers")
 Edit = Callable[[str, dict[str, Any], dict[str, Any]], None]  # changes the requests and the limits of a container
 
@@ -86,12 +88,13 @@ def fitted(admitted: Admitted, machine: Machine) -> Fitted:
     found = _left_out(admitted, lacking, "this machine has none")
     size = machine.memory if machine.all_memory is None else machine.all_memory
     most = {**free, "cpu": Quantity(round(machine.cpu_share * _NANO)), "memory": Quantity(size * _NANO)}
+    shares = _shares(found.admitted, free, Fraction(1))
+    if all(share == 1 for each in shares.values() for share in each.values()):
+        return _lowered(found, shares, most)
+    room = {**free, "memory": Quantity(int(free["memory"].nanos * _MEMORY_SHARE))}
     for attempt in _ATTEMPTS:
-        shares = _shares(found.admitted, free, attempt)
-        result = _lowered(found, shares, most)
-        if all(share == 1 for each in shares.values() for share in each.values()):
-            break
-        if gang_fit(result.admitted, free).fits:
+        result = _lowered(found, _shares(found.admitted, room, attempt), most)
+        if gang_fit(result.admitted, room).fits:
             break
     return result
 

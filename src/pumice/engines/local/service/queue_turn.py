@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import FOREGROUND, RunStatus
@@ -13,8 +14,10 @@ from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.plan import Hold, Refuse, Start, Waiting
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import is_waiting, machine_for, read_queue, why_of
+from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.service import queued_runs
 
+_MEMORY: Final = dt.timedelta(seconds=3)
 Launch = Callable[[StoredRun, OwnerLock], None]
 
 
@@ -40,8 +43,8 @@ class QueueTurn:
             if not queue.waiting:
                 return []
             for uid, (run, decision) in queue.decide(self.machine(queue.values()), self.now()).items():
-                if isinstance(decision, Hold) and decision.why.drains_at is not None:
-                    self.again_at += [decision.why.drains_at] if decision.why.drains_at > self.now() else []
+                if isinstance(decision, Hold):
+                    self.again_at += self._changes_at(decision.why)
                 if run.record.mode == FOREGROUND:
                     continue  # its own process decides the same
                 if not isinstance(decision, Start):
@@ -64,6 +67,12 @@ class QueueTurn:
                 # The supervisor has it now; if it could not be started, the run is lost and found again.
                 lock.release()
         return [run.record.uid for run, _ in started]
+
+    def _changes_at(self, why: Why) -> list[dt.datetime]:
+        """Return when a run may start although no run begins or ends."""
+        found = [] if why.drains_at is None or why.drains_at <= self.now() else [why.drains_at]
+        # Other programs use and free memory, which no file tells.
+        return [*found, self.now() + _MEMORY] if any(each.resource == "memory" for each in why.short) else found
 
     def _hold(self, run: StoredRun, status: RunStatus, decision: Hold | Refuse) -> None:
         why = why_of(run, decision, status.held or self.now())

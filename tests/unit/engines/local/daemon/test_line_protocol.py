@@ -153,14 +153,12 @@ def test_a_server_that_has_just_ended_counts_as_one_that_does_not_listen(tmp_pat
     asyncio.run(story())
 
 
-def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_protocol, "_PATIENCE", 0.01)
-
+def test_a_server_that_says_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         with bound_socket(tmp_path / "s") as silent:
             silent.listen()
             with pytest.raises(ConnectionFailed, match="does not say hello"):
-                async with connection_to(tmp_path / "s"):
+                async with connection_to(tmp_path / "s", patience=0.01):
                     pass
 
     asyncio.run(story())

@@ -48,11 +48,11 @@ def resources_of(admitted: Admitted) -> object:
         pytest.param(
             {"limits": {"cpu": "16", "memory": "128Gi"}, "requests": {"cpu": "8"}},
             LAPTOP,
-            {"limits": {"cpu": "2", "memory": "16Gi"}, "requests": {"cpu": "1", "memory": "4Gi"}},
+            {"limits": {"cpu": "2", "memory": "16Gi"}, "requests": {"cpu": "1", "memory": "3584Mi"}},
             [
                 "a: cpu request 8 is lowered to 1",
                 "a: cpu limit 16 is lowered to 2",
-                "a: memory request 128Gi is lowered to 4Gi",
+                "a: memory request 128Gi is lowered to 3584Mi",
                 "a: memory limit 128Gi is lowered to 16Gi",
             ],
             id="requests until the gang fits, limits to what the machine has",
