@@ -9,7 +9,7 @@ import pytest
 
 import pumice
 
-TWINS = [
+CLASSES = [
     (pumice.AsyncClient, pumice.Client),
     (pumice.AsyncRun, pumice.Run),
     (pumice.AsyncOwnedRun, pumice.OwnedRun),
@@ -22,22 +22,23 @@ def _public(kind: type) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """What differs by nature: AsyncRun is Run, AsyncIterator is Iterator."""
+    """Remove the prefix that differs by intent: AsyncRun is Run, AsyncIterator is Iterator."""
     return re.sub(r"\bAsync(?=[A-Z])", "", text)
 
 
-@pytest.mark.parametrize(("twin", "sync"), TWINS)
-def test_twins_have_the_same_methods(twin: type, sync: type) -> None:
-    # What only the other twin calls is no part of either.
+@pytest.mark.parametrize(("asynchronous", "synchronous"), CLASSES)
+def test_both_classes_have_the_same_methods(asynchronous: type, synchronous: type) -> None:
+    # The synchronous class calls these; users do not.
     internal = {"lease", "log_batches", "request", "result"}
-    assert [name for name in _public(twin) if name not in internal] == _public(sync)
+    assert [name for name in _public(asynchronous) if name not in internal] == _public(synchronous)
 
 
 @pytest.mark.parametrize(
-    ("twin", "sync", "name"), [(twin, sync, name) for twin, sync in TWINS for name in (*_public(sync), "__doc__")]
+    ("asynchronous", "synchronous", "name"),
+    [(one, other, name) for one, other in CLASSES for name in (*_public(other), "__doc__")],
 )
-def test_twins_have_the_same_signatures(twin: type, sync: type, name: str) -> None:
-    one, other = getattr(twin, name), getattr(sync, name)
+def test_both_classes_have_the_same_signatures(asynchronous: type, synchronous: type, name: str) -> None:
+    one, other = getattr(asynchronous, name), getattr(synchronous, name)
     if isinstance(one, property) or name == "__doc__":
         assert getattr(one, "__doc__", one) == getattr(other, "__doc__", other)
         return
