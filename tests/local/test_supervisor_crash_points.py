@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.run_errors import ConnectionFailed, RunError
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.owner_lock import OwnerLock
@@ -24,6 +23,7 @@ from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.recovery import recover
 from pumice.engines.local.supervisor import leased_process
 from pumice.engines.local.supervisor.leased_run import leased
+from pumice.model.vocabulary import SUSPENDED
 from pumice.reconcile.ledger import read_ledger
 from tests.conftest import SOAK, seed
 from tests.local.crashing import (

@@ -49,6 +49,8 @@ class Action(StrEnum):
     ENQUEUE_JOB = "EnqueueJob"
 
 
+SUSPENDED: Final = "Suspended"  # the reason of a Job, or of a run, that was suspended and can be resumed
+
 # Events and actions that a policy may name; only the controller uses the others.
 POLICY_EVENTS: Final = (
     Event.ANY,

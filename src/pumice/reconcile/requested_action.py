@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pumice.model.command import Command
 from pumice.model.job import Job
 from pumice.model.slot import Indexes
-from pumice.model.vocabulary import POLICY_ACTIONS, TARGETED_ACTIONS, Action, Event, Phase
+from pumice.model.vocabulary import POLICY_ACTIONS, SUSPENDED, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.deadlines import active_deadline
 from pumice.reconcile.phases import DEADLINE, answers
 from pumice.reconcile.policies import Match
 from pumice.reconcile.state import POLICY_PHASES, State
 
-SUSPENDED = "Suspended"
 # Restarts for these events do not count against maxRetry, unless a kubelet evicted the pod: that is a failure.
 FREE_OF_CHARGE = frozenset((Event.POD_EVICTED, Event.JOB_UPDATED))
 

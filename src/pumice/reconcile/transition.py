@@ -12,13 +12,13 @@ import msgspec
 from pumice.model.duration import Duration
 from pumice.model.status import JobCondition, JobState, JobStatus
 from pumice.model.timestamps import read_time, to_seconds
-from pumice.model.vocabulary import Action, Phase
+from pumice.model.vocabulary import SUSPENDED, Action, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.ledger_update import update_ledger
 from pumice.reconcile.phases import FINAL, Facts, Move, move_for
 from pumice.reconcile.policies import Match, has_pending_failure
 from pumice.reconcile.reasons import reason_for
-from pumice.reconcile.requested_action import SUSPENDED, Request, unhandled
+from pumice.reconcile.requested_action import Request, unhandled
 from pumice.reconcile.state import POLICY_PHASES, State, with_status
 
 # An error of an API server, or a finding, may quote a megabyte; a Job of that size cannot be stored.

@@ -10,12 +10,12 @@ from pumice.model.command import Command
 from pumice.model.job import Job, Metadata
 from pumice.model.snapshot import NATIVE, NO_GANG, Failure, ObservedGroup, ObservedPod, Waiting
 from pumice.model.status import JobState
-from pumice.model.vocabulary import Action, Event, Phase
+from pumice.model.vocabulary import SUSPENDED, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.phases import DEADLINE
 from pumice.reconcile.pod_creation import plan_pods
 from pumice.reconcile.reasons import reason_for, waiting_reason
-from pumice.reconcile.requested_action import SUSPENDED, Request
+from pumice.reconcile.requested_action import Request
 from pumice.reconcile.state import PodCounts
 from tests.builders import a_job, a_task
 from tests.unit.reconcile.values import NOW, a_match, a_pod, a_state, a_two_worker_job, ended

@@ -9,10 +9,10 @@ from pumice.model.command import Command
 from pumice.model.job import Metadata
 from pumice.model.snapshot import ObservedPod
 from pumice.model.status import JobCondition, JobState, JobStatus
-from pumice.model.vocabulary import Action, Event, Phase
+from pumice.model.vocabulary import SUSPENDED, Action, Event, Phase
 from pumice.reconcile.ledger import Ledger, Restart, RestartKind
 from pumice.reconcile.phases import move_for
-from pumice.reconcile.requested_action import SUSPENDED, Request
+from pumice.reconcile.requested_action import Request
 from pumice.reconcile.state import State
 from pumice.reconcile.transition import (
     LONGEST_MESSAGE,

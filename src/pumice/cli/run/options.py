@@ -15,7 +15,7 @@ from pumice.engines.local.options import Isolation, Locate, Network, RunOptions,
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.verdict import missing_module
 from pumice.model.findings import SPEC
-from pumice.reconcile.requested_action import SUSPENDED
+from pumice.model.vocabulary import SUSPENDED
 
 _NOT_FOUND: Final = 127
 # The flags that may be repeated, each with its metavar and help.

@@ -1,4 +1,4 @@
-"""How a run ended: the exit code, and who failed first."""
+"""How a run ended: the exit code, and which pod failed first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pumice.engines.local.state.disk_use import DiskUse
 from pumice.model.job import Job
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.failure_lines import first_to_blame
 
@@ -19,7 +19,6 @@ HUNG_UP = 129
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
-SUSPENDED = "Suspended"  # the reason of a run that was suspended and can be resumed
 KILLED = "Killed"  # the reason of a run that was stopped by force
 
 
@@ -35,6 +34,11 @@ class Stop:
 
 # A foreground run ends with its client.
 CLIENT_LOST = Stop(1, "ClientLost", "the process that ran it was killed")
+
+
+def suspension(job: str) -> Stop:
+    """Return the stop of a run that is suspended, and can be resumed."""
+    return Stop(1, SUSPENDED, f"{job} was suspended")
 
 
 @dataclass(frozen=True, slots=True)

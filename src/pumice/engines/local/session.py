@@ -34,7 +34,7 @@ from pumice.engines.local.kubelet.pod import LocalPod, longest_grace
 from pumice.engines.local.kubelet.pod_factory import PodFactory
 from pumice.engines.local.live_run import JobProgress, LiveRun
 from pumice.engines.local.options import Network, RunOptions
-from pumice.engines.local.outcome import CLIENT_LOST, KILLED, NO_ROOM, SUSPENDED, TIMED_OUT, Outcome, Stop
+from pumice.engines.local.outcome import CLIENT_LOST, KILLED, NO_ROOM, TIMED_OUT, Outcome, Stop, suspension
 from pumice.engines.local.registry.job_images import Preparation, prepared_with_images
 from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.run_request import JobSource, OwnedRun, RunRequest
@@ -150,7 +150,7 @@ class LocalSession:
         live = self._running()
         if self._stop is None:
             self.gate.release()
-            self._stop = Stop(1, SUSPENDED, f"{self.job.job.name} was suspended")
+            self._stop = suspension(self.job.job.name)
             self._accept(RequestAccepted(self._stop))
             live.suspend()
 

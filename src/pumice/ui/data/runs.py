@@ -14,12 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.runs.journal import FILE as JOURNAL
 from pumice.engines.local.runs.owner_lock import read_owner
 from pumice.engines.local.runs.run_record import FORMAT, RunStatus
 from pumice.engines.local.runs.run_store import RECORD, STATUS, StoredRun
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 from pumice.ui.data.history import RunHistory
 from pumice.ui.values import Group
 

@@ -19,7 +19,7 @@ import msgspec
 from pumice.engines.local.logs.log_reader import LogReader
 from pumice.engines.local.run_errors import StoreError
 from pumice.engines.local.runs.run_record import QUEUED, SECRETS_MISSING, RunStatus
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 
 FILE: Final = "journal.jsonl"
 RESERVE: Final = "reserve"
@@ -202,7 +202,7 @@ def _changes(entry: Entry, data: dict[str, Any], status: RunStatus) -> dict[str,
         case str(kind) if kind == RESUMED_ENTRY:
             return {"phase": QUEUED, "reason": "", "message": "", "started": None, "stopped": False}
         case "Held":
-            return {"phase": Phase.ABORTED, "reason": "Suspended"}
+            return {"phase": Phase.ABORTED, "reason": SUSPENDED}
         case str(kind) if kind == SECRETS_MISSING:
             return {"phase": QUEUED, "reason": kind, "message": data.get("message", ""), "started": None}
         case "Lost":

@@ -18,7 +18,7 @@ import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files
-from pumice.engines.local.outcome import CLIENT_LOST, SUSPENDED, TERMINATED, Outcome, Stop
+from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Outcome, Stop
 from pumice.engines.local.run_errors import StoreError
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder, stop_of
@@ -39,7 +39,7 @@ from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import SCRATCH
 from pumice.engines.local.verdict import explained
 from pumice.model.job import Job
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 
 STOPPED: Final = Stop(TERMINATED, "Stopped", "it was stopped")
 _OLD_JOB: Final = "job.json"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.options import Locate, RunOptions, priority_of
-from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.preflight import has_counted_processes
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
@@ -36,6 +35,7 @@ from pumice.engines.local.verdict import explained
 from pumice.model.findings import SPEC
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position
+from pumice.model.vocabulary import SUSPENDED
 
 _PLANNED = "RunPlanned"  # the entry with which a run begins
 

@@ -21,7 +21,7 @@ from pumice.engines.local.events import (
     RunWaits,
     StatusWritten,
 )
-from pumice.engines.local.outcome import SUSPENDED, Outcome
+from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder, EventEncoder
 from pumice.engines.local.runs.journal import STARTED_ENTRY, Entry, Journal
@@ -32,7 +32,7 @@ from pumice.engines.local.scheduling.why import sentence
 from pumice.engines.local.verdict import Explanation, how_it_failed, one_line
 from pumice.model.job import Job
 from pumice.model.snapshot import ObservedPod, PodPhase
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 from pumice.reconcile.phases import FINAL
 from pumice.reconcile.verdict import how_it_ended
 

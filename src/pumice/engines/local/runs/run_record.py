@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 
 FORMAT: Final = 2
 FOREGROUND: Final = "foreground"
@@ -21,7 +21,7 @@ QUEUED: Final = "Pending"
 
 # Reasons for which a run waits for the user.
 SECRETS_MISSING: Final = "SecretsMissing"
-PARKED: Final = frozenset({"Suspended", SECRETS_MISSING})
+PARKED: Final = frozenset({SUSPENDED, SECRETS_MISSING})
 
 # Values of variables with such names are not stored.
 SECRET_NAME: Final = re.compile("TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
-from pumice.engines.local.outcome import NO_ROOM, SUSPENDED
+from pumice.engines.local.outcome import NO_ROOM
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import RESUMED_ENTRY, STARTED_ENTRY, Journal, SequenceNumbers
@@ -22,7 +22,7 @@ from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.engines.local.scheduling.why import Why, sentence
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 
 QUEUED_ENTRY: Final = "Queued"
 HELD_ENTRY: Final = "Held"

@@ -23,7 +23,7 @@ import msgspec
 
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files
-from pumice.engines.local.outcome import CLIENT_LOST, SUSPENDED, Stop
+from pumice.engines.local.outcome import CLIENT_LOST, Stop
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.lost_runs import close_lost_run, requested_stop, restore_outcome
 from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id, read_owner
@@ -33,7 +33,7 @@ from pumice.engines.local.scheduling.run_queue import is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import SCRATCH
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 
 SUPERVISOR_LOST: Final = "SupervisorLost"
 MACHINE_RESTARTED: Final = "MachineRestarted"

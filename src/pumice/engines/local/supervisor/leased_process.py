@@ -22,7 +22,7 @@ import msgspec
 
 from pumice.engines.local.daemon.line_protocol import LIMIT, Connection, Message, own_hello
 from pumice.engines.local.events import RunEvent, RunPlanned, WarningIssued
-from pumice.engines.local.outcome import CLIENT_LOST, SUSPENDED, TERMINATED, Stop
+from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Stop
 from pumice.engines.local.run_errors import RefusedError, RunError
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.service.on_demand import connected_service
@@ -30,6 +30,7 @@ from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import ControlServer
 from pumice.engines.local.supervisor.request_codec import plain_error, request_of
 from pumice.engines.local.supervisor.secret_values import drop_secrets, keep_secrets
+from pumice.model.vocabulary import SUSPENDED
 from pumice.runtime.once import Once
 
 DETACHED: Final = "Detached"  # the announcement that the run goes on without its client

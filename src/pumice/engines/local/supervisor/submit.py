@@ -13,7 +13,6 @@ import msgspec
 from pumice.admission.admit import admit
 from pumice.engines.local.daemon.line_protocol import AnswerLostError, encoded
 from pumice.engines.local.events import Emitter, RequestAccepted
-from pumice.engines.local.outcome import SUSPENDED
 from pumice.engines.local.preparation import fit_to_machine, prepared
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.atomic_files import replace_file
@@ -29,7 +28,7 @@ from pumice.engines.local.scheduling.run_queue import is_waiting
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.on_demand import ask_service
 from pumice.engines.local.supervisor.secret_values import drop_secrets, keep_secrets
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import SUSPENDED, Phase
 from pumice.plugins.shaping import pods
 from pumice.runtime.offline_context import offline_context
 
