@@ -7,7 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged
+from pumice.engines.local.events import (
+    ContainerRestarted,
+    PhaseChanged,
+    PodChanged,
+    PodKilled,
+    PortPublished,
+    RunPlanned,
+    RunWaits,
+    Stopping,
+    WarningIssued,
+)
+from pumice.engines.local.outcome import Outcome
+from pumice.engines.local.runs.event_codec import SPEC_CHANGED
+from pumice.engines.local.runs.journal import EntryKind
 from pumice.engines.local.verdict import how_it_failed
 from pumice.model.snapshot import PodPhase
 from pumice.reconcile.decision import Severity
@@ -16,21 +29,21 @@ from pumice.ui.detail_values import Event, Events
 
 _MOST_PODS: Final = 64
 _PAGE: Final = 200
-_WARNINGS: Final = frozenset(("WarningIssued", "Lost", "Failed", "Recovered", "PodKilled", "ClockChanged"))
+_WARNINGS: Final = frozenset((EntryKind.LOST, EntryKind.NOT_STARTED, WarningIssued.__name__, PodKilled.__name__))
 _VERBS: Final = {
     PodPhase.PENDING: "created",
     PodPhase.RUNNING: "runs",
     PodPhase.SUCCEEDED: "succeeded",
     PodPhase.UNKNOWN: "is unreachable",
 }
-_PLAIN: Final = {
-    "Queued": "waits for its room",
-    "Started": "has its room",
-    "Resumed": "was resumed",
-    "Stopping": "was asked to stop",
-    "SpecChanged": "its spec was changed",
-    "RunPlanned": "was planned",
-    "Outcome": "ended",
+_PLAIN: Final[Mapping[str, str]] = {
+    EntryKind.QUEUED: "waits for its room",
+    EntryKind.STARTED: "has its room",
+    EntryKind.RESUMED: "was resumed",
+    Stopping.__name__: "was asked to stop",
+    SPEC_CHANGED: "its spec was changed",
+    RunPlanned.__name__: "was planned",
+    Outcome.__name__: "ended",
 }
 
 
@@ -85,9 +98,9 @@ class EventLog:
         """Add an entry of another kind, also one that this version does not know."""
         fields: Mapping[str, Any] = data if isinstance(data, dict) else {}
         message = str(fields.get("message") or fields.get("reason") or _PLAIN.get(kind, ""))
-        if kind == "RunWaits":
+        if kind == RunWaits.__name__:
             message = _why(fields.get("why"))
-        if kind == "PortPublished":
+        if kind == PortPublished.__name__:
             message = f"port {fields.get('port')} is published at {fields.get('address')}"
         pod = fields.get("pod")
         pods = [pod] if isinstance(pod, str) and pod else []

@@ -16,7 +16,7 @@ import msgspec
 from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged, RunPlanned, StatusWritten
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.event_codec import SPEC_CHANGED, EventDecoder
-from pumice.engines.local.runs.journal import FILE, Entry
+from pumice.engines.local.runs.journal import FILE, Entry, EntryKind
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.verdict import how_it_failed, one_line
 from pumice.model.job import Job
@@ -28,7 +28,6 @@ from pumice.ui.data.events import EventLog
 from pumice.ui.data.log_index import Mark
 from pumice.ui.detail_values import PhaseSpan
 
-STARTED: Final = "Started"
 _BLOCK: Final = 1 << 20
 _LONGEST_LINE: Final = 64 << 20
 
@@ -171,7 +170,7 @@ class RunHistory:
         if add is not None:
             add(self, raw)
             return
-        if raw.kind == STARTED and self.attempts and not self.phases:
+        if raw.kind == EntryKind.STARTED and self.attempts and not self.phases:
             # It waited for its room.
             self.attempts[0].start = raw.time
         if raw.kind != StatusWritten.__name__:

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,14 +24,26 @@ from pumice.model.vocabulary import SUSPENDED, Phase
 
 FILE: Final = "journal.jsonl"
 RESERVE: Final = "reserve"
-RESUMED_ENTRY: Final = "Resumed"  # a suspended run goes on
-STARTED_ENTRY: Final = "Started"  # a run has its room
 _RESERVED: Final = 256 << 10
 _STEP: Final = 8 << 10  # of the reserve, a few blocks
 
 
+class EntryKind(StrEnum):
+    """The kinds of entries besides those of events, which have the names of their classes."""
+
+    QUEUED = "Queued"
+    HELD = "Held"  # until the user resumes it
+    STARTED = "Started"  # the run has its room
+    RESUMED = "Resumed"
+    DETACHED = "Detached"
+    LOST = "Lost"  # its process was killed
+    NO_ROOM = "NoRoom"  # it waited longer than it may
+    NOT_STARTED = "Failed"
+    SECRETS_GONE = SECRETS_MISSING
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`time` is the wall clock, `t` a clock that goes on evenly."""
+    """`time` is the wall clock, `t` a monotonic clock."""
 
     seq: int
     time: dt.datetime
@@ -193,19 +206,21 @@ def rebuilt_status(entries: Sequence[Entry]) -> RunStatus:
 def _changes(entry: Entry, data: dict[str, Any], status: RunStatus) -> dict[str, Any]:
     """Return what an entry changes. Kinds that are not known here change nothing."""
     match entry.kind:
-        case "Queued" | "Detached":
-            return {"arrival": data.get("arrival", 0), "started": None if entry.kind == "Queued" else status.started}
-        case str(kind) if kind == STARTED_ENTRY:
+        case EntryKind.QUEUED:
+            return {"arrival": data.get("arrival", 0), "started": None}
+        case EntryKind.DETACHED:
+            return {"arrival": data.get("arrival", 0)}
+        case EntryKind.STARTED:
             return {"started": entry.time, "gpus": tuple(data.get("gpus") or ()), "reason": "", "message": ""}
         case "RunPlanned" if not status.arrival:
             return {"started": entry.time}
-        case str(kind) if kind == RESUMED_ENTRY:
+        case EntryKind.RESUMED:
             return {"phase": QUEUED, "reason": "", "message": "", "started": None, "stopped": False}
-        case "Held":
+        case EntryKind.HELD:
             return {"phase": Phase.ABORTED, "reason": SUSPENDED}
-        case str(kind) if kind == SECRETS_MISSING:
-            return {"phase": QUEUED, "reason": kind, "message": data.get("message", ""), "started": None}
-        case "Lost":
+        case EntryKind.SECRETS_GONE:
+            return {"phase": QUEUED, "reason": SECRETS_MISSING, "message": data.get("message", ""), "started": None}
+        case EntryKind.LOST:
             return {"phase": QUEUED, "reason": data.get("reason", ""), "started": None, "gpus": ()}
         case "StatusWritten" | "PhaseChanged":
             state = (data.get("status") or {}).get("state") or {}

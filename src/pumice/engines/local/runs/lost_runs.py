@@ -24,8 +24,7 @@ from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder, stop_of
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import (
-    RESUMED_ENTRY,
-    STARTED_ENTRY,
+    EntryKind,
     Journal,
     SequenceNumbers,
     read_journal,
@@ -80,7 +79,7 @@ def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetim
         message = stop.message or STOPPED.message
         journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
         journal.open()
-        entry = journal.append("Lost", {"reason": stop.reason, "message": message}, sync=True)
+        entry = journal.append(EntryKind.LOST, {"reason": stop.reason, "message": message}, sync=True)
         journal.close()
         ended = msgspec.structs.replace(
             status,
@@ -103,7 +102,7 @@ def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetim
 def requested_stop(run: StoredRun) -> Stop | None:
     """Return why the run was to end, if its process accepted that and was killed before it had done it."""
     for entry in reversed(read_journal(run.directory)[0]):
-        if entry.kind in (STARTED_ENTRY, RESUMED_ENTRY):
+        if entry.kind in (EntryKind.STARTED, EntryKind.RESUMED):
             return None
         if (stop := stop_of(entry)) is not None:
             return stop

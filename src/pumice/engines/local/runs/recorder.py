@@ -24,7 +24,7 @@ from pumice.engines.local.events import (
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder, EventEncoder
-from pumice.engines.local.runs.journal import STARTED_ENTRY, Entry, Journal
+from pumice.engines.local.runs.journal import Entry, EntryKind, Journal
 from pumice.engines.local.runs.retention import size_of
 from pumice.engines.local.runs.run_record import PodCounts, RunStatus
 from pumice.engines.local.runs.run_store import STATUS
@@ -102,18 +102,18 @@ class Recorder:
 
     def queue(self, arrival: int) -> None:
         """Note that the run waits for its room."""
-        entry = self.journal.append("Queued", {"arrival": arrival}, sync=True)
+        entry = self.journal.append(EntryKind.QUEUED, {"arrival": arrival}, sync=True)
         self._set(seq=entry.seq, arrival=arrival, started=None)
 
     def detach(self, arrival: int) -> None:
         """Note that the run outlives its client. With its number in the queue it can be started again."""
-        entry = self.journal.append("Detached", {"arrival": arrival}, sync=True)
+        entry = self.journal.append(EntryKind.DETACHED, {"arrival": arrival}, sync=True)
         self._set(seq=entry.seq, arrival=arrival)
         self.write(sync=True)
 
     def start(self, gpus: tuple[str, ...]) -> None:
         """Note that a run that waited has its room."""
-        entry = self.journal.append(STARTED_ENTRY, {"gpus": gpus}, sync=True)
+        entry = self.journal.append(EntryKind.STARTED, {"gpus": gpus}, sync=True)
         self._set(seq=entry.seq, started=wall_clock(), gpus=gpus, note="")
         self.write()
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.outcome import NO_ROOM
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.atomic_files import replace_file
-from pumice.engines.local.runs.journal import RESUMED_ENTRY, STARTED_ENTRY, Journal, SequenceNumbers
+from pumice.engines.local.runs.journal import EntryKind, Journal, SequenceNumbers
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
@@ -23,10 +23,6 @@ from pumice.engines.local.scheduling.reservations import reservations_directory,
 from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.engines.local.scheduling.why import Why, sentence
 from pumice.model.vocabulary import SUSPENDED, Phase
-
-QUEUED_ENTRY: Final = "Queued"
-HELD_ENTRY: Final = "Held"
-LOST_ENTRY: Final = "Lost"
 
 
 def submit(store: RunStore, record: RunRecord) -> StoredRun:
@@ -49,7 +45,7 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
     try:
         if record.options.get("hold"):
             note = f"held; pumice resume {run.ref} queues it"
-            append(run, HELD_ENTRY, {}, phase=Phase.ABORTED, reason=SUSPENDED, note=note)
+            append(run, EntryKind.HELD, {}, phase=Phase.ABORTED, reason=SUSPENDED, note=note)
         else:
             queue(store, run)
     except OSError:
@@ -82,7 +78,7 @@ def queue(store: RunStore, run: StoredRun) -> None:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with turn(directory):
         arrival = next_arrival(store.state)
-    append(run, QUEUED_ENTRY, {"arrival": arrival}, arrival=arrival, phase=QUEUED, held=None, started=None)
+    append(run, EntryKind.QUEUED, {"arrival": arrival}, arrival=arrival, phase=QUEUED, held=None, started=None)
 
 
 def resume(store: RunStore, run: StoredRun) -> None:
@@ -90,7 +86,7 @@ def resume(store: RunStore, run: StoredRun) -> None:
     run = store.detach(run)
     append(
         run,
-        RESUMED_ENTRY,
+        EntryKind.RESUMED,
         {},
         reason="",
         message="",
@@ -120,7 +116,7 @@ def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
 
 def start(run: StoredRun, gpus: tuple[str, ...]) -> None:
     """Note that a run has its room. Its owner lock is held."""
-    append(run, STARTED_ENTRY, {"gpus": gpus}, started=wall_clock(), gpus=gpus, note="", reason="", message="")
+    append(run, EntryKind.STARTED, {"gpus": gpus}, started=wall_clock(), gpus=gpus, note="", reason="", message="")
 
 
 def longest_wait(record: RunRecord) -> dt.timedelta | None:
@@ -140,7 +136,7 @@ def give_up(store: RunStore, run: StoredRun, longest: dt.timedelta, why: Why) ->
         message = f"no room ({flag}): {sentence(why)}"
         changes: dict[str, Any] = {"phase": Phase.TERMINATED, "reason": "NoRoom", "message": message, "note": message}
         changes |= {"verdict": (f"{run.ref}: {message}",), "finished": wall_clock(), "exit_code": NO_ROOM}
-        append(run, "NoRoom", {"message": message}, **changes)
+        append(run, EntryKind.NO_ROOM, {"message": message}, **changes)
         store.finish(run)
     finally:
         lock.release()

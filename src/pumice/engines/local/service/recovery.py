@@ -24,7 +24,7 @@ import msgspec
 from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files
 from pumice.engines.local.outcome import CLIENT_LOST, Stop
-from pumice.engines.local.runs.journal import Entry, read_journal
+from pumice.engines.local.runs.journal import Entry, EntryKind, read_journal
 from pumice.engines.local.runs.lost_runs import close_lost_run, requested_stop, restore_outcome
 from pumice.engines.local.runs.owner_lock import OwnerLock, boot_id, read_owner
 from pumice.engines.local.runs.run_record import FOREGROUND, QUEUED
@@ -95,7 +95,7 @@ def _suspend(run: StoredRun, reason: str, message: str) -> None:
 
 def _lost(store: RunStore, run: StoredRun) -> str:
     now = wall_clock()
-    losses = [entry for entry in _earlier_entries(run) if entry.kind == queued_runs.LOST_ENTRY]
+    losses = [entry for entry in _earlier_entries(run) if entry.kind == EntryKind.LOST]
     recent = [entry for entry in losses if now - entry.time < _WITHIN]
     restarted = (read_owner(run.directory).boot or run.record.boot) != boot_id()
     reason = MACHINE_RESTARTED if restarted else SUPERVISOR_LOST
@@ -126,14 +126,14 @@ def _clean_up(store: RunStore, run: StoredRun) -> None:
 def _earlier_entries(run: StoredRun) -> list[Entry]:
     """Return the journal without this loss, which a service may have recorded before it was killed."""
     entries = read_journal(run.directory)[0]
-    return entries[:-1] if entries and entries[-1].kind == queued_runs.LOST_ENTRY else entries
+    return entries[:-1] if entries and entries[-1].kind == EntryKind.LOST else entries
 
 
 def _record_loss(run: StoredRun, data: Mapping[str, str], **changes: object) -> None:
     """Record that the run lost its process, once for each process."""
     entries = read_journal(run.directory)[0]
     if len(entries) == len(_earlier_entries(run)):
-        queued_runs.append(run, queued_runs.LOST_ENTRY, data, **changes)
+        queued_runs.append(run, EntryKind.LOST, data, **changes)
     else:
         queued_runs.write_status(run, msgspec.structs.replace(run.status(), seq=entries[-1].seq, **changes))
 

@@ -12,20 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pumice.admission.admit import admit
-from pumice.engines.local.clock import elapsed, wall_clock
+from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.outcome import TERMINATED, Stop
 from pumice.engines.local.run_errors import RunError
-from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.job_source import JobSource
-from pumice.engines.local.runs.journal import Journal, SequenceNumbers
+from pumice.engines.local.runs.journal import EntryKind
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import DETACHED, QUEUED, SECRETS_MISSING
-from pumice.engines.local.runs.run_store import STATUS, OwnedRun, RunStore, StoredRun
+from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import run_with_control
@@ -105,27 +102,13 @@ def _park(run: StoredRun, error: SecretsMissingError) -> None:
     message = error.problem.message
     note = f"{message}; {error.problem.hint}"
     changes = {"phase": QUEUED, "reason": SECRETS_MISSING, "message": message, "note": note}
-    queued_runs.append(run, SECRETS_MISSING, {"message": note}, **changes, started=None, gpus=())
+    queued_runs.append(run, EntryKind.SECRETS_GONE, {"message": note}, **changes, started=None, gpus=())
 
 
 def _fail(store: RunStore, run: StoredRun, message: str) -> None:
     """Record that a run could not start, or ended by an error of its process."""
-    journal = Journal(run.directory, SequenceNumbers(), wall_clock, elapsed)
-    journal.open()
-    reason = "NotStarted"
-    entry = journal.append("Failed", {"reason": reason, "message": message}, sync=True)
-    journal.close()
     lines = tuple(message.splitlines())
-    status = msgspec.structs.replace(
-        run.status(),
-        seq=entry.seq,
-        phase=Phase.FAILED,
-        reason=reason,
-        message=message,
-        note=lines[0],
-        verdict=lines,
-        finished=wall_clock(),
-        exit_code=1,
-    )
-    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+    about = {"reason": "NotStarted", "message": message}
+    ended = {"phase": Phase.FAILED, "finished": wall_clock(), "exit_code": 1, "note": lines[0], "verdict": lines}
+    queued_runs.append(run, EntryKind.NOT_STARTED, about, **about, **ended)
     store.finish(run)

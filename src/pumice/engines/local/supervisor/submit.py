@@ -16,6 +16,7 @@ from pumice.engines.local.events import Emitter, RequestAccepted
 from pumice.engines.local.preparation import fit_to_machine, prepared
 from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.atomic_files import replace_file
+from pumice.engines.local.runs.journal import EntryKind
 from pumice.engines.local.runs.new_record import gang_pods, new_record, options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import DETACHED
@@ -66,7 +67,7 @@ def suspend_waiting(run: StoredRun) -> bool:
     if lock is None:
         return False
     changes = {"phase": Phase.ABORTED, "reason": SUSPENDED, "note": f"suspended; pumice resume {run.ref} queues it"}
-    queued_runs.append(run, queued_runs.HELD_ENTRY, {}, **changes, stopped=True)
+    queued_runs.append(run, EntryKind.HELD, {}, **changes, stopped=True)
     lock.release()
     return True
 
