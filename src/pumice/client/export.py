@@ -12,13 +12,15 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from pumice.engines.local.runs.journal import RESERVE
+from pumice.engines.local.runs.owner_lock import FILE as OWNER_LOCK
 from pumice.engines.local.runs.run_record import SECRET_NAME
-from pumice.engines.local.runs.run_store import RECORD, StoredRun
+from pumice.engines.local.runs.run_store import RECORD, SUPERVISOR_LOG, StoredRun
 from pumice.engines.local.state.run_directory import KEPT, SCRATCH
 
 REDACTED: Final = "<redacted>"
 _LOGS: Final = frozenset({".log", ".idx"})
-_LEFT_OUT: Final = frozenset({"owner.lock", "reserve", "supervisor.log"})
+_LEFT_OUT: Final = frozenset({OWNER_LOCK, RESERVE, SUPERVISOR_LOG})
 
 
 def export(run: StoredRun, out: BinaryIO, *, logs: bool = True) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from typing import Final
-
-import msgspec
 
 from pumice.client.values import verdict_of
 from pumice.engines.local.events import PodChanged
@@ -19,8 +16,10 @@ from pumice.engines.local.scheduling.run_queue import why_it_waits
 from pumice.engines.local.scheduling.why import Hint, Why, WhyCode, sentence
 from pumice.engines.local.verdict import how_it_failed, one_line
 from pumice.model.job import Job, TaskSpec
+from pumice.model.slot import slots
 from pumice.model.snapshot import ObservedPod, PodPhase
 
+_SHOWN: Final = 3  # pods of a task that a hint names
 _WAITING: Final = frozenset({WhyCode.RESOURCES, WhyCode.ORDER, WhyCode.DRAINING, WhyCode.DEPENDENCY, WhyCode.IMAGE})
 
 
@@ -72,11 +71,11 @@ def why_pod(run: StoredRun, name: str) -> Why:
     ref = f"{run.ref}/{name}"
     if (pod := pods.get(name)) is not None:
         return _why_pod(ref, pod)
-    task = next((each for each in job.spec.tasks if name in _names(each)), None)
-    if task is None:
-        known = ", ".join(each for one in job.spec.tasks for each in list(_names(one))[:3])
+    slot = next((each for each in slots(job) if each.short_name == name), None)
+    if slot is None:
+        known = ", ".join(each.short_name for each in slots(job) if each.index < _SHOWN)
         raise NoSuchPod(f"{ref}: no such pod", f"it has {known}")
-    if (waits := _dependency(task)) and run.status().finished is None:
+    if (waits := _dependency(slot.task)) and run.status().finished is None:
         return Why(run=ref, code=WhyCode.DEPENDENCY, since=run.status().started, message=waits)
     return Why(run=ref, code=WhyCode.STARTING, since=run.status().started, message="it has not been created")
 
@@ -126,10 +125,6 @@ def _dependency(task: TaskSpec) -> str:
     return "" if task.depends_on is None else f"waits for {', '.join(task.depends_on.name)}"
 
 
-def _names(task: TaskSpec) -> Iterator[str]:
-    return (f"{task.name}-{index}" for index in range(task.replicas))
-
-
 def _pods(run: StoredRun) -> tuple[Job, dict[str, ObservedPod]]:
     """Return the job, and its newest pods by short name."""
     decoder, found = EventDecoder(Job()), dict[str, ObservedPod]()
@@ -137,4 +132,4 @@ def _pods(run: StoredRun) -> tuple[Job, dict[str, ObservedPod]]:
         event = decoder.decode(entry)
         if isinstance(event, PodChanged):
             found[event.pod.short_name] = event.pod
-    return decoder.job if decoder.job.name else msgspec.convert(run.record.job, Job, strict=False), found
+    return decoder.job if decoder.job.name else run.written_job(), found

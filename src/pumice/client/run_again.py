@@ -7,7 +7,6 @@ from dataclasses import replace
 from pumice.admission.admit import admit
 from pumice.client.local_client import LocalClient
 from pumice.engines.local.run_errors import RefusedError
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import StoredRun
@@ -26,5 +25,4 @@ def run_again(client: LocalClient, run: StoredRun) -> str:
     admitted = admit({**record.job, "metadata": metadata}, offline_context())
     # The Job is stored as it was scaled.
     options = replace(options_of(record.options), scale={})
-    source = JobSource.of(record.file, record.marks)
-    return client.submit(RunRequest(admitted, options, record.documents, source))
+    return client.submit(RunRequest(admitted, options, record.documents, run.source))

@@ -13,11 +13,11 @@ from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.event_codec import EventDecoder
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.verdict import how_it_failed, one_line, verdict_lines
 from pumice.model.job import Job
+from pumice.model.slot import slots
 from pumice.model.snapshot import ContainerEnd, ObservedPod
 
 _POLL: Final = 0.2
@@ -67,13 +67,9 @@ def pods(run: StoredRun) -> list[PodStatus]:
             if isinstance(event, ContainerRestarted):
                 restarted = msgspec.structs.replace(seen[event.pod.short_name], restarts=event.count)
                 seen[event.pod.short_name] = restarted
-    job = decoder.job if decoder.job.name else msgspec.convert(run.record.job, Job, strict=False)
-    found = []
-    for task in job.spec.tasks:
-        for index in range(task.replicas):
-            name = f"{task.name}-{index}"
-            found.append(seen.pop(name, PodStatus(name=name, task=task.name, index=index)))
-    return [*found, *seen.values()]
+    job = decoder.job if decoder.job.name else run.written_job()
+    planned = [PodStatus(name=slot.short_name, task=slot.task.name, index=slot.index) for slot in slots(job)]
+    return [*(seen.pop(each.name, each) for each in planned), *seen.values()]
 
 
 def _pod_status(pod: ObservedPod, entry: Entry) -> PodStatus:
@@ -108,8 +104,7 @@ class EventReader:
     def __init__(self, run: StoredRun) -> None:
         self._directory, self._offset = run.directory, 0
         self._decoder = EventDecoder(Job())
-        source = JobSource.of(run.record.file, run.record.marks)
-        self._view = JsonView(lambda _text: None, lambda outcome: verdict_lines(outcome, source))
+        self._view = JsonView(lambda _text: None, lambda outcome: verdict_lines(outcome, run.source))
 
     def read(self) -> Iterator[Event]:
         """Yield the events that are new since the last pass."""

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
 from pumice.client.values import LogLine
 from pumice.engines.local.events import RunPlanned
 from pumice.engines.local.logs.log_reader import LogReader, LogSelection
@@ -23,6 +21,7 @@ from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
 from pumice.model.problem import Position
+from pumice.model.slot import slots
 from pumice.model.suggestions import did_you_mean
 
 _POLL: Final = 0.2
@@ -67,12 +66,12 @@ def planned_job(run: StoredRun) -> Job:
             event = EventDecoder(Job()).decode(entry)
             if isinstance(event, RunPlanned):
                 return event.job
-    return msgspec.convert(run.record.job, Job, strict=False)
+    return run.written_job()
 
 
 def pod_names(run: StoredRun, job: Job) -> list[str]:
     """Return the short names of the pods that a run has or had."""
-    planned = [f"{task.name}-{index}" for task in job.spec.tasks for index in range(task.replicas)]
+    planned = [slot.short_name for slot in slots(job)]
     stored = sorted(path.name for path in run.directory.glob("pods/*"))
     return list(dict.fromkeys((*planned, *stored)))
 

@@ -8,7 +8,6 @@ import datetime as dt
 import sys
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, client_of, guarded
-from pumice.cli.runs.replay import view_source
 from pumice.client.local_client import LocalClient
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _attach(client: LocalClient, args: argparse.Namespace) -> int:
     stored = chosen_run(client, args.run)
-    source = view_source(stored)
+    source = stored.source
     view: Listener
     if args.json:
         view = JsonView(lambda text: print(text, end="", flush=True), lambda each: verdict_lines(each, source))

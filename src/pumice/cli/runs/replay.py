@@ -10,7 +10,6 @@ from pumice.cli.runs.arguments import RUN_HELP, add_namespace, chosen_run, clien
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
 from pumice.engines.local.runs.event_codec import EventDecoder
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import Entry, read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.job import Job
@@ -28,17 +27,13 @@ def run(args: argparse.Namespace) -> int:
 def _replay(stored: StoredRun) -> int:
     entries = read_journal(stored.directory)[0]
     clock = _RecordedClock(entries)
-    view = TextView(Screen.of(sys.stdout, sys.stderr), view_source(stored), clock=clock.now)
+    view = TextView(Screen.of(sys.stdout, sys.stderr), stored.source, clock=clock.now)
     decoder = EventDecoder(Job())
     for entry in clock.entries():
         event = decoder.decode(entry)
         if event is not None:
             view(event)
     return 0
-
-
-def view_source(stored: StoredRun) -> JobSource:
-    return JobSource.of(stored.record.file, stored.record.marks)
 
 
 class _RecordedClock:

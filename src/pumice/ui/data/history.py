@@ -292,7 +292,7 @@ def _entry(raw: _Raw) -> Entry:
 def job_of(run: StoredRun) -> Job:
     """Return the Job as it was written; an empty one if the record is damaged."""
     try:
-        return msgspec.convert(run.record.job, Job, strict=False)
+        return run.written_job()
     except (msgspec.ValidationError, ValueError):
         return Job()
 

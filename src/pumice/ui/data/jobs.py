@@ -13,7 +13,6 @@ import msgspec
 from pumice.client.local_client import LocalClient
 from pumice.engines.local.logs.log_reader import LogReader, LogSelection
 from pumice.engines.local.logs.log_source import stream_of
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.run_record import RunStatus
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.findings import SPEC
@@ -95,7 +94,7 @@ class JobData:
         over = is_over(run, status)
         states = attempt_states(history, history.attempt, over=over)
         fields = self._fields(history, status)
-        source = JobSource.of(run.record.file, run.record.marks)
+        source = run.source
         spec = history.job.spec
         deadline = None
         if spec.active_deadline_seconds and history.first_running is not None and status.finished is None:

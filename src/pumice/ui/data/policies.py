@@ -32,7 +32,7 @@ _WHY_NOT: Final = {
 
 def policies(history: RunHistory) -> Policies:
     """Return the policies of the job and of its tasks, those that fired first."""
-    source = JobSource.of(history.run.record.file, history.run.record.marks)
+    source = history.run.source
     rows = [_row(history, source, *each) for each in _all(history)]
     spec = history.job.spec
     return Policies(
@@ -149,7 +149,7 @@ def file(history: RunHistory) -> File:
 
 def _text(run: StoredRun) -> tuple[str, bool]:
     """Return the text, and whether it is as it was submitted: with the lines before it, if it is part of a file."""
-    source = JobSource.of(run.record.file, run.record.marks)
+    source = run.source
     if source.text:
         return "\n" * (source.first - 1) + source.text, True
     out = io.StringIO()

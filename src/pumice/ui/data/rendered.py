@@ -79,7 +79,7 @@ class RenderedPods:
         )
 
     def _explained(self, history: RunHistory, name: str) -> Explained | None:
-        source = JobSource.of(history.run.record.file, history.run.record.marks)
+        source = history.run.source
         position, slot = next(find_slots(history.job, name), (0, None)) if name else (0, None)
         if slot is None:
             return None

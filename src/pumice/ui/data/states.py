@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from pumice.engines.local.outcome import Failure, Failures
+from pumice.model.slot import slots
 from pumice.model.snapshot import PodPhase
 from pumice.reconcile.failure_lines import is_collateral
 from pumice.reconcile.verdict import how_it_ended
@@ -54,14 +54,9 @@ def attempt_states(history: RunHistory, attempt: int, *, over: bool) -> AttemptS
         if failure is not None:
             found.states[life.name] = _failed(history, found, failure)
     if attempt == history.attempt:
-        for name in planned_pods(history):
-            found.states.setdefault(name, PodState.STOPPED if over else PodState.WAITING)
+        for slot in slots(history.job):
+            found.states.setdefault(slot.short_name, PodState.STOPPED if over else PodState.WAITING)
     return found
-
-
-def planned_pods(history: RunHistory) -> Iterator[str]:
-    for task in history.job.spec.tasks:
-        yield from (f"{task.name}-{index}" for index in range(task.replicas))
 
 
 def _state(history: RunHistory, life: PodLife, *, over: bool) -> PodState:

@@ -35,7 +35,7 @@ def verdict(history: RunHistory, status: RunStatus, states: AttemptStates) -> Ve
     acted = history.outcome.policy if history.outcome is not None else None
     if acted is None and history.fired:
         acted = history.fired[-1].event
-    source = JobSource.of(history.run.record.file, history.run.record.marks)
+    source = history.run.source
     return Verdict(
         text=lines[0] if lines else f"{pod.short_name} failed first: {how}{after}",
         pod=pod.short_name,

@@ -22,7 +22,6 @@ from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Outcome, Stop
 from pumice.engines.local.run_errors import StoreError
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.event_codec import EventDecoder, stop_of
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import (
     EntryKind,
     Journal,
@@ -33,7 +32,7 @@ from pumice.engines.local.runs.journal import (
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.recorder import ended_status
 from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RECORD, STATUS, OwnedRun, RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import RECORD, OwnedRun, RunStore, StoredRun, host_name
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import SCRATCH
 from pumice.engines.local.verdict import explained
@@ -94,7 +93,7 @@ def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetim
             verdict=(f"{run.ref}: {message}",),
             pods=msgspec.structs.replace(status.pods, running=0, pending=0),
         )
-        replace_file(run.directory / STATUS, msgspec.json.encode(ended) + b"\n")
+        run.write_status(ended)
     store.finish(run)
     remove_runtime_files(run.record.uid)
 
@@ -114,7 +113,7 @@ def restore_outcome(run: StoredRun) -> bool:
     before = run.status()
     status = None if before.finished is not None else journal_outcome(run, before)
     if status is not None:
-        replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+        run.write_status(status)
     return status is not None
 
 
@@ -130,7 +129,7 @@ def journal_outcome(run: StoredRun, before: RunStatus | None = None) -> RunStatu
     outcome = [decoder.decode(entry) for entry in entries][-1]
     if not isinstance(outcome, Outcome):
         return None
-    explanation = explained(outcome, JobSource.of(run.record.file, run.record.marks))
+    explanation = explained(outcome, run.source)
     status = ended_status(before or rebuilt_status(entries), outcome, explanation, entries[-1].time)
     return msgspec.structs.replace(status, seq=entries[-1].seq)
 
@@ -187,7 +186,7 @@ def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:
         verdict=tuple(str(verdict.get("message") or "").splitlines()),
         finished=finished,
     )
-    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")
+    run.write_status(status)
 
 
 def _children(directory: Path) -> Iterable[Path]:

@@ -25,15 +25,18 @@ import msgspec
 
 from pumice.engines.local.run_errors import NoSuchRun, StoreError
 from pumice.engines.local.runs.atomic_files import replace_file, sync_directory
+from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import status_from_journal
 from pumice.engines.local.runs.owner_lock import OwnerLock, is_owned
 from pumice.engines.local.runs.run_names import RunName, parse_run
 from pumice.engines.local.runs.run_record import DETACHED, FORMAT, RunRecord, RunStatus
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import make_private
+from pumice.model.job import Job
 
 RECORD: Final = "run.json"
 STATUS: Final = "status.json"
+SUPERVISOR_LOG: Final = "supervisor.log"  # the output of the process of a detached run
 _NEXT: Final = "next"
 _PRIVATE: Final = 0o700
 _TRIES: Final = 1000
@@ -63,6 +66,19 @@ class StoredRun:
             replay = importlib.import_module("pumice.engines.local.runs.lost_runs")
             found: RunStatus = replay.journal_outcome(self) or status_from_journal(self.directory)
             return found
+
+    def write_status(self, status: RunStatus) -> None:
+        """Replace the status. The owner lock of the run is held. Raises OSError."""
+        replace_file(self.directory / STATUS, msgspec.json.encode(status) + b"\n")
+
+    @property
+    def source(self) -> JobSource:
+        """The file of its Job, with the lines of the fields."""
+        return JobSource.of(self.record.file, self.record.marks)
+
+    def written_job(self) -> Job:
+        """Return its Job as it was written. Raises ValidationError of msgspec if the record is damaged."""
+        return msgspec.convert(self.record.job, Job, strict=False)
 
     @property
     def exists(self) -> bool:

@@ -14,11 +14,10 @@ import msgspec
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.outcome import NO_ROOM
 from pumice.engines.local.run_errors import RefusedError
-from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import EntryKind, Journal, SequenceNumbers
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import STATUS, RunStore, StoredRun
+from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
 from pumice.engines.local.scheduling.run_queue import next_arrival
 from pumice.engines.local.scheduling.why import Why, sentence
@@ -110,7 +109,7 @@ def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
         return
     with suppress(OSError):
         # On a full disk it waits all the same.
-        write_status(run, msgspec.structs.replace(run.status(), held=why.since, note=text))
+        run.write_status(msgspec.structs.replace(run.status(), held=why.since, note=text))
     lock.release()
 
 
@@ -151,9 +150,5 @@ def append(run: StoredRun, kind: str, data: Mapping[str, Any], **changes: Any) -
     finally:
         journal.close()
     status = msgspec.structs.replace(run.status(), seq=entry.seq, **changes)
-    write_status(run, status)
+    run.write_status(status)
     return status
-
-
-def write_status(run: StoredRun, status: RunStatus) -> None:
-    replace_file(run.directory / STATUS, msgspec.json.encode(status) + b"\n")

@@ -135,7 +135,7 @@ def _record_loss(run: StoredRun, data: Mapping[str, str], **changes: object) -> 
     if len(entries) == len(_earlier_entries(run)):
         queued_runs.append(run, EntryKind.LOST, data, **changes)
     else:
-        queued_runs.write_status(run, msgspec.structs.replace(run.status(), seq=entries[-1].seq, **changes))
+        run.write_status(msgspec.structs.replace(run.status(), seq=entries[-1].seq, **changes))
 
 
 def wait_for_sandbox(store: RunStore, run: StoredRun) -> None:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from pumice.engines.local.daemon.background import allowed_environment
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
-from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.runs.run_store import SUPERVISOR_LOG, StoredRun
 
 _MODULE = "pumice.engines.local.supervisor"
-_LOG = "supervisor.log"
 
 
 def supervisor_command(run: StoredRun, lock: int) -> list[str]:
@@ -43,7 +42,7 @@ class Supervisors:
         environ = allowed_environment(self.environ)
         if run.record.gpus is not None:
             environ["CUDA_VISIBLE_DEVICES"] = ",".join(run.record.gpus)
-        output = os.open(run.directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = os.open(run.directory / SUPERVISOR_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             child = subprocess.Popen(  # noqa: S603 - our own program
                 self.command(run, lock.descriptor),

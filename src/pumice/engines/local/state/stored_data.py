@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore
 from pumice.engines.local.preflight import claim_paths
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.state.disk_use import measure, size_text
 from pumice.engines.local.state.remove_tree import remove_tree
-from pumice.model.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +72,4 @@ def _in_use(store: RunStore) -> set[Path]:
 
 
 def _paths(run: StoredRun, store: RunStore) -> Iterator[Path]:
-    job = msgspec.convert(run.record.job, Job, strict=False)
-    yield from claim_paths(job, run.record.documents, store.state).values()
+    yield from claim_paths(run.written_job(), run.record.documents, store.state).values()

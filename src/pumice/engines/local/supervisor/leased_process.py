@@ -25,6 +25,7 @@ from pumice.engines.local.events import RunEvent, RunPlanned, WarningIssued
 from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Stop
 from pumice.engines.local.run_errors import RefusedError, RunError
 from pumice.engines.local.runs.run_request import RunRequest
+from pumice.engines.local.runs.run_store import SUPERVISOR_LOG
 from pumice.engines.local.service.on_demand import connected_service
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import ControlServer
@@ -36,7 +37,6 @@ from pumice.runtime.once import Once
 DETACHED: Final = "Detached"  # the announcement that the run goes on without its client
 START: Final = "start"
 _LOST: Final = replace(CLIENT_LOST, message="the client of the run has gone, so the run was ended")
-_LOG: Final = "supervisor.log"
 _BUSY: Final = 2.0  # seconds that the event loop may take to notice that the client has gone
 _MOMENT: Final = 0.1
 # The output of pods waits in this process up to the first number of bytes, then until it has fallen to the second.
@@ -221,7 +221,9 @@ class LeasedProcess:
         """Hold no directory of the client; write errors where those of submitted runs are."""
         os.chdir("/")
         with suppress(OSError):
-            log = os.open(self._directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            log = os.open(
+                self._directory / SUPERVISOR_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
             for standard in (1, 2):
                 os.dup2(log, standard)
             os.close(log)

@@ -17,7 +17,6 @@ from pumice.engines.local.clock import wall_clock
 from pumice.engines.local.options import RunOptions
 from pumice.engines.local.outcome import TERMINATED, Stop
 from pumice.engines.local.run_errors import RunError
-from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import EntryKind
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
@@ -67,9 +66,8 @@ def session_of(owned: OwnedRun) -> LocalSession:
     values = read_secrets(record)
     documents = with_values(record.documents, values.documents)
     options = options_of(record.options, values.env)
-    source = JobSource.of(record.file, record.marks)
     _load_modules(record.job, options)
-    session = LocalSession(admit(record.job, offline_context()), options, documents, source, owned)
+    session = LocalSession(admit(record.job, offline_context()), options, documents, owned.run.source, owned)
     if record.mode == DETACHED:
         session.on_sandbox_lost = _give_up
     return session
