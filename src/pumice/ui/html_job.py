@@ -19,15 +19,8 @@ from pumice.ui.html.text import Child, Html, ago, duration, file_name, join, plu
 from pumice.ui.html.timeline import timeline_card
 from pumice.ui.html.waiting import waiting_panel
 from pumice.ui.values import Action, Group, Job, Verdict
-from pumice.ui.views import ActionView, ErrorView, JobView
+from pumice.ui.views import OVERVIEW, TABS, ActionView, ErrorView, JobView
 
-TABS: Final = (
-    ("overview", "Overview"),
-    ("resources", "Resources"),
-    ("rendered", "Pods as rendered"),
-    ("events", "Events"),
-    ("policies", "Policies"),
-)
 ICONS: Final = {"again": "restart"}
 GROUPS: Final = 3  # of followers that are named
 LATER: Final = 30.0  # seconds: what failed after that did not follow at once
@@ -260,7 +253,7 @@ def _tabs(view: JobView) -> Html:
             aria_current="page" if view.tab == name else None,
             data_tab=name,
         )
-        for name, words in TABS
+        for name, words in TABS.items()
     ]
     return join(
         tag("nav.tablist", links, aria_label="Parts of the job"),
@@ -302,7 +295,7 @@ def _panel(view: JobView) -> Html:
         return events_card(job, view.events)
     if view.tab == "policies" and view.policies:
         return policies_panel(job, view.policies, view.file)
-    if view.tab != "overview":
+    if view.tab != OVERVIEW:
         return tag("section.card", tag("div.body", tag("p", tag("b", "Nothing is recorded here yet."))))
     return _overview(view)
 

@@ -8,9 +8,9 @@ from typing import Final
 from urllib.parse import urlencode
 
 from pumice.ui.html.frame import copyable, document, meters
-from pumice.ui.html.marks import FAILED, LOGO, MARKS_TO, colours, icon, outcome_mark, phase, task_pods
+from pumice.ui.html.marks import LOGO, MARKS_TO, colours, icon, outcome_mark, phase, task_pods
 from pumice.ui.html.text import Child, Html, ago, brief, cores, duration, gib, join, plural, tag, time_tag
-from pumice.ui.values import Group, Info, JobRow, PodState, TaskPods
+from pumice.ui.values import FAILED_STATES, Group, Info, JobRow, PodState, TaskPods
 from pumice.ui.views import JobsView
 
 FILTERS: Final = (
@@ -218,7 +218,7 @@ def pods_line(tasks: tuple[TaskPods, ...], group: Group) -> Child:
     if set(counts) <= {PodState.WAITING} and group in {Group.FAILED, Group.DONE}:
         return "no pod was created"
     running = counts.get(PodState.RUNNING, 0) + counts.get(PodState.INIT, 0)
-    if total > MARKS_TO or any(counts.get(state) for state in FAILED):
+    if total > MARKS_TO or any(counts.get(state) for state in FAILED_STATES):
         return _counted(counts, running, total)
     if counts.get(PodState.DONE) and not running:
         return f"{counts[PodState.DONE]} of {total} done"
@@ -228,7 +228,7 @@ def pods_line(tasks: tuple[TaskPods, ...], group: Group) -> Child:
 
 
 def _counted(counts: Mapping[PodState, int], running: int, total: int) -> Html:
-    failed = sum(counts.get(state, 0) for state in FAILED)
+    failed = sum(counts.get(state, 0) for state in FAILED_STATES)
     words: list[Html] = []
     if counts.get(PodState.FIRST) and counts.get(PodState.FOLLOWED) and total <= MARKS_TO:
         words.append(join(f"{counts[PodState.FIRST]} failed first, {counts[PodState.FOLLOWED]} followed"))

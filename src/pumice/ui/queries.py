@@ -8,7 +8,7 @@ from typing import Final
 
 from pumice.ui.detail_values import LogFilter
 from pumice.ui.values import Group
-from pumice.ui.views import TABS
+from pumice.ui.views import OVERVIEW, TABS
 
 _LONGEST: Final = 300
 _LARGEST: Final = 1 << 53
@@ -26,7 +26,7 @@ class JobQuery:
     """`?tab&attempt&pod&task&stream&at&lines&q&compare&after&step`. Without `attempt` it is the newest; `all` is 0."""
 
     uid: str
-    tab: str = "overview"
+    tab: str = OVERVIEW
     attempt: int | None = None
     pod: str = ""
     task: str = ""
@@ -48,7 +48,7 @@ class JobQuery:
         stream = query.get("stream", "")
         if stream not in _STREAMS:
             raise BadQueryError(f"stream: {stream}: must be stdout or stderr")
-        tab = query.get("tab") or TABS[0]
+        tab = query.get("tab") or OVERVIEW
         if tab not in TABS:
             raise BadQueryError(f"tab: {tab}: must be one of {', '.join(TABS)}")
         step = _number(query, "step")

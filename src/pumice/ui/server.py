@@ -26,7 +26,7 @@ from pumice.ui.queries import BadQueryError, JobQuery, group_of_query
 from pumice.ui.security import Gate, Rate
 from pumice.ui.stream import Read, Streams
 from pumice.ui.values import Value
-from pumice.ui.views import TABS, ActionView, ErrorView, Frame, JobsView, JobView
+from pumice.ui.views import OVERVIEW, ActionView, ErrorView, Frame, JobsView, JobView
 
 _LARGEST_BODY: Final = 64 << 10
 _TYPES: Final[Mapping[str, str]] = {
@@ -130,7 +130,7 @@ class PageServer:
     async def _job_view(self, request: web.Request) -> JobView:
         query = JobQuery.of(request.match_info["uid"], request.query)
         view = await self.read(self.data.job_view, await self._frame(), query)
-        if query.tab == TABS[0]:
+        if query.tab == OVERVIEW:
             view = await self.read_logs(self.data.with_logs, view, query)
         return view
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -28,8 +29,11 @@ class PodState(StrEnum):
     STOPPED = "stopped"  # ended because it was asked to
 
 
+FAILED_STATES: Final = frozenset((PodState.FIRST, PodState.FAILED, PodState.FOLLOWED))
+
+
 class Group(StrEnum):
-    """The quick filters of the list, `?phase=`."""
+    """The filters of the list, `?phase=`."""
 
     ALL = "all"
     ACTIVE = "active"  # it has its room and has not ended

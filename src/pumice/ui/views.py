@@ -21,7 +21,14 @@ from pumice.ui.detail_values import (
 )
 from pumice.ui.values import Info, Job, Listing
 
-TABS: Final = ("overview", "resources", "rendered", "events", "policies")
+OVERVIEW: Final = "overview"
+TABS: Final = {  # of a job, with their labels
+    OVERVIEW: "Overview",
+    "resources": "Resources",
+    "rendered": "Pods as rendered",
+    "events": "Events",
+    "policies": "Policies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class JobView:
 
     frame: Frame
     job: Job
-    tab: str = "overview"
+    tab: str = OVERVIEW
     attempt: int = 0  # 0: all
     chosen: LogFilter = field(default_factory=LogFilter)
     timeline: Timeline | None = None

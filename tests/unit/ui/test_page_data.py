@@ -18,7 +18,7 @@ from pumice.ui import html_job, html_jobs
 from pumice.ui.page_data import NoSuchJobError, PageData
 from pumice.ui.queries import BadQueryError, JobPosition, JobQuery, group_of_query
 from pumice.ui.values import Group, Job, PodState
-from pumice.ui.views import TABS, Frame, JobsView
+from pumice.ui.views import OVERVIEW, TABS, Frame, JobsView
 from scripts.made_jobs import JOBS
 from scripts.made_runs import Ends, RunMaker, Story, Try
 from scripts.made_stories import _HOSTILE, RESTART_JOB, bert, stories, sweep
@@ -290,7 +290,7 @@ def test_every_tab_of_every_job_has_its_values(made: Made, tab: str) -> None:
     for row in made.data.listing(Group.ALL, "", "").items:
         query = JobQuery(row.uid, tab=tab)
         view = made.data.job_view(frame, query)
-        if tab == TABS[0]:
+        if tab == OVERVIEW:
             view = made.data.with_logs(view, query)
         needed: dict[str, tuple[Any, ...]] = {
             "overview": (view.timeline, view.pods, view.logs, view.volume, view.metrics),

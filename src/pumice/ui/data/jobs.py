@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from pumice.client.local_client import LocalClient
+from pumice.client.run_logs import moment_of
 from pumice.engines.local.logs.log_reader import LogReader, LogSelection
 from pumice.engines.local.logs.log_source import stream_of
 from pumice.engines.local.runs.run_record import RunStatus
@@ -22,9 +23,9 @@ from pumice.ui.data.actions import actions_of
 from pumice.ui.data.history import RunHistory
 from pumice.ui.data.machine import MachineData
 from pumice.ui.data.runs import Known, RunTable, group_of, is_over, stamp
-from pumice.ui.data.states import FAILED_STATES, AttemptStates, attempt_states, attempts, task_pods
+from pumice.ui.data.states import AttemptStates, attempt_states, attempts, task_pods
 from pumice.ui.data.verdict import line_of, verdict
-from pumice.ui.values import Group, Job, JobRow, LastLine, Listing, PodState, RetryBudget
+from pumice.ui.values import FAILED_STATES, Group, Job, JobRow, LastLine, Listing, PodState, RetryBudget
 
 PAGE: Final = 200
 _MOST_ROWS: Final = 1000
@@ -214,7 +215,7 @@ def last_line(run: StoredRun, states: AttemptStates) -> LastLine | None:
                 task=execution.pod.rpartition("-")[0],
                 text=line.rpartition("\r")[2][:_LONGEST_LINE] or line[:_LONGEST_LINE],
                 stream=stream_of(time, flags),
-                time=dt.datetime.fromtimestamp(time / 1e9, dt.UTC) if time else None,
+                time=moment_of(time) if time else None,
             )
     except (OSError, ValueError, LookupError):
         return None

@@ -6,7 +6,6 @@ moves: a line that is added later comes after all others. The text stays in the 
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from array import array
@@ -19,6 +18,7 @@ from typing import Final
 from pumice.engines.local.logs.log_index import GAP, RECORD, STDERR, decode_records
 from pumice.engines.local.logs.log_reader import LogReader
 from pumice.engines.local.logs.log_source import Execution
+from pumice.ui.data.files import read_part, size_of
 
 _BLOCK: Final = 1 << 20
 _RECORDS: Final = 1 << 16  # bytes of an index that are decoded at once
@@ -134,9 +134,9 @@ class LogIndex:
     def _read_records(self, each: _File) -> None:
         index = f"{each.path.removesuffix('.log')}.idx"
         while True:
-            if _size(index) < (each.records + 1) * RECORD:
+            if size_of(index) < (each.records + 1) * RECORD:
                 return
-            block = _read(index, each.records * RECORD, _RECORDS)
+            block = read_part(index, each.records * RECORD, _RECORDS)
             records = decode_records(block, each.end)
             before = each.ahead[-1][0] if each.ahead else 0
             for seq, moment, end, lines, flags in zip(
@@ -147,7 +147,7 @@ class LogIndex:
                     before = -1  # damaged: its text belongs to the record that follows
                     continue
                 size = end - each.end
-                count = lines if before >= 0 else _read(each.path, each.end, size).count(b"\n") or 1
+                count = lines if before >= 0 else read_part(each.path, each.end, size).count(b"\n") or 1
                 each.ahead.append((seq, each.end, size, max(count, 1), moment, flags))
                 each.end, before = end, seq
             if not records.ends:
@@ -155,11 +155,11 @@ class LogIndex:
 
     def _unindexed(self, number: int, each: _File, after: int) -> list[tuple[int, int, int, int, int, int, int]]:
         """Return a row for text without record, which a killed writer or a full disk leaves."""
-        size = _size(each.path) - each.end
+        size = size_of(each.path) - each.end
         if size <= 0:
             return []
         begin, lines, last = each.end, 0, b"\n"
-        while block := _read(each.path, begin, _BLOCK):
+        while block := read_part(each.path, begin, _BLOCK):
             begin, lines, last = begin + len(block), lines + block.count(b"\n"), block[-1:]
         lines += last != b"\n"
         row = (after, number, each.end, min(size, (1 << 32) - 1), max(lines, 1), 0, 0)
@@ -171,7 +171,7 @@ class LogIndex:
         number, count = self.file[row], self.lines[row]
         if number == _NO_FILE:
             return [self.shown[self.begin[row]].text.encode()]
-        content = _read(self.files[number].path, self.begin[row], self.size[row])
+        content = read_part(self.files[number].path, self.begin[row], self.size[row])
         found = content.removesuffix(b"\n").split(b"\n", count - 1)
         return found + [b""] * (count - len(found))
 
@@ -195,7 +195,7 @@ class LogIndex:
             while end < len(rows) and self.begin[rows[end]] + self.size[rows[end]] - begin <= _BLOCK:
                 end += 1
             last = rows[end - 1]
-            text = _read(each.path, begin, self.begin[last] + self.size[last] - begin)
+            text = read_part(each.path, begin, self.begin[last] + self.size[last] - begin)
             starts = [self.begin[row] - begin for row in rows[start:end]]
             before = (-1, -1)
             for match in pattern.finditer(text):
@@ -220,22 +220,3 @@ class LogIndex:
                 self.errors[row] = min(self.errors[row] + 1, 0xFFFF)
             most -= sum(self.size[row] for row in each.rows[first:])
         return True
-
-
-def _read(path: str, offset: int, size: int) -> bytes:
-    """Return nothing of a file that cannot be read: the oldest segments of a long log are removed."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.pread(file, size, offset)
-    finally:
-        os.close(file)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - asked for often
-    except OSError:
-        return 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pumice.client.run_logs import moment_of
 from pumice.engines.local.logs.log_index import GAP, STDERR
 from pumice.ui.data.log_index import ERROR, LogIndex, Mark
 from pumice.ui.detail_values import LogFilter, LogLine, LogWindow, SearchResult, Volume, VolumeBucket
@@ -163,7 +164,10 @@ class RunLog:
             errors=sum(errors),
             buckets=tuple(
                 VolumeBucket(
-                    time=_time(begin + bucket * width), first=first[bucket], lines=lines[bucket], errors=errors[bucket]
+                    time=moment_of(begin + bucket * width),
+                    first=first[bucket],
+                    lines=lines[bucket],
+                    errors=errors[bucket],
                 )
                 for bucket in range(_BUCKETS)
             ),
@@ -261,8 +265,4 @@ def _has_mark(chosen: LogFilter, mark: Mark) -> bool:
 
 
 def _moment(nanoseconds: int) -> dt.datetime | None:
-    return _time(nanoseconds) if nanoseconds else None
-
-
-def _time(nanoseconds: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(nanoseconds / 1e9, dt.UTC)
+    return moment_of(nanoseconds) if nanoseconds else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
@@ -16,6 +15,7 @@ import msgspec
 
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.samples.sample_file import FILE, Sample, SampleReader
+from pumice.ui.data.files import size_of
 from pumice.ui.detail_values import Metric, Metrics, Series
 
 _MOST_LINES: Final = 64
@@ -119,10 +119,7 @@ def _merged(series: Mapping[int, Mapping[str, PodSeries]]) -> dict[str, PodSerie
 
 def sample_size(run: StoredRun) -> int:
     """Return the size of the file with the samples, which only grows."""
-    try:
-        return os.stat(run.directory / FILE).st_size  # noqa: PTH116 - asked for often
-    except OSError:
-        return 0
+    return size_of(f"{run.directory}/{FILE}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import msgspec
 from pumice.engines.local.network.addresses import Addresses, AddressesExhaustedError
 from pumice.engines.local.options import Isolation
 from pumice.engines.local.plain_processes.loopback_names import Translation
-from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.verdict import one_line
 from pumice.model.job import TaskSpec
 from pumice.model.pod import all_containers
@@ -110,13 +109,13 @@ def _with_samples(row: PodRow, series: PodSeries | None, *, lines: bool) -> PodR
     )
 
 
-def points(values: Sequence[float | None], number: int = POINTS) -> tuple[float | None, ...]:
-    """Return at most so many values: the highest of each part, so that no peak is lost; None where none is known."""
-    if len(values) <= number:
+def points(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Return at most POINTS values: the highest of each part, so that no peak is lost; None where none is known."""
+    if len(values) <= POINTS:
         return tuple(None if each is None else round(each, 3) for each in values)
     found: list[float | None] = []
-    for index in range(number):
-        part = values[index * len(values) // number : (index + 1) * len(values) // number]
+    for index in range(POINTS):
+        part = values[index * len(values) // POINTS : (index + 1) * len(values) // POINTS]
         found.append(max((each for each in part if each is not None), default=None))
     return tuple(None if each is None else round(each, 3) for each in found)
 
@@ -147,10 +146,6 @@ def ranks_of(manifests: Mapping[str, Mapping[str, Any]]) -> Ranks:
 def limits_of(task: TaskSpec) -> Limits:
     """Return what the containers of a pod may use together; None if one has no limit."""
     return Limits(_limit(task, "cpu"), None if (memory := _limit(task, "memory")) is None else int(memory))
-
-
-def gpus_of(task: TaskSpec) -> int:
-    return int(_limit(task, GPU) or 0)
 
 
 def _limit(task: TaskSpec, name: str) -> float | None:

@@ -19,6 +19,7 @@ from pumice.engines.local.runs.owner_lock import read_owner
 from pumice.engines.local.runs.run_record import FORMAT, RunStatus
 from pumice.engines.local.runs.run_store import RECORD, STATUS, StoredRun
 from pumice.model.vocabulary import SUSPENDED, Phase
+from pumice.ui.data.files import modified_at, size_of
 from pumice.ui.data.history import RunHistory
 from pumice.ui.values import Group
 
@@ -100,7 +101,7 @@ class RunTable:
 
     def refresh(self) -> int:
         """Look at the store; return a number that is another one whenever a run has changed."""
-        active = _changed(str(self.client.store.active))
+        active = modified_at(str(self.client.store.active))
         if active != self._active or self.clock() - self._read > _EVERYTHING:
             self._scan()
             self._active = active
@@ -119,7 +120,7 @@ class RunTable:
     def find(self, uid: str) -> StoredRun | None:
         """Return the run of a uid; None if there is none, or if it is damaged."""
         directory = self._uids.get(uid)
-        if directory is None or not os.path.exists(f"{directory}/{RECORD}"):  # noqa: PTH110 - see _changed
+        if directory is None or not os.path.exists(f"{directory}/{RECORD}"):  # noqa: PTH110 - see `files`
             self._scan()
             directory = self._uids.get(uid)
         run = None if directory is None else self.client.store.load(Path(directory))
@@ -170,7 +171,7 @@ def group_of(status: RunStatus | _Status) -> Group:
 
 def stamp(run: StoredRun) -> tuple[int, int]:
     """Return what changes whenever something is written about a run."""
-    return (_changed(f"{run.directory}/{STATUS}"), _size(f"{run.directory}/{JOURNAL}"))
+    return (modified_at(f"{run.directory}/{STATUS}"), size_of(f"{run.directory}/{JOURNAL}"))
 
 
 def _known(path: Path) -> Known:
@@ -195,7 +196,7 @@ def _known(path: Path) -> Known:
 def _update(known: Known) -> bool:
     """Read the status of a run again if it was written since; return whether it was."""
     path = f"{known.directory}/{STATUS}"
-    changed = _changed(path)
+    changed = modified_at(path)
     if changed == known.changed:
         return False
     try:
@@ -212,17 +213,3 @@ def _content(path: str) -> bytes:
         return os.read(descriptor, min(os.fstat(descriptor).st_size, _LONGEST_RECORD))
     finally:
         os.close(descriptor)
-
-
-def _changed(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - a Path for each of thousands takes longer than the call
-    except OSError:
-        return 0
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - as above
-    except OSError:
-        return 0

@@ -17,7 +17,6 @@ from pumice.ui.values import Attempt, PodState, TaskPods
 # Pods of a gang that fail this soon after the first one lost it.
 _TOGETHER: Final = 10.0
 _SHOWN: Final = 64  # pods of a task whose states are listed
-FAILED_STATES: Final = frozenset((PodState.FIRST, PodState.FAILED, PodState.FOLLOWED))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from pumice.engines.local.verdict import one_line
 from pumice.reconcile.verdict import how_it_ended
 from pumice.ui.data.history import PodLife, RunHistory, task_order
 from pumice.ui.data.runs import is_over
-from pumice.ui.data.states import FAILED_STATES, AttemptStates, attempt_states
+from pumice.ui.data.states import AttemptStates, attempt_states
 from pumice.ui.detail_values import FailureMark, Lifeline, PhaseSpan, Segment, StateCounts, Timeline
-from pumice.ui.values import PodState
+from pumice.ui.values import FAILED_STATES, PodState
 
 MOST_LINES: Final = 64
 _STAND_OUT: Final = 12

@@ -12,7 +12,7 @@ from pumice.ui.html.pods import pods_table
 from pumice.ui.html.scale import Scale
 from pumice.ui.html.text import Html, plural, tag
 from pumice.ui.html.timeline import Picture, axis_row, head_row, lifeline_row, mark, overlay, phase_row
-from pumice.ui.values import Job, PodState
+from pumice.ui.values import FAILED_STATES, Job, PodState
 
 AREA: Final = 110
 TABLE_ROWS: Final = 64  # the others are cells, and further pages of the table
@@ -169,7 +169,7 @@ def cells_card(job: Job, page: PodPage) -> Html:
 
 def cell_group(state: PodState) -> str:
     """Return the colour group of a cell."""
-    if state in {PodState.FIRST, PodState.FAILED, PodState.FOLLOWED}:
+    if state in FAILED_STATES:
         return "failed"
     if state in {PodState.RUNNING, PodState.INIT, PodState.RESTARTING}:
         return "running"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pumice.ui.html.text import Child, Html, join, plural, tag
-from pumice.ui.values import PodState, TaskPods
+from pumice.ui.values import FAILED_STATES, PodState, TaskPods
 
 MARKS_TO: Final = 16  # pods of a task with a mark each
 TICKS_TO: Final = 64  # pods of a task with a tick each
@@ -95,7 +95,6 @@ OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
     "stopped": ("stop", "c-stop"),
     "waiting": ("wait", "c-wait"),
 }
-FAILED: Final = (PodState.FIRST, PodState.FAILED, PodState.FOLLOWED)
 TICK: Final = {"run": "r", "ok": "s", "fail": "f", "follow": "f", "start": "r", "wait": "w", "stop": "w"}
 
 
@@ -182,7 +181,7 @@ def pod_bar(counts: Mapping[PodState, int], total: int) -> Html:
         ("s", counts.get(PodState.DONE, 0)),
         ("r", sum(counts.get(state, 0) for state in (PodState.RUNNING, PodState.INIT, PodState.RESTARTING))),
         ("w", counts.get(PodState.WAITING, 0) + counts.get(PodState.STOPPED, 0)),
-        ("f", sum(counts.get(state, 0) for state in FAILED)),
+        ("f", sum(counts.get(state, 0) for state in FAILED_STATES)),
     ]
     shown = [(kind, max(least, width * count / max(1, total))) for kind, count in parts if count]
     scale = width / sum(size for _, size in shown) if shown else 1.0
