@@ -187,8 +187,6 @@ def test_a_run_from_its_start_over_a_failure_to_its_end(terminal: Terminal, page
     done = page.until(address, lambda job: job["finished"] is not None)
     assert (done["verdict"], done["exitCode"], done["text"]) == (None, 0, "1 succeeded, in the 2nd attempt")
     assert page.get(f"/jobs/{row['uid']}").status == 200
-    for part in ("head", "tabs", "meters", "panel"):
-        assert page.get(f"/parts/job/{row['uid']}/{part}").status == 200
     for tab in ("resources", "rendered", "events", "policies"):
         assert page.get(f"/jobs/{row['uid']}?tab={tab}").status == 200
 

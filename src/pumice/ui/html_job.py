@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from pumice.ui.html.attempts import attempts_card
-from pumice.ui.html.frame import copyable, document, meters
+from pumice.ui.html.frame import copyable, document
 from pumice.ui.html.logs import logs_card
 from pumice.ui.html.many_pods import cells_card, many_timeline_card
 from pumice.ui.html.marks import TICKS_TO, icon, outcome_mark, phase
@@ -46,17 +46,6 @@ def page(view: JobView) -> str:
         tab=view.tab,
         attempt=str(view.attempt),
     )
-
-
-def part(view: JobView, name: str) -> str:
-    """Return one part of the page, `GET /parts/job/{uid}/{name}`: head, tabs, panel (without the logs) or meters."""
-    if name == "meters":
-        return meters(view.frame.info)
-    if name == "head":
-        return _head(view)
-    if name == "tabs":
-        return _tabs(view)
-    return _panel(view)
 
 
 def _head(view: JobView) -> Html:

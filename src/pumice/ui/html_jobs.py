@@ -38,13 +38,6 @@ def page(view: JobsView) -> str:
     return document(view.frame, "Jobs", main, view="jobs")
 
 
-def part(view: JobsView, name: str) -> str:
-    """Return one part of the page, `GET /parts/jobs/{name}`: filters, rows or meters."""
-    if name == "meters":
-        return meters(view.frame.info)
-    return _filters(view) if name == "filters" else _rows(view)
-
-
 def _list(view: JobsView) -> Html:
     search = tag(
         "form.find",

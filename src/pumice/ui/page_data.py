@@ -105,16 +105,11 @@ class PageData:
         with self._lock:
             return self.jobs.job(self.run(uid))
 
-    def job_frame(self, frame: Frame, query: JobQuery) -> JobView:
-        """Return a page of one job without what its tab shows."""
-        job = self.job(query.uid)
-        attempt = job.attempt if query.attempt is None else query.attempt
-        return JobView(frame, job, query.tab, attempt, query.log_filter(job.attempt))
-
     def job_view(self, frame: Frame, query: JobQuery) -> JobView:
         """Return a page of one job, with what its tab shows; `with_logs` adds the logs."""
-        view = self.job_frame(frame, query)
-        job = view.job
+        job = self.job(query.uid)
+        attempt = job.attempt if query.attempt is None else query.attempt
+        view = JobView(frame, job, query.tab, attempt, query.log_filter(job.attempt))
         match query.tab:
             case "resources":
                 return replace(view, metrics=self.metrics(query), pods=self.pods(query))

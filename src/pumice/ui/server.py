@@ -1,4 +1,4 @@
-"""The server of `pumice ui`: pages, parts of pages, JSON, a stream of changes, and the files of the page."""
+"""The server of `pumice ui`: pages, JSON, a stream of changes, and the static files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pumice.ui.queries import BadQueryError, JobQuery, group_of_query
 from pumice.ui.security import Gate, Rate
 from pumice.ui.stream import Read, Streams
 from pumice.ui.values import Value
-from pumice.ui.views import OVERVIEW, ActionView, ErrorView, Frame, JobsView, JobView
+from pumice.ui.views import OVERVIEW, ActionView, ErrorView, Frame, JobsView
 
 _LARGEST_BODY: Final = 64 << 10
 _TYPES: Final[Mapping[str, str]] = {
@@ -36,7 +36,6 @@ _TYPES: Final[Mapping[str, str]] = {
     ".png": "image/png",
     ".ico": "image/x-icon",
 }
-_SMALL_PARTS: Final = ("head", "tabs", "meters")  # of a job, without what its tab shows
 T = TypeVar("T")
 
 
@@ -62,8 +61,6 @@ class PageServer:
         app.router.add_get("/", self._jobs_page)
         app.router.add_get("/static/{name}", self._file)
         app.router.add_get("/favicon.ico", self._no_icon)
-        app.router.add_get("/parts/jobs/{part}", self._jobs_part)
-        app.router.add_get("/parts/job/{uid}/{part}", self._job_part)
         app.router.add_get("/jobs/{uid}", self._job_page)
         app.router.add_get("/jobs/{uid}/actions/{name}", self._action_page)
         app.router.add_post("/jobs/{uid}/actions/{name}", self._action_form)
@@ -115,34 +112,18 @@ class PageServer:
     async def _frame(self) -> Frame:
         return Frame(await self.read(self.data.info), self.gate.form_token)
 
-    async def _jobs_view(self, request: web.Request) -> JobsView:
+    async def _jobs_page(self, request: web.Request) -> web.Response:
         query = request.query
         group = group_of_query(query)
         listing = await self.read(self.data.listing, group, query.get("q", ""), query.get("after", ""))
-        return JobsView(await self._frame(), listing, query.get("message", ""))
+        return _html(html_jobs.page(JobsView(await self._frame(), listing, query.get("message", ""))))
 
-    async def _jobs_page(self, request: web.Request) -> web.Response:
-        return _html(html_jobs.page(await self._jobs_view(request)))
-
-    async def _jobs_part(self, request: web.Request) -> web.Response:
-        return _html(html_jobs.part(await self._jobs_view(request), request.match_info["part"]))
-
-    async def _job_view(self, request: web.Request) -> JobView:
+    async def _job_page(self, request: web.Request) -> web.Response:
         query = JobQuery.of(request.match_info["uid"], request.query)
         view = await self.read(self.data.job_view, await self._frame(), query)
         if query.tab == OVERVIEW:
             view = await self.read_logs(self.data.with_logs, view, query)
-        return view
-
-    async def _job_page(self, request: web.Request) -> web.Response:
-        return _html(html_job.page(await self._job_view(request)))
-
-    async def _job_part(self, request: web.Request) -> web.Response:
-        name = request.match_info["part"]
-        if name in _SMALL_PARTS:
-            query = JobQuery.of(request.match_info["uid"], request.query)
-            return _html(html_job.part(await self.read(self.data.job_frame, await self._frame(), query), name))
-        return _html(html_job.part(await self._job_view(request), name))
+        return _html(html_job.page(view))
 
     async def _action_page(self, request: web.Request) -> web.Response:
         uid, name = request.match_info["uid"], _action(request)
