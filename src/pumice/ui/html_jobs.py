@@ -68,7 +68,6 @@ def _list(view: JobsView) -> Html:
             search,
         ),
         tag("div.card.cap", meters(view.frame.info), aria_label="What is reserved of this machine", role="group"),
-        tag("p.muted", view.message) if view.message else None,
         tag("div", _rows(view), id="rows"),
     )
 

@@ -116,7 +116,7 @@ class PageServer:
         query = request.query
         group = group_of_query(query)
         listing = await self.read(self.data.listing, group, query.get("q", ""), query.get("after", ""))
-        return _html(html_jobs.page(JobsView(await self._frame(), listing, query.get("message", ""))))
+        return _html(html_jobs.page(JobsView(await self._frame(), listing)))
 
     async def _job_page(self, request: web.Request) -> web.Response:
         query = JobQuery.of(request.match_info["uid"], request.query)

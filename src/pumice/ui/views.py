@@ -45,7 +45,6 @@ class JobsView:
 
     frame: Frame
     listing: Listing
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
