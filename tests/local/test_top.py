@@ -11,7 +11,7 @@ import pytest
 
 from pumice.client.local_client import LocalClient
 from pumice.client.run_history import pods
-from pumice.client.usage import samples
+from pumice.engines.local.samples.sample_file import read_samples
 from tests.local.commands import Terminal
 from tests.local.running import job, need_namespaces, processes, task
 from tests.unit.cli.screens import OnTerminal
@@ -40,7 +40,7 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
     client = LocalClient({**terminal.place.env})
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
     run = client.find("trial")
-    terminal.until(lambda: len({each.t for each in samples(run)}) >= 2)
+    terminal.until(lambda: len({each.t for each in read_samples(run.directory)}) >= 2)
     listed = terminal("top").out.splitlines()
     assert listed[0].split() == ["RUN", "POD", "CPU", "MEMORY"]
     assert sorted(line.split()[1] for line in listed[1:]) == ["busy-0", "idle-0"]
@@ -61,9 +61,9 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
     assert [line.split()[1] for line in live.screen.lines if line.startswith("trial:1 ")] == ["busy-0", "idle-0"]
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (out, err)
-    recorded = samples(run, pod="busy-0", attempt=1)
+    recorded = read_samples(run.directory, pod="busy-0", attempt=1)
     assert [each.cpu_seconds for each in recorded] == sorted(each.cpu_seconds for each in recorded)
-    assert samples(run, attempt=2) == []
+    assert read_samples(run.directory, attempt=2) == []
     after = terminal("top", "trial:1")
     assert after.err == "trial:1 does not run: its last sample\n"
     assert "busy-0" in after.out
@@ -98,7 +98,7 @@ def test_the_gpus_of_a_pod_are_recorded_and_measured(terminal: Terminal) -> None
     client = LocalClient({**terminal.place.env})
     terminal.until(lambda: [each["phase"] for each in terminal.items()] == ["Running"])
     run = client.find("trial")
-    terminal.until(lambda: bool(samples(run)))
+    terminal.until(lambda: bool(read_samples(run.directory)))
     (line,) = terminal("top").out.splitlines()[1:]
     assert line.split()[-5:] == ["50%", "of", "2", "2.1", "GiB"]
     (directory / "go").touch()
@@ -106,4 +106,4 @@ def test_the_gpus_of_a_pod_are_recorded_and_measured(terminal: Terminal) -> None
     assert (process.returncode, out) == (0, "w-0  0,1\n"), err
     (pod,) = pods(run)
     assert (pod.phase, list(pod.gpus)) == ("Succeeded", ["0", "1"])
-    assert [(each.gpus, each.gpu, each.gpu_memory) for each in samples(run)][-1] == (2, 50.0, 2148 * MIB)
+    assert [(each.gpus, each.gpu, each.gpu_memory) for each in read_samples(run.directory)][-1] == (2, 50.0, 2148 * MIB)

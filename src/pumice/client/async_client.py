@@ -20,16 +20,8 @@ from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
 from pumice.engines.local.events import Listener
 from pumice.engines.local.outcome import INTERRUPTED, Stop
-from pumice.engines.local.run_errors import Unsupported
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.model.job import Job
-
-
-def local_client(namespace: str, state: Pathlike | None) -> LocalClient:
-    environ: Mapping[str, str] = os.environ
-    if state is not None:
-        environ = {**os.environ, "XDG_STATE_HOME": os.path.abspath(state)}  # noqa: PTH100 - it need not exist
-    return LocalClient(environ, namespace)
 
 
 class AsyncClient:
@@ -39,7 +31,10 @@ class AsyncClient:
     """
 
     def __init__(self, *, namespace: str = "", state: Pathlike | None = None) -> None:
-        self._local = local_client(namespace, state)
+        environ: Mapping[str, str] = os.environ
+        if state is not None:
+            environ = {**os.environ, "XDG_STATE_HOME": os.path.abspath(state)}  # noqa: PTH100 - it need not exist
+        self._local = LocalClient(environ, namespace)
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,7 +111,3 @@ class AsyncClient:
 def terminal_view(job: Job) -> Listener:
     """Return what shows a run as `pumice run` does."""
     return TextView(Screen.of(sys.stdout, sys.stderr), origin_of(job).source)
-
-
-def unsupported_context(context: str) -> Unsupported:
-    return Unsupported(f"{context}: runs on a cluster are not supported yet", "without a context, runs are local")

@@ -19,7 +19,7 @@ from pumice.engines.local.clock import elapsed
 from pumice.engines.local.daemon.logout import ends_at_logout
 from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.daemon.runtime_files import control_socket
-from pumice.engines.local.run_errors import RunError, WrongState
+from pumice.engines.local.run_errors import ConnectionFailed, RunError, WrongState
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_record import FOREGROUND, QUEUED, RunStatus
 from pumice.engines.local.runs.run_store import StoredRun
@@ -38,12 +38,12 @@ def service_is_running(state: Path) -> bool:
     return ServicePaths(state).holder().is_alive
 
 
-async def lock_of_suspended(run: StoredRun, seconds: float = _ENDS_WITHIN) -> OwnerLock | None:
+async def lock_of_suspended(run: StoredRun) -> OwnerLock | None:
     """Take the owner lock of a run that is suspended; None if it is not.
 
     Its process has stored that it is suspended, and may be about to end.
     """
-    deadline = elapsed() + seconds
+    deadline = elapsed() + _ENDS_WITHIN
     while run.status().is_parked and elapsed() < deadline:
         lock = OwnerLock.take(run.directory)
         if lock is not None and run.status().is_parked:
@@ -71,6 +71,11 @@ def disk_warnings(state: Path) -> Iterator[str]:
             yield f"warning: the disk of {state} is full: logs have gaps, and new runs are refused"
 
 
+def not_responding(run: StoredRun) -> ConnectionFailed:
+    """Return the error for a run whose process does not answer."""
+    return ConnectionFailed(f"{run.ref} does not respond", f"pumice stop {run.ref} --force ends it")
+
+
 def not_running(run: StoredRun) -> WrongState:
     """Return the error for a request to a run that has no process."""
     status = run.status()
@@ -94,7 +99,7 @@ def wake_owner(run: StoredRun) -> None:
             os.kill(owner.pid, signal.SIGUSR1)
 
 
-def unresponsive(runs: Sequence[StoredRun], patience: float = _PATIENCE) -> frozenset[str]:
+def unresponsive(runs: Sequence[StoredRun]) -> frozenset[str]:
     """Return the uids of the runs whose process does not say hello in time.
 
     A process without a socket is not one of them: it has just begun, or makes its socket again.
@@ -110,7 +115,7 @@ def unresponsive(runs: Sequence[StoredRun], patience: float = _PATIENCE) -> froz
                 wake_owner(run)
                 continue
             waiting.register(peer, selectors.EVENT_READ, run.record.uid)
-        deadline = elapsed() + patience
+        deadline = elapsed() + _PATIENCE
         while waiting.get_map() and (left := deadline - elapsed()) > 0:
             for key, _ in waiting.select(left):
                 waiting.unregister(key.fileobj)

@@ -22,6 +22,7 @@ from pumice.client.liveness import (
     PROCESS_KILLED,
     lock_of_suspended,
     lost_status,
+    not_responding,
     not_running,
     service_is_running,
     unresponsive,
@@ -150,9 +151,9 @@ class LocalClient:
                 # The socket is made a moment after the run begins, and again after a logout has removed it.
                 wake_owner(run)
                 if time.monotonic() > deadline:
-                    raise _not_responding(run) from error
+                    raise not_responding(run) from error
             except SilentPeerError as error:
-                raise _not_responding(run) from error
+                raise not_responding(run) from error
             await asyncio.sleep(_POLL)
 
     def call(self, run: StoredRun, request: str, **fields: Any) -> Any:
@@ -381,10 +382,6 @@ class LocalClient:
                 waiting = ", ".join(each.run for each, is_done in zip(found, done, strict=True) if not is_done)
                 raise WaitTimeout(f"{waiting}: not {goal} within {timeout:g}s")
             await asyncio.sleep(_POLL)
-
-
-def _not_responding(run: StoredRun) -> ConnectionFailed:
-    return ConnectionFailed(f"{run.ref} does not respond", f"pumice stop {run.ref} --force ends it")
 
 
 def _check_host(run: StoredRun) -> None:

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, Unpack
 
-from pumice.client.async_client import AsyncClient, terminal_view, unsupported_context
+from pumice.client.async_client import AsyncClient, terminal_view
 from pumice.client.loop_thread import private_loop
 from pumice.client.run_options.keywords import Options, Pathlike
 from pumice.client.sync_run import OwnedRun, Run
 from pumice.client.values import Result
 from pumice.engines.local.outcome import INTERRUPTED, Stop
+from pumice.engines.local.run_errors import Unsupported
 from pumice.model.job import Job
 
 
@@ -148,5 +149,5 @@ def connect(context: str = "", *, namespace: str = "") -> Client:
     Raises Unsupported for a cluster, until Pumice has a client for it.
     """
     if context:
-        raise unsupported_context(context)
+        raise Unsupported(f"{context}: runs on a cluster are not supported yet", "without a context, runs are local")
     return Client(namespace=namespace)

@@ -13,15 +13,10 @@ from pumice.engines.local.run_errors import RunError
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.samples.sample_file import Sample, read_samples
 
-__all__ = ["Sample", "samples", "usage"]
+__all__ = ["Sample", "usage"]
 
 # Seconds for an answer: a process that does not respond must not hide the others.
 _PATIENCE: Final = 3.0
-
-
-def samples(run: StoredRun, pod: str | None = None, attempt: int | None = None) -> list[Sample]:
-    """Return the recorded samples of a run, the oldest first: of one pod, of one attempt, or of all."""
-    return read_samples(run.directory, pod, attempt)
 
 
 async def usage(client: LocalClient, runs: Sequence[StoredRun]) -> dict[str, list[Sample]]:

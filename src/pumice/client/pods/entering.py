@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pumice.client.liveness import not_running, wake_owner
+from pumice.client.liveness import not_responding, not_running, wake_owner
 from pumice.engines.local.daemon.descriptor_channel import DescriptorChannel
 from pumice.engines.local.daemon.line_protocol import PATIENCE
 from pumice.engines.local.daemon.runtime_files import control_socket
@@ -98,6 +98,5 @@ def _connected(run: StoredRun) -> DescriptorChannel:
             # The socket is made a moment after the run begins, and again after a logout has removed it.
             wake_owner(run)
             if time.monotonic() > deadline:
-                hint = f"pumice stop {run.ref} --force ends it"
-                raise ConnectionFailed(f"{run.ref} does not respond", hint) from error
+                raise not_responding(run) from error
         time.sleep(_POLL)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
-from pumice.client.run_options.reading import FLAGS, Flags
+from pumice.client.run_options.reading import Flags
+from pumice.client.run_options.user_config import CHOICES
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.model.problem import Position
 from pumice.model.suggestions import did_you_mean
@@ -50,10 +52,7 @@ class Options(TypedDict, total=False):
 
 _NAMES: Final = tuple(Options.__annotations__)
 _TIMES: Final = ("max_wait", "timeout")
-_CHOICES: Final = {"network": ("job", "outbound", "all"), "isolation": ("auto", "namespaces", "process")}
-_LISTS: Final = frozenset(
-    name for name, value in zip(FLAGS, (getattr(Flags(), name) for name in FLAGS), strict=True) if value == ()
-)
+_LISTS: Final = frozenset(field.name for field in dataclasses.fields(Flags) if field.default == ())
 
 
 def flags_of(options: Mapping[str, Any], file: str) -> Flags:
@@ -66,8 +65,8 @@ def flags_of(options: Mapping[str, Any], file: str) -> Flags:
     for name, value in options.items():
         if value is None or name == "with_":
             continue
-        if name in _CHOICES and value not in _CHOICES[name]:
-            raise InvalidOption(f"{value}: must be one of {', '.join(_CHOICES[name])}", "", Position(name))
+        if name in CHOICES and value not in CHOICES[name]:
+            raise InvalidOption(f"{value}: must be one of {', '.join(CHOICES[name])}", "", Position(name))
         fields[name] = _texts(value) if name in _LISTS else _text(name, value)
     return Flags(**fields)
 

@@ -20,13 +20,13 @@ from pumice.yaml.source import read_text
 FILE: Final = "config.toml"
 # Lists of texts, each as the flag of the same name takes it.
 _LISTS: Final = ("mount", "allow-host-path", "env")
-_LIMITS: Final = ("pids-limit", "log-limit", "disk-limit")
+LIMITS: Final = ("pids-limit", "log-limit", "disk-limit")
 _SWITCHES: Final = ("unconfined", "allow-nested-namespaces", "workdir-read-only")
 _RUNS: Final = "runs"
 _RUNS_KEYS: Final = ("keep_days", "keep_per_name", "max_size", "after_reboot")
 _AFTER_REBOOT: Final = ("policy", "suspend")
 _PRIORITIES: Final = "priorities"
-_CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
+CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def read_user_config(environ: Mapping[str, str]) -> UserConfig:
         env=flags.variables(found.get("env", []), environ),
         network=found.get("network", ""),
         isolation=found.get("isolation", ""),
-        limits={name: str(found[name]) for name in _LIMITS if name in found},
+        limits={name: str(found[name]) for name in LIMITS if name in found},
         switches=frozenset(name for name in _SWITCHES if found.get(name)),
         retention=_retention(found.get(_RUNS, {}), f"{path}: {_RUNS}"),
         after_reboot=found.get(_RUNS, {}).get("after_reboot", _AFTER_REBOOT[0]),
@@ -112,7 +112,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _problems(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     problems: list[tuple[str, str]] = []
-    known = (*_LISTS, *_CHOICES, *_LIMITS, *_SWITCHES, _RUNS, _PRIORITIES)
+    known = (*_LISTS, *CHOICES, *LIMITS, *_SWITCHES, _RUNS, _PRIORITIES)
     for name, value in found.items():
         if name == _RUNS:
             problems.extend(_runs_problems(value))
@@ -130,9 +130,9 @@ def _expected(name: str, value: object) -> str:
     found = f"found {kind_of(value)}"
     if name in _LISTS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
         return f"must be a list of texts, {found}"
-    if name in _CHOICES and value not in _CHOICES[name]:
-        return f"{value}: must be one of {', '.join(_CHOICES[name])}"
-    if name in _LIMITS and (not isinstance(value, str | int) or isinstance(value, bool)):
+    if name in CHOICES and value not in CHOICES[name]:
+        return f"{value}: must be one of {', '.join(CHOICES[name])}"
+    if name in LIMITS and (not isinstance(value, str | int) or isinstance(value, bool)):
         return f"must be a number or a text, {found}"
     if name in _SWITCHES and not isinstance(value, bool):
         return f"must be true or false, {found}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
+COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 _LABEL: Final = re.compile(r" *[^ ]+(?: [^ ]+)*  +(?=[^ ])")
 _LONGEST_LABEL: Final = 20
 _NARROWEST: Final = 16  # columns in which a sentence can be read
@@ -99,7 +99,7 @@ def broken(line: str, width: int | None, indent: int | None = None) -> list[str]
     if width is None or visible(line) <= width:
         return [line]
     if indent is None:
-        label = _LABEL.match(_COLOUR.sub("", line))
+        label = _LABEL.match(COLOUR.sub("", line))
         leading = len(line) - len(line.lstrip())
         indent = (
             len(label[0]) if label is not None and len(label[0]) <= min(_LONGEST_LABEL, width // 2) else leading + 4
@@ -116,7 +116,7 @@ def broken(line: str, width: int | None, indent: int | None = None) -> list[str]
 
 def visible(text: str) -> int:
     """The columns that a text takes on a terminal."""
-    return sum(map(cells, _COLOUR.sub("", text)))
+    return sum(map(cells, COLOUR.sub("", text)))
 
 
 def cells(character: str) -> int:

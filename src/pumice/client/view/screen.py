@@ -1,4 +1,4 @@
-"""A terminal whose last lines stay in index: what is printed scrolls above them.
+"""A terminal whose last lines stay in place: what is printed scrolls above them.
 
 They are drawn only if logs and messages go to terminals or files. A pipe may end on the same terminal, where its output
 would mix with them.
@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from pumice.client.view.output import cells
+from pumice.client.view.output import COLOUR, cells
 
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"  # CSI; OSC and its like; others
 )
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f\x80-\x9f]")
 _RESET: Final = "\x1b[0m"
 _FALLBACK: Final = (80, 24)
@@ -79,7 +78,7 @@ class Screen:
 def safe_for_terminal(text: str) -> str:
     """Remove all that would move the cursor or change the terminal; colours stay."""
     if "\x1b" in text:
-        text = _ESCAPE.sub(lambda found: found[0] if _COLOUR.fullmatch(found[0]) else "", text)
+        text = _ESCAPE.sub(lambda found: found[0] if COLOUR.fullmatch(found[0]) else "", text)
         # A colour that a program leaves on would colour what follows.
         last = text.rpartition("\x1b")[2]
         text = text if f"\x1b{last}".startswith(_RESET) or "\x1b" not in text else text + _RESET
@@ -96,7 +95,7 @@ def clipped(text: str, width: int) -> str:
     text = text.expandtabs()
     shown, left, index = [], width, 0
     while index < len(text):
-        if colour := _COLOUR.match(text, index):
+        if colour := COLOUR.match(text, index):
             shown.append(colour[0])
             index = colour.end()
             continue
