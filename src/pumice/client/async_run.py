@@ -16,7 +16,7 @@ from typing import Final, Self
 from pumice.client import run_history
 from pumice.client.errors import RunFailed
 from pumice.client.lease import Lease
-from pumice.client.local_client import FINISHED, RUNNING, LocalClient
+from pumice.client.local_client import LocalClient
 from pumice.client.notebook import displayed, run_html
 from pumice.client.pods.copying import copy_from, copy_to
 from pumice.client.requests import documents_of
@@ -24,17 +24,24 @@ from pumice.client.run_history import EventReader
 from pumice.client.run_logs import RunLogs, check_selection, is_live, log_lines
 from pumice.client.run_options.keywords import Pathlike
 from pumice.client.usage import Sample, usage
-from pumice.client.values import Attempt, Event, LogLine, PodStatus, Result, Status, result_of
+from pumice.client.values import (
+    FINISHED,
+    Attempt,
+    Event,
+    LogLine,
+    PodStatus,
+    Result,
+    Status,
+    check_goal,
+    result_of,
+)
 from pumice.engines.local.logs.log_reader import LogSelection
 from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.scheduling.why import Why
 from pumice.model.problem import Position
-from pumice.model.suggestions import did_you_mean
-from pumice.model.vocabulary import Phase
 
 WATCH_SECONDS: Final = 0.5
-GOALS: Final = (FINISHED, RUNNING, *map(str, Phase))
 
 
 class AsyncRun:
@@ -88,9 +95,7 @@ class AsyncRun:
 
         Returns on failure too; `check` raises RunFailed then. Raises WaitTimeout after `timeout` seconds.
         """
-        if goal.lower() not in map(str.lower, GOALS):
-            hint = f"{did_you_mean(goal, GOALS)} it is one of {', '.join(GOALS)}".lstrip()
-            raise InvalidOption(f"{goal}: unknown", hint, Position("goal"))
+        check_goal(goal, "goal")
         (found,) = await self._client.wait_async([self._existing()], goal, timeout=timeout)
         result = result_of(found)
         if check and found.is_over and not result.ok:

@@ -29,7 +29,7 @@ from pumice.client.liveness import (
     wake_owner,
 )
 from pumice.client.reasons import why_pod, why_run
-from pumice.client.values import Status, summary
+from pumice.client.values import FINISHED, Status, summary
 from pumice.engines.local.daemon.line_protocol import PATIENCE, RETIRE, Connection, SilentPeerError, connection_to
 from pumice.engines.local.daemon.runtime_files import control_socket, remove_runtime_files
 from pumice.engines.local.run_errors import ConnectionFailed, NoSuchRun, RunError, WaitTimeout, WrongState
@@ -52,8 +52,6 @@ from pumice.model.job import Manifest
 _POLL: Final = 0.1
 _SHORT_PATIENCE: Final = 2.0  # seconds, where a process that does not respond is killed
 RECENT: Final = dt.timedelta(hours=24)
-FINISHED: Final = "finished"
-RUNNING: Final = "running"
 
 
 @dataclass(frozen=True, slots=True)

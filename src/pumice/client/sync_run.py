@@ -11,12 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from pumice.client.async_run import WATCH_SECONDS, AsyncOwnedRun, AsyncRun
-from pumice.client.local_client import FINISHED
 from pumice.client.loop_thread import private_loop
 from pumice.client.notebook import displayed
 from pumice.client.run_options.keywords import Pathlike
 from pumice.client.usage import Sample
-from pumice.client.values import Attempt, Event, LogLine, PodStatus, Result, Status
+from pumice.client.values import FINISHED, Attempt, Event, LogLine, PodStatus, Result, Status
 from pumice.engines.local.scheduling.why import Why
 
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from pumice.admission.defaults import MAX_RETRY
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.run_record import GangPods, PodCounts, RunStatus, Verdict
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.why import amount_text
+from pumice.model.problem import Position
 from pumice.model.quantity import Quantity
 from pumice.model.resources import sum_usage
+from pumice.model.suggestions import did_you_mean
+from pumice.model.vocabulary import Phase
+
+# What `wait` waits for, besides a phase.
+FINISHED: Final = "finished"
+_GOALS: Final = (FINISHED, "running", *map(str, Phase))
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -175,6 +184,13 @@ def result_of(status: Status) -> Result:
         verdict=status.verdict,
         directory=status.directory,
     )
+
+
+def check_goal(goal: str, option: str) -> None:
+    """Raises InvalidOption for a goal that `wait` does not know; `option` is where the user wrote it."""
+    if goal.lower() not in map(str.lower, _GOALS):
+        hint = f"{did_you_mean(goal, _GOALS)} it is one of {', '.join(_GOALS)}".lstrip()
+        raise InvalidOption(f"{goal}: unknown", hint, Position(option))
 
 
 def requested(found: Status) -> tuple[str, str, str]:

@@ -18,12 +18,8 @@ from pumice.cli.runs.arguments import (
     seconds,
 )
 from pumice.cli.runs.get import exit_code
-from pumice.client.local_client import FINISHED, RUNNING
-from pumice.client.values import Status
-from pumice.engines.local.run_errors import InvalidOption, WaitTimeout
-from pumice.model.problem import Position
-from pumice.model.suggestions import did_you_mean
-from pumice.model.vocabulary import Phase
+from pumice.client.values import FINISHED, Status, check_goal
+from pumice.engines.local.run_errors import WaitTimeout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _wait(args: argparse.Namespace) -> int:
     client = client_of(args)
-    goals = (FINISHED, RUNNING, *map(str, Phase))
-    if args.goal.lower() not in map(str.lower, goals):
-        hint = f"{did_you_mean(args.goal, goals)} it is one of {', '.join(goals)}".lstrip()
-        raise InvalidOption(f"{args.goal}: unknown", hint, Position("--for"))
+    check_goal(args.goal, "--for")
     timeout = None if args.timeout is None else seconds(args.timeout, "--timeout")
     runs = one_or_more(args.runs, client)
     try:
