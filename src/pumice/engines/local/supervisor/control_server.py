@@ -25,7 +25,7 @@ from pumice.engines.local.run_errors import InvalidOption, RefusedError, RunErro
 from pumice.engines.local.runs.event_codec import EventEncoder
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.entering import Entering
-from pumice.engines.local.supervisor.request_codec import OUTPUT, plain_output
+from pumice.engines.local.supervisor.request_codec import DETACH, OUTPUT, STOP, plain_output
 from pumice.model.problem import PumiceError
 
 # A watcher that does not read loses the connection when this much waits for it.
@@ -146,14 +146,14 @@ class ControlServer:
     def answers(self) -> Mapping[str, Answer]:
         """Return what can be asked of the run, by the name of the request."""
         answers: dict[str, Answer] = {
-            "stop": self._stop,
+            STOP: self._stop,
             "suspend": self._suspend,
             "restart": self._restart,
             "scale": self._scale,
             "kill": self._kill,
             "exec": self._exec,
             "usage": self._usage,
-            "detach": self._detach,
+            DETACH: self._detach,
             RETIRE: self._stop,
         }
         return {name: _guarded(answer) for name, answer in answers.items()}

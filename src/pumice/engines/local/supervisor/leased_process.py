@@ -29,13 +29,11 @@ from pumice.engines.local.runs.run_store import SUPERVISOR_LOG
 from pumice.engines.local.service.on_demand import connected_service
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.control_server import ControlServer
-from pumice.engines.local.supervisor.request_codec import plain_error, request_of
+from pumice.engines.local.supervisor.request_codec import DETACHED, START, plain_error, request_of
 from pumice.engines.local.supervisor.secret_values import drop_secrets, keep_secrets
 from pumice.model.vocabulary import SUSPENDED
 from pumice.runtime.once import Once
 
-DETACHED: Final = "Detached"  # the announcement that the run goes on without its client
-START: Final = "start"
 _LOST: Final = replace(CLIENT_LOST, message="the client of the run has gone, so the run was ended")
 _BUSY: Final = 2.0  # seconds that the event loop may take to notice that the client has gone
 _MOMENT: Final = 0.1

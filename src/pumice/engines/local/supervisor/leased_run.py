@@ -27,13 +27,21 @@ from pumice.engines.local.run_errors import ConnectionFailed
 from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.journal import Entry
 from pumice.engines.local.runs.run_request import RunRequest
-from pumice.engines.local.supervisor.request_codec import OUTPUT, error_of, output_of, plain_request
+from pumice.engines.local.supervisor.request_codec import (
+    DETACH,
+    DETACHED,
+    OUTPUT,
+    START,
+    STOP,
+    error_of,
+    output_of,
+    plain_request,
+)
 from pumice.engines.local.supervisor.supervisor_process import SupervisorProcess
 from pumice.model.job import Job
 
 __all__ = ["LeasedRun", "SupervisorLostError", "leased"]
 
-_DETACHED: Final = "Detached"
 _NO_TIME: Final = dt.datetime.min.replace(tzinfo=dt.UTC)  # the time of an event is when it arrives
 _MOST_UNREAD: Final = 64  # messages
 _END_SECONDS: Final = 20.0
@@ -64,13 +72,13 @@ class LeasedRun:
 
         Raises RunError if the run cannot start, and SupervisorLostError.
         """
-        own = self._send("start", request=plain_request(request))
+        own = self._send(START, request=plain_request(request))
         while (message := await self._next()) is not None:
             if message.get("id") == own or "error" in message:
                 if "error" in message:
                     raise error_of(message["error"])
                 return
-            if message.get("event") == _DETACHED:
+            if message.get("event") == DETACHED:
                 self.detached, self.warning = message["data"]["run"], message["data"]["warning"]
                 return
             event = self._event(message)
@@ -82,15 +90,15 @@ class LeasedRun:
         """Stop the run gracefully, or at once; `insist`: at once if it is being stopped already."""
         why = why or Stop()
         fields = {"code": why.code, "reason": why.reason, "message": why.message}
-        self._send("stop", **fields, force=force, insist=insist)
+        self._send(STOP, **fields, force=force, insist=insist)
 
     async def detach(self) -> None:
         """Let the run outlive this process. Raises RunError if that is not possible, and then nothing changes."""
-        await self.call("detach")
+        await self.call(DETACH)
 
     def release(self) -> None:
         """Ask for `detach`, and do not wait: for a program that cannot read now."""
-        self._send("detach")
+        self._send(DETACH)
 
     async def call(self, what: str, **fields: Any) -> Any:
         """Send a request to the process of the run, and return the result. Raises RunError."""
@@ -121,7 +129,7 @@ class LeasedRun:
             except ConnectionFailed:
                 message = None
             answer = None if message is None else self._calls.pop(message.get("id", 0), None)
-            if message is not None and message.get("event") == _DETACHED:
+            if message is not None and message.get("event") == DETACHED:
                 self._end_calls(None)
             if answer is None or message is None:
                 self._unread.append(message)

@@ -33,7 +33,9 @@ from pumice.engines.local.scheduling.why import Shortage
 from pumice.model.problem import Problem, PumiceError
 from pumice.runtime.offline_context import offline_context
 
+START, STOP, DETACH = "start", "stop", "detach"  # requests of a client
 OUTPUT: Final = "Output"  # the announcement of what pods printed
+DETACHED: Final = "Detached"  # the announcement that the run continues without its client
 _SOURCE: Final = attrgetter("pod", "container", "stream")
 _KINDS: Final[Mapping[str, type[RunError]]] = {
     each.__name__: each
