@@ -12,7 +12,8 @@ from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.runtime.offline_context import offline_context
 
-_OF_THE_RUN = ("uid", "resourceVersion", "generation", "creationTimestamp")
+# Metadata that an API server sets, or a run in its place.
+SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
 
 def run_again(client: LocalClient, run: StoredRun) -> str:
@@ -21,7 +22,7 @@ def run_again(client: LocalClient, run: StoredRun) -> str:
     if record.secrets:
         names = ", ".join(record.secrets)
         raise RefusedError(f"{run.ref}: the values of {names} are not stored", f"pumice submit {record.file}")
-    metadata = {name: value for name, value in record.job["metadata"].items() if name not in _OF_THE_RUN}
+    metadata = {name: value for name, value in record.job["metadata"].items() if name not in SERVER_FIELDS}
     admitted = admit({**record.job, "metadata": metadata}, offline_context())
     # The Job is stored as it was scaled.
     options = replace(options_of(record.options), scale={})

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import Final
 
+from pumice.client.run_again import SERVER_FIELDS
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.findings import SPEC, Path
@@ -17,7 +18,7 @@ from pumice.ui.values import RetryBudget
 from pumice.yaml.marks import Mark
 from pumice.yaml.writer import write_yaml
 
-_OF_THE_RUN: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "namespace")
+_NOT_WRITTEN: Final = (*SERVER_FIELDS, "namespace")
 _WHY_NOT: Final = {
     "PodFailed": "no pod failed",
     "PodEvicted": "no pod was evicted",
@@ -154,6 +155,6 @@ def _text(run: StoredRun) -> tuple[str, bool]:
         return "\n" * (source.first - 1) + source.text, True
     out = io.StringIO()
     metadata = run.record.job.get("metadata", {})
-    written = {**run.record.job, "metadata": {key: each for key, each in metadata.items() if key not in _OF_THE_RUN}}
+    written = {**run.record.job, "metadata": {key: each for key, each in metadata.items() if key not in _NOT_WRITTEN}}
     write_yaml([written], out)
     return out.getvalue(), False
