@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.fork_server import fork_server
-from tests.local.running import Manifest, Place, Result
+from tests.local.running import Manifest, Place, Result, processes
 
 MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
 WAITING = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
@@ -47,3 +48,13 @@ class Terminal:
         name, _, number = run.partition(":")
         directory = self.place.state / "runs" / "default" / name / number
         return int(json.loads((directory / "owner.lock").read_text())["pid"])
+
+
+@contextmanager
+def open_terminal(directory: Path) -> Iterator[Terminal]:
+    """Yield a terminal; at the end stop its runs and its service, and wait until no process of them is left."""
+    terminal = Terminal(directory)
+    yield terminal
+    terminal("stop", "--all", "--force", code=None)
+    terminal("service", "stop")
+    terminal.until(lambda: not processes(str(directory)))

@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
 from tests.conftest import SOAK
 from tests.local.commands import Terminal
-from tests.local.running import job, need_namespaces, processes, task
+from tests.local.running import job, need_namespaces, task
 from tests.unit.cli.screens import OnTerminal
 
 WAITING = "echo up $MY_TOKEN; while [ ! -e go ]; do sleep 0.05; done; echo done"
@@ -35,15 +34,6 @@ LINES = 50_000 if SOAK else 5_000
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
     need_namespaces()
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found("service", "stop")
-    found.until(lambda: not processes(str(tmp_path)))
 
 
 def test_ctrl_backslash_detaches_a_run_which_survives_its_process(terminal: Terminal) -> None:

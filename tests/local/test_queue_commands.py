@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,6 @@ WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
     need_namespaces()
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found("service", "stop")
-    found.until(lambda: not processes(str(tmp_path)))
 
 
 def configure(terminal: Terminal, text: str) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,6 @@ from tests.local.running import companion, job, need_namespaces, processes, task
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
     need_namespaces()
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found("service", "stop")
-    found.until(lambda: not processes(str(tmp_path)))
 
 
 def test_a_run_outlives_the_command_that_started_it(terminal: Terminal) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 from pumice.engines.local.runs.owner_lock import FILE, Owner, start_time
 from pumice.engines.local.service.service_paths import ServicePaths
-from tests.local.commands import Terminal
-from tests.local.running import Manifest, job, need_namespaces, processes, task
+from tests.local.commands import Terminal, open_terminal
+from tests.local.running import Manifest, job, need_namespaces, task
 from tests.unit.cli.screens import OnTerminal
 
 WORKER = "echo step; echo start >> starts.txt; while [ ! -e go ]; do sleep 0.1; done; echo done"
@@ -35,11 +35,8 @@ SILENT = "service not running, 2 runs wait; the next command that changes a run 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     need_namespaces()
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found("service", "stop")
-    found.until(lambda: not processes(str(tmp_path)))
+    with open_terminal(tmp_path) as found:
+        yield found
 
 
 def write(terminal: Terminal, name: str, *tasks: Manifest) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,21 +11,13 @@ from pumice.client.local_client import LocalClient
 from pumice.client.run_history import pods
 from pumice.engines.local.samples.sample_file import read_samples
 from tests.local.commands import Terminal
-from tests.local.running import job, need_namespaces, processes, task
+from tests.local.running import job, need_namespaces, task
 from tests.unit.cli.screens import OnTerminal
 
 # Each pod holds memory, and computes until told to end.
 BUSY = "import os; held = bytearray(b'x' * (48 << 20))\nwhile not os.path.exists('go'): pass"
 MIB = 1 << 20
 MAIN = "import sys; from pumice.cli.main import main; sys.exit(main())"
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found.until(lambda: not processes(str(tmp_path)))
 
 
 @pytest.mark.parametrize("isolation", ["namespaces", "process"])

@@ -13,21 +13,12 @@ import pytest
 from tests.fork_server import fork_server
 from tests.local.commands import WAITING, Terminal
 from tests.local.pages import MODULES, Page, Pages, as_another_user
-from tests.local.running import job, need_namespaces, processes, task
+from tests.local.running import job, need_namespaces, task
 
 POLICIES = [{"event": "PodFailed", "action": "RestartJob"}]
 FAILS_ONCE = (
     "echo attempt; if [ ! -e failed ]; then touch failed; echo 'ValueError: bad batch' >&2; exit 3; fi; " + WAITING
 )
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found("service", "stop")
-    found.until(lambda: not processes(str(tmp_path)))
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ Not for the session: while Playwright runs, its thread has an event loop, so tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.local.commands import Terminal, open_terminal
 from tests.page.browser import Watched, open_page, started
 from tests.page.sample_server import Served, served
 
@@ -37,3 +39,9 @@ def watched(browser: Browser, sample_server: Served) -> Iterator[Watched]:
     yield found
     context.close()
     assert found.wrong == []
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    with open_terminal(tmp_path) as found:
+        yield found

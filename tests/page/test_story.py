@@ -13,7 +13,7 @@ import pytest
 
 from tests.fork_server import Forked, fork_server
 from tests.local.commands import MODULES, WAITING, Terminal
-from tests.local.running import job, need_namespaces, processes, task
+from tests.local.running import job, need_namespaces, task
 from tests.page.browser import Watched, open_page, until
 
 if TYPE_CHECKING:
@@ -33,15 +33,6 @@ echo finished
 @pytest.fixture(scope="module", autouse=True)
 def _possible() -> None:
     need_namespaces()
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    found = Terminal(tmp_path)
-    yield found
-    found("stop", "--all", "--force", code=None)
-    found("service", "stop")
-    found.until(lambda: not processes(str(tmp_path)))
 
 
 @pytest.fixture
