@@ -44,9 +44,9 @@ async def lock_of_suspended(run: StoredRun) -> OwnerLock | None:
     Its process has stored that it is suspended, and may be about to end.
     """
     deadline = elapsed() + _ENDS_WITHIN
-    while run.status().is_parked and elapsed() < deadline:
+    while run.status().needs_resume and elapsed() < deadline:
         lock = OwnerLock.take(run.directory)
-        if lock is not None and run.status().is_parked:
+        if lock is not None and run.status().needs_resume:
             return lock
         if lock is not None:
             lock.release()

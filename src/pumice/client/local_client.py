@@ -36,7 +36,7 @@ from pumice.engines.local.run_errors import ConnectionFailed, NoSuchRun, RunErro
 from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run, migrate, settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
-from pumice.engines.local.runs.run_record import DETACHED, PARKED, RunStatus
+from pumice.engines.local.runs.run_record import DETACHED, NEED_RESUME, RunStatus
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
 from pumice.engines.local.scheduling.why import Why
@@ -281,7 +281,7 @@ class LocalClient:
     def waits_for_service(self, found: Sequence[Status]) -> int:
         """Return how many of the runs wait though the service, which would start them, does not run."""
         waiting = [each for each in found if each.started is None and each.mode == DETACHED and not each.is_over]
-        queued = [each for each in waiting if each.reason not in PARKED]
+        queued = [each for each in waiting if each.reason not in NEED_RESUME]
         return 0 if not queued or service_is_running(self.store.state) else len(queued)
 
     def service_status(self) -> dict[str, Any] | None:

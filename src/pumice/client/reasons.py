@@ -50,7 +50,7 @@ def why_run(store: RunStore, run: StoredRun, now: dt.datetime) -> Why:
         )
     if not run.is_of_this_host:
         return Why(run=run.ref, code=WhyCode.HOST, since=since, message=f"it belongs to {run.record.host}")
-    if status.is_parked:
+    if status.needs_resume:
         missing = status.reason == SECRETS_MISSING
         code = WhyCode.SECRETS_MISSING if missing else WhyCode.SUSPENDED
         command = status.note.rpartition("; ")[2] if missing else f"pumice resume {run.ref}"

@@ -70,7 +70,7 @@ def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetim
     restore_outcome(run)
     status = run.status()
     stopped = stop != CLIENT_LOST
-    if status.is_parked and not stopped:
+    if status.needs_resume and not stopped:
         return
     with suppress(OSError):
         remove_tree(run.directory / SCRATCH)

@@ -19,9 +19,9 @@ DETACHED: Final = "detached"
 # Phases of a run before its job has one.
 QUEUED: Final = "Pending"
 
-# Reasons for which a run waits for the user.
+# Reasons of runs that wait for `resume`.
 SECRETS_MISSING: Final = "SecretsMissing"
-PARKED: Final = frozenset({SUSPENDED, SECRETS_MISSING})
+NEED_RESUME: Final = frozenset({SUSPENDED, SECRETS_MISSING})
 
 # Values of variables with such names are not stored.
 SECRET_NAME: Final = re.compile("TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
@@ -142,6 +142,6 @@ class RunStatus(_Stored, frozen=True):
     size: int = 0  # bytes of its files, when it ended
 
     @property
-    def is_parked(self) -> bool:
-        """Whether it goes on only if the user resumes it: it is suspended, or its secrets are gone."""
-        return self.finished is None and (self.phase == Phase.ABORTED or self.reason in PARKED)
+    def needs_resume(self) -> bool:
+        """Whether it continues only after `resume`: it is suspended, or its secrets are missing."""
+        return self.finished is None and (self.phase == Phase.ABORTED or self.reason in NEED_RESUME)

@@ -80,7 +80,7 @@ def active_runs(store: RunStore) -> list[tuple[StoredRun, RunStatus]]:
 
 def is_waiting(status: RunStatus) -> bool:
     """Return whether a run waits for its room: not one that is suspended, or that has never been queued."""
-    return status.arrival > 0 and status.started is None and status.finished is None and not status.is_parked
+    return status.arrival > 0 and status.started is None and status.finished is None and not status.needs_resume
 
 
 def waiting_of(run: StoredRun, status: RunStatus, name: str = "") -> Waiting:

@@ -58,7 +58,7 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
 
 
 def _is_new(status: RunStatus) -> bool:
-    return not status.arrival and not status.is_parked
+    return not status.arrival and not status.needs_resume
 
 
 def find(store: RunStore, record: RunRecord) -> StoredRun | None:

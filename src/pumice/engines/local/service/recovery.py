@@ -57,7 +57,7 @@ def recover(store: RunStore, run: StoredRun) -> str:
             wait_for_sandbox(store, run)
             _clean_up(store, run)
             return ""
-        if status.is_parked:
+        if status.needs_resume:
             return ""
         if (stop := requested_stop(run)) is not None:
             wait_for_sandbox(store, run)

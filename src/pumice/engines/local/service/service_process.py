@@ -112,7 +112,7 @@ class Service:
             self.log.write(f"the queue waits: {error}")
             return True
         for run, status in runs:
-            if is_waiting(status) or status.is_parked or run.record.uid in self.supervisors.watched:
+            if is_waiting(status) or status.needs_resume or run.record.uid in self.supervisors.watched:
                 continue
             if not run.is_owned:
                 self._recover(run)

@@ -46,7 +46,7 @@ def main(directory: Path, descriptor: int) -> None:
     try:
         code = asyncio.run(_run(session_of(OwnedRun(run, lock))))
     except SecretsMissingError as error:
-        _park(run, error)
+        _wait_for_secrets(run, error)
         code = 1
     except PumiceError as error:
         _fail(store, run, str(error) if isinstance(error, RunError) else error.problem.text)
@@ -95,8 +95,8 @@ async def _run(session: LocalSession) -> int:
     return outcome.exit_code
 
 
-def _park(run: StoredRun, error: SecretsMissingError) -> None:
-    """Record that a run waits for values that are not stored. It has no room meanwhile."""
+def _wait_for_secrets(run: StoredRun, error: SecretsMissingError) -> None:
+    """Record that a run waits for values that are not stored. It holds no room meanwhile."""
     message = error.problem.message
     note = f"{message}; {error.problem.hint}"
     changes = {"phase": QUEUED, "reason": SECRETS_MISSING, "message": message, "note": note}

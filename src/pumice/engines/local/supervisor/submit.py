@@ -78,7 +78,7 @@ def scale_waiting(run: StoredRun, replicas: Mapping[str, int]) -> bool:
     Raises InvalidOption if the job cannot have them, and OSError.
     """
     status = run.status()
-    lock = OwnerLock.take(run.directory) if is_waiting(status) or status.is_parked else None
+    lock = OwnerLock.take(run.directory) if is_waiting(status) or status.needs_resume else None
     if lock is None:
         return False
     try:
