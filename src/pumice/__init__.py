@@ -5,13 +5,13 @@
     run = pumice.submit(pumice.load("job.yaml"))
     print(run.wait().verdict)
 
-What a program or a plugin of yours may rely on is exported here; everything else may move. Names are looked up when
-they are first used, so that `import pumice` costs nothing.
+The names exported here are the public API; everything else may change. A name is imported when it is first used, so
+that `import pumice` is fast.
 """
 
 from __future__ import annotations
 
-# As in the typing module, which is not loaded for it.
+# Type checkers know this name as that of the typing module, which takes long to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -132,7 +132,7 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'pumice' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415 - see above: most who import the package never get here
+    import importlib  # noqa: PLC0415 - only when a name is used
 
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value

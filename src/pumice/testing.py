@@ -1,10 +1,12 @@
 """Fixtures for pytest: `pytest_plugins = ["pumice.testing"]` in your conftest.py.
 
-def test_resumes_after_a_dead_worker(pumice_client):
-with pumice_client.start(pumice.load("job.yaml")) as run:
-run.wait("running", timeout=60)
-run.kill("worker-1")
-assert run.wait(timeout=300).attempts == 2
+    def test_resumes_after_a_dead_worker(pumice_client):
+        with pumice_client.start(pumice.load("job.yaml")) as run:
+            run.wait("running", timeout=60)
+            run.kill("worker-1")
+            assert run.wait(timeout=300).attempts == 2
+
+The client of a test stores its runs in a temporary directory.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
     kill(terminal, terminal.owner("train:1"))
     assert terminal("ps").err == SILENT
     assert listed(terminal)["train:1"] == ["Pending", "0/3", "its process was killed"]
-    assert terminal("why", "train").out == "train:1 Starting: its process was killed; the service goes on with it\n"
+    assert terminal("why", "train").out == "train:1 Starting: its process was killed; the service recovers it\n"
     refused = terminal("exec", "train/worker-1", "--", "true", code=1).err
     assert refused == "train:1 is not running: its process was killed\n"
     assert terminal("wait", "train", "--for", "running").out == "train:1 Running\n"

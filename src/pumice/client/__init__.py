@@ -1,1 +1,1 @@
-"""Runs, as programs see them: list, watch, stop and change them. The command line is a client of this package."""
+"""Runs for programs: start, list, watch and change them. The command line is a client of this package."""

@@ -1,4 +1,4 @@
-"""AsyncClient: starts runs on this machine, and finds them. `Client` is its synchronous twin."""
+"""AsyncClient: starts and finds runs on this machine. `Client` is the synchronous version."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AsyncClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Submitted runs go on."""
+        """Submitted runs continue."""
 
     async def run(self, job: Job, **options: Unpack[Options]) -> Result:
         """Run a job to its end, and print what `pumice run` prints. It ends with this process.
@@ -86,9 +86,9 @@ class AsyncClient:
         return AsyncRun(self._local, self._local.find(run))
 
     async def runs(self, *names: str, all: bool = False, active: bool = False) -> list[AsyncRun]:  # noqa: A002 - as `ps --all`
-        """Return the active runs and those that finished within 24 hours, the newest first; of some names, or of all.
+        """Return the active runs and those that finished within 24 hours, newest first; by default of all names.
 
-        `all` returns every run on record, `active` those that have not finished.
+        `all` returns every stored run, `active` those that have not finished.
         """
         found = await asyncio.to_thread(self._local.runs, names, everything=all, active=active)
         return [AsyncRun(self._local, self._local.store.find(each.run, each.namespace)) for each in found]
@@ -109,5 +109,5 @@ class AsyncClient:
 
 
 def terminal_view(job: Job) -> Listener:
-    """Return what shows a run as `pumice run` does."""
+    """Return a listener that prints a run as `pumice run` does."""
     return TextView(Screen.of(sys.stdout, sys.stderr), origin_of(job).source)

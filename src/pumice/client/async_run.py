@@ -76,7 +76,7 @@ class AsyncRun:
         return run_html(self._client, self._stored)
 
     async def watch(self) -> None:
-        """Show the run in a notebook, updated in place, until it ends. An interrupt leaves the run alone.
+        """Show the run in a notebook, updated in place, until it ends. An interrupt ends the display, not the run.
 
         Raises Unsupported outside of a notebook.
         """
@@ -115,10 +115,10 @@ class AsyncRun:
         grep: str = "",
         follow: bool = True,
     ) -> AsyncIterator[LogLine]:
-        """Yield what the pods print, in one order, until the run ends; without `follow`, what is stored now.
+        """Yield the lines of all pods in one order until the run ends; without `follow`, only what is stored now.
 
-        Waits for pods that do not exist yet, and crosses restarts. Raises NoSuchRun, NoSuchPod and InvalidOption at
-        once. `since` is in seconds before now.
+        Waits for pods that do not exist yet, and continues after restarts. Raises NoSuchRun, NoSuchPod and
+        InvalidOption at once. `since` is in seconds before now.
         """
         return _flat(
             self.log_batches(
@@ -171,7 +171,7 @@ class AsyncRun:
             yield log_lines(batches)
 
     def events(self, *, follow: bool = True) -> AsyncIterator[Event]:
-        """Yield what happened and what happens, until the run ends; without `follow`, what is recorded now."""
+        """Yield past and new events until the run ends; without `follow`, only past ones."""
         stored = self._existing()
         return EventReader(stored).follow(lambda: follow and is_live(stored))
 
@@ -201,14 +201,14 @@ class AsyncRun:
         return await self.wait()
 
     async def suspend(self) -> Result:
-        """End the pods; return when they have ended. `resume` goes on with what has not succeeded."""
+        """End the pods; return when they have ended. `resume` continues with the pods that have not succeeded."""
         await self._client.call_async(self._existing(), "suspend")
         return await self.wait()
 
     async def resume(self, *, env: Mapping[str, str] | None = None, with_: Sequence[Pathlike] = ()) -> None:
         """Queue a suspended run again. Raises WrongState for one that is not suspended.
 
-        `env` and the Secrets of the files `with_` supply values again that were not stored.
+        `env` and the Secrets in the files `with_` supply again the values that are not stored.
         """
         stored = self._existing()
         namespace = stored.record.namespace
@@ -216,11 +216,11 @@ class AsyncRun:
         await self._client.resume_async(stored, env or {}, [each for each in secrets if each.get("kind") == "Secret"])
 
     async def restart(self) -> None:
-        """Restart all pods; it costs no retry. Raises WrongState if the run does not run."""
+        """Restart all pods; it does not count as a retry. Raises WrongState if the run is not running."""
         await self._client.call_async(self._existing(), "restart")
 
     async def scale(self, replicas: Mapping[str, int]) -> None:
-        """Change the number of pods of tasks. Raises WrongState if the run does not run, and InvalidOption."""
+        """Change the number of pods of tasks. Raises WrongState if the run is not running, and InvalidOption."""
         await self._client.scale_async(self._existing(), replicas)
 
     async def kill(self, pod: str, signal: int = signal.SIGKILL) -> bool:
@@ -237,7 +237,7 @@ class AsyncRun:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command in a running container, by default the pod's first; return its code and its output.
 
-        Raises NoSuchPod, and WrongState if the container does not run.
+        Raises NoSuchPod, and WrongState if the container is not running.
         """
         argv = list(command)
         fields = {"pod": pod, "argv": argv, "container": container, "timeout": timeout}
@@ -248,8 +248,8 @@ class AsyncRun:
     async def copy_from(self, pod: str, path: str, local: Pathlike, *, container: str = "") -> list[str]:
         """Copy a file or a directory of a pod to a local path, or into it if it is a directory, as `pumice cp` does.
 
-        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod does not run and its
-        files are not kept.
+        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod is not running and
+        its files are not kept.
         """
         found = await asyncio.to_thread(copy_from, self._existing(), pod, path, Path(local), container)
         return [f"{each.path}: {each.why}" for each in found]
@@ -257,17 +257,17 @@ class AsyncRun:
     async def copy_to(self, local: Pathlike, pod: str, path: str, *, container: str = "") -> list[str]:
         """Copy a local file or directory to a path of a running pod, or into it if it is a directory there.
 
-        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod does not run.
+        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod is not running.
         """
         found = await asyncio.to_thread(copy_to, self._existing(), Path(local), pod, path, container)
         return [f"{each.path}: {each.why}" for each in found]
 
     async def detach(self) -> None:
-        """Let a run go on without the process that started it. Raises WrongState if it does not run."""
+        """Let the run continue without the process that started it. Raises WrongState if it is not running."""
         await self._client.call_async(self._existing(), "detach")
 
     async def remove(self, *, force: bool = False) -> None:
-        """Remove record and logs. Raises WrongState if the run has not ended, unless `force` stops it first."""
+        """Remove the record and the logs. Raises WrongState if the run has not ended, unless `force` stops it first."""
         await self._client.remove_async(self._existing(), force=force)
 
     def _existing(self) -> StoredRun:
@@ -300,7 +300,7 @@ class AsyncOwnedRun(AsyncRun):
         await self._lease.ended()
 
     async def detach(self) -> None:
-        """Let the run go on without this process, also after the block. Raises WrongState if it does not run."""
+        """Let the run continue without this process, also after the block. Raises WrongState if it is not running."""
         await self._lease.detach()
 
 

@@ -1,7 +1,7 @@
-"""Jobs as Python code: `job` and `task` return the values that a Job file gives, so code and YAML are two spellings.
+"""Jobs as Python code: `job` and `task` return the same values as a Job file, so code and YAML are interchangeable.
 
-A function is named by reference, `module:function`, and imported by the pod. It is not pickled, so it survives in YAML,
-needs no Pumice in the image and works on a cluster.
+A function is named by reference, `module:function`, and imported by the pod. It is not pickled, so the Job can be
+written as YAML, needs no Pumice in the image and runs on a cluster.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def redacted(value: Any) -> Any:
-    """Return the value without those of variables whose names tell of secrets."""
+    """Return the value with the values of secret variables replaced."""
     if isinstance(value, list):
         return [redacted(each) for each in value]
     if not isinstance(value, dict):

@@ -20,9 +20,9 @@ from pumice.engines.local.supervisor.leased_run import LeasedRun, SupervisorLost
 from pumice.engines.local.supervisor.supervisor_process import spawned_supervisor
 
 _TICK: Final = 0.5
-# The connections that this process holds. A forked child must not hold them, too: then they would outlive the parent.
+# The connections that this process holds. A forked child closes its copies, or they would outlive the parent.
 _HELD: Final[set[socket.socket]] = set()
-# Tasks that read what happens; an event loop alone does not keep them.
+# Tasks that read events: an event loop keeps only weak references to tasks.
 _TASKS: Final[set[asyncio.Task[None]]] = set()
 
 
@@ -35,7 +35,7 @@ class Lease:
         self._stop: Stop | None = None  # asked for before the run began
 
     async def events(self) -> AsyncIterator[RunEvent]:
-        """Start the run, and yield what happens until it ends or is detached; ticks while nothing happens.
+        """Start the run and yield its events until it ends or is detached, with a Tick while nothing happens.
 
         Raises RunError if it cannot start. When the iterator is closed, the run ends.
         """
@@ -55,7 +55,7 @@ class Lease:
         finally:
             _HELD.discard(process.lease)
             if self._run is not None and self._run.detached:
-                # It is still our child: when it ends, its exit status must be read.
+                # It is still a child of this process: its exit status must be collected when it ends.
                 threading.Thread(target=process.child.wait, name="pumice-detached", daemon=True).start()
 
     async def open(self, listener: Listener = lambda _event: None) -> StoredRun:
@@ -109,12 +109,12 @@ class Lease:
     async def detach(self) -> None:
         """Let the run outlive this process. Raises WrongState if it has ended."""
         if self._run is None or self._task is None or self._task.done():
-            raise WrongState(f"{self.stored.ref} does not run here")
+            raise WrongState(f"{self.stored.ref} is not running here")
         await self._run.detach()
         await self.ended()
 
     async def ended(self) -> None:
-        """Return when the run has ended or is detached, and its process does not need this one any more."""
+        """Return when the run has ended or is detached, and its process no longer needs this one."""
         if self._task is not None:
             await asyncio.shield(self._task)
 

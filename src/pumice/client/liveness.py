@@ -1,4 +1,4 @@
-"""Which processes answer: the service, and those of runs."""
+"""Whether the service and the processes of runs live and respond."""
 
 from __future__ import annotations
 
@@ -34,14 +34,17 @@ _LITTLE: Final = 1 << 20  # bytes
 
 
 def service_is_running(state: Path) -> bool:
-    """Return whether the process that signed the lock of the service lives. Asking for the lock could end a new one."""
+    """Return whether the process that signed the lock of the service lives.
+
+    Taking the lock for a moment would make a service end that starts at this moment.
+    """
     return ServicePaths(state).holder().is_alive
 
 
 async def lock_of_suspended(run: StoredRun) -> OwnerLock | None:
     """Take the owner lock of a run that is suspended; None if it is not.
 
-    Its process has stored that it is suspended, and may be about to end.
+    Its process has stored that the run is suspended, and may need a moment to end.
     """
     deadline = elapsed() + _ENDS_WITHIN
     while run.status().needs_resume and elapsed() < deadline:
@@ -55,7 +58,7 @@ async def lock_of_suspended(run: StoredRun) -> OwnerLock | None:
 
 
 def logout_warning() -> str:
-    """Return what to say to a user whose runs in the background would end at logout; else nothing."""
+    """Return a warning if the system ends background processes of this user at logout; else an empty string."""
     with suppress(KeyError):
         user = pwd.getpwuid(os.getuid()).pw_name
         if ends_at_logout(user):
@@ -92,7 +95,7 @@ def lost_status(run: StoredRun, status: RunStatus) -> RunStatus:
 
 
 def wake_owner(run: StoredRun) -> None:
-    """Have the process of a run make its socket again, which a logout may have removed."""
+    """Ask the process of a run to create its socket again, which a logout may have removed."""
     owner = read_owner(run.directory)
     if owner.is_alive:
         with suppress(OSError):
@@ -102,7 +105,7 @@ def wake_owner(run: StoredRun) -> None:
 def unresponsive(runs: Sequence[StoredRun]) -> frozenset[str]:
     """Return the uids of the runs whose process does not say hello in time.
 
-    A process without a socket is not one of them: it has just begun, or makes its socket again.
+    A process without a socket does not count: it has just started, or is creating its socket again.
     """
     with ExitStack() as stack, selectors.DefaultSelector() as waiting:
         for run in runs:

@@ -1,4 +1,4 @@
-"""Jobs from files, for programs: `load` and `load_all`; and what a run needs to know of the file a Job came from."""
+"""Jobs from files, for programs: `load` and `load_all`; and what a run needs to know about the file of its Job."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def origin_of(job: Job) -> Origin:
 
 
 def _with_origin(each: job_files.JobDocument, file: JobFile) -> Job:
-    # A value of its own: what is remembered of it is not part of what others hold.
+    # A copy: what is remembered about it must not be attached to a value that others hold.
     job = msgspec.structs.replace(each.admitted.written)
     namespaces = ("", job.namespace or "default")
     documents = [document for document, namespace in job_files.documents(file) if namespace in namespaces]

@@ -1,4 +1,4 @@
-"""The client of this machine: reads the store, and talks to the processes of runs through their control sockets."""
+"""The client of this machine: reads the store, and controls the processes of runs through their control sockets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RECENT: Final = dt.timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class LocalClient:
-    """`now` is the wall clock, to tell recent runs."""
+    """`now` is the wall clock, by which recent runs are found."""
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     namespace: str = ""
@@ -146,7 +146,7 @@ class LocalClient:
                     yield connection
                     return
             except (FileNotFoundError, ConnectionRefusedError) as error:
-                # The socket is made a moment after the run begins, and again after a logout has removed it.
+                # The socket is created a moment after the run begins, and again after a logout has removed it.
                 wake_owner(run)
                 if time.monotonic() > deadline:
                     raise not_responding(run) from error
@@ -186,7 +186,7 @@ class LocalClient:
             os.kill(owner.pid, signal.SIGKILL)
             while read_owner(run.directory) == owner and run.is_owned:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(_POLL)
-            # The service may go on with the run before it is closed.
+            # The service may recover the run before it is closed.
             await self.stop_async(run, force=True)
 
     def _close_lost(self, run: StoredRun) -> None:
@@ -198,7 +198,7 @@ class LocalClient:
             lock.release()
 
     def close_killed(self, directory: str) -> None:
-        """Close the record of a foreground run whose process was killed, when nothing of it is left."""
+        """Close the record of a foreground run whose process was killed, once its sandbox has ended."""
         run = self.store.load(Path(directory))
         if run is not None:
             wait_for_sandbox(self.store, run)
@@ -230,7 +230,7 @@ class LocalClient:
         settle_lost_runs(self.store, self.now())
 
     def resume(self, run: StoredRun, env: Mapping[str, str] = {}, documents: Sequence[Manifest] = ()) -> None:
-        """Queue a suspended run again, or one whose secrets are gone, with variables and Secrets that it lacks.
+        """Queue a suspended run again, or one whose secrets are missing, with the missing variables and Secrets.
 
         Raises WrongState for one that is not suspended.
         """
@@ -253,7 +253,7 @@ class LocalClient:
         await self.wake_async()
 
     async def scale_async(self, run: StoredRun, replicas: Mapping[str, int]) -> None:
-        """Change the numbers of pods of tasks; a run that waits starts with them. Raises RunError."""
+        """Change the number of pods of tasks; a run that waits starts with them. Raises RunError."""
         _check_host(run)
         if scale_waiting(run, replicas):
             await self.wake_async()
@@ -261,14 +261,14 @@ class LocalClient:
             await self.call_async(run, "scale", replicas=dict(replicas))
 
     def wake(self) -> None:
-        """Have the service look at the queue; start it if it does not run. Raises ConnectionFailed."""
+        """Make the service check the queue; start it if it is not running. Raises ConnectionFailed."""
         asyncio.run(self.wake_async())
 
     async def wake_async(self) -> None:
         await ask_service(self.store.state, self.environ, "wake")
 
     def revive(self, runs: Sequence[StoredRun]) -> None:
-        """Have the service start or close runs that no process owns: they wait in the queue, or lost their process.
+        """Make the service start or recover the runs that no process owns.
 
         Raises ConnectionFailed.
         """
@@ -279,18 +279,18 @@ class LocalClient:
             await self.wake_async()
 
     def waits_for_service(self, found: Sequence[Status]) -> int:
-        """Return how many of the runs wait though the service, which would start them, does not run."""
+        """Return how many of the runs wait only because the service is not running."""
         waiting = [each for each in found if each.started is None and each.mode == DETACHED and not each.is_over]
         queued = [each for each in waiting if each.reason not in NEED_RESUME]
         return 0 if not queued or service_is_running(self.store.state) else len(queued)
 
     def service_status(self) -> dict[str, Any] | None:
-        """Return what the service says about itself; None if it does not run."""
+        """Return what the service says about itself; None if it is not running."""
         found: dict[str, Any] | None = self._ask_service("status")
         return found
 
     def stop_service(self) -> bool:
-        """End the service; runs go on. False if it does not run."""
+        """End the service; runs continue. False if it is not running."""
         if self._ask_service(RETIRE) is None:
             return False
         deadline = time.monotonic() + PATIENCE
@@ -330,7 +330,7 @@ class LocalClient:
         export(run, out, logs=logs)
 
     def notices(self) -> list[str]:
-        """Return what the service did and nobody has read yet: runs interrupted, old runs removed. Each line once."""
+        """Return the messages of the service that no command has printed yet: interrupted runs, removed runs."""
         return ServicePaths(self.store.state).take_notices()
 
     def why(self, run: StoredRun, pod: str = "") -> Why:

@@ -65,7 +65,7 @@ class LoopThread:
 
 
 class _End:
-    """What stands for the end of an iterator."""
+    """The end of an iterator."""
 
 
 _END: Final = _End()
@@ -79,9 +79,9 @@ def private_loop() -> LoopThread:
 
 
 def _after_fork() -> None:
-    """Threads do not survive a fork, and the lock may be held by one that is gone.
+    """Replace the loop: threads do not survive a fork, and one that is gone may hold the lock.
 
-    The loop of the parent stays in memory: to close it here would change what the parent waits for.
+    The loop of the parent is kept: closing it here would change the epoll descriptor that both processes share.
     """
     _INHERITED.append(PRIVATE[0])
     PRIVATE[0] = LoopThread()

@@ -55,7 +55,7 @@ def displayed() -> Callable[[str], None]:
 
     Raises Unsupported outside of a notebook.
     """
-    # Where it is not loaded, this is no notebook.
+    # Every notebook has loaded it.
     ipython: Any = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
         raise Unsupported("watch shows a run in a notebook", "`pumice attach RUN` shows it in a terminal")
@@ -76,7 +76,7 @@ def displayed() -> Callable[[str], None]:
 
 
 def _shown(pods: Sequence[PodStatus]) -> Sequence[PodStatus]:
-    """Those that failed come first, where there are many."""
+    """Return the pods to show: if there are too many, failed ones first."""
     if len(pods) <= _MOST_PODS:
         return pods
     return sorted(pods, key=lambda pod: pod.phase != "Failed")[:_MOST_PODS]
@@ -90,7 +90,7 @@ def _row(pod: PodStatus) -> str:
 
 
 def _text(text: str) -> str:
-    """Return untrusted text on one line: no markup, no control characters, no characters that turn the direction."""
+    """Return untrusted text on one line: no markup, no control characters, no bidirectional control characters."""
     return escape(printable(text, _LONGEST))
 
 

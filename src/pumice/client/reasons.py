@@ -59,7 +59,7 @@ def why_run(store: RunStore, run: StoredRun, now: dt.datetime) -> Why:
     if (waits := why_it_waits(store, run, now)) is not None:
         return waits
     if status.started is None or not run.is_owned:
-        lost = "its process was killed; the service goes on with it" if status.started is not None else ""
+        lost = "its process was killed; the service recovers it" if status.started is not None else ""
         message = lost or status.message or "its process is about to start"
         return Why(run=run.ref, code=WhyCode.STARTING, since=since, message=message)
     return _running(run, status, since)
@@ -87,7 +87,7 @@ def _end(status: RunStatus) -> WhyCode:
 
 
 def _running(run: StoredRun, status: RunStatus, since: dt.datetime) -> Why:
-    """Say what the pods wait for that do not run."""
+    """Return how many pods run, and what the others wait for."""
     job, pods = _pods(run)
     waiting = [pod for pod in pods.values() if pod.phase is PodPhase.PENDING and not pod.is_deleting]
     reasons = [_why_pod(f"{run.ref}/{pod.short_name}", pod) for pod in waiting if pod.waiting is not None]

@@ -18,7 +18,7 @@ from pumice.runtime.offline_context import offline_context
 
 
 def run_request(job: Job, options: Options, environ: Mapping[str, str] = os.environ) -> RunRequest:
-    """Raises InvalidJob and InvalidOption."""
+    """Return the request of a run. Raises InvalidJob and InvalidOption."""
     origin = origin_of(job)
     namespace = job.namespace or "default"
     more = [document for file in files_of(options) for document in documents_of(file, namespace)]

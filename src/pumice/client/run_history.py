@@ -121,7 +121,7 @@ class EventReader:
                 yield msgspec.convert({"seq": entry.seq, "time": entry.time, **own}, Event)
 
     async def follow(self, is_live: Callable[[], bool]) -> AsyncIterator[Event]:
-        """Yield what has happened and what happens, until the run is not live any more."""
+        """Yield past and new events until the run is no longer live."""
         live = True
         while live:
             live = is_live()

@@ -1,4 +1,4 @@
-"""The logs of a run: what is stored of them, or all until the run ends."""
+"""Reads the logs of a run: what is stored now, or everything until the run ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pumice.model.slot import slots
 from pumice.model.suggestions import did_you_mean
 
 _POLL: Final = 0.2
-# So often a run is found without a process before it has ended: another process may continue it.
+# A run without a process counts as ended after this many polls: before, another process may continue it.
 _PATIENCE: Final = 10
 _NANOSECONDS: Final = 10**9
 _SHOWN: Final = 8  # names in a hint
@@ -42,7 +42,7 @@ class RunLogs:
         return self._reader.read(live=is_live(self.run))
 
     async def follow(self) -> AsyncIterator[list[LogBatch]]:
-        """Yield what has been printed and what is printed, until the run ends. Waits for pods that do not exist yet."""
+        """Yield stored and new lines until the run ends. Waits for pods that do not exist yet."""
         lost = 0
 
         async def wait_for_change() -> bool:
@@ -140,5 +140,5 @@ def is_live(run: StoredRun) -> bool:
     if status.finished is not None:
         return False
     waits = run.record.mode == DETACHED and status.started is None
-    # Asking for the lock would for an instant keep others from taking it.
+    # The owner first: testing the lock keeps others from taking it for a moment.
     return waits or read_owner(run.directory).is_alive or run.is_owned

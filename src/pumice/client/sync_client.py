@@ -1,4 +1,4 @@
-"""Client: the synchronous twin of AsyncClient; and the functions of `pumice`, which use a default one."""
+"""Client: the synchronous version of AsyncClient; and the functions of `pumice`, which use a default client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Submitted runs go on."""
+        """Submitted runs continue."""
 
     def run(self, job: Job, **options: Unpack[Options]) -> Result:
         """Run a job to its end, and print what `pumice run` prints. It ends with this process.
@@ -81,9 +81,9 @@ class Client:
         return Run(private_loop().call(self._core.get(run)))
 
     def runs(self, *names: str, all: bool = False, active: bool = False) -> list[Run]:  # noqa: A002 - as `ps --all`
-        """Return the active runs and those that finished within 24 hours, the newest first; of some names, or of all.
+        """Return the active runs and those that finished within 24 hours, newest first; by default of all names.
 
-        `all` returns every run on record, `active` those that have not finished.
+        `all` returns every stored run, `active` those that have not finished.
         """
         return [Run(each) for each in private_loop().call(self._core.runs(*names, all=all, active=active))]
 
@@ -94,9 +94,9 @@ class Client:
 
 @contextmanager
 def interrupts(handle: Callable[[int], None]) -> Iterator[list[int]]:
-    """Call a function with the number of each Ctrl-C of the block, instead of interrupting it. Yields them.
+    """Call a function with the count of Ctrl-C so far, instead of interrupting the block. Yields the signals.
 
-    Signals are for the main thread; one that the program ignores stays ignored.
+    Only the main thread gets signals. If the program ignores SIGINT, it stays ignored.
     """
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Run: the synchronous twin of AsyncRun. The same names, without `await`."""
+"""Run: the synchronous version of AsyncRun. The same names, without `await`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run:
         return self._core._repr_html_()
 
     def watch(self) -> None:
-        """Show the run in a notebook, updated in place, until it ends. An interrupt leaves the run alone.
+        """Show the run in a notebook, updated in place, until it ends. An interrupt ends the display, not the run.
 
         Raises Unsupported outside of a notebook.
         """
@@ -86,10 +86,10 @@ class Run:
         grep: str = "",
         follow: bool = True,
     ) -> Iterator[LogLine]:
-        """Yield what the pods print, in one order, until the run ends; without `follow`, what is stored now.
+        """Yield the lines of all pods in one order until the run ends; without `follow`, only what is stored now.
 
-        Waits for pods that do not exist yet, and crosses restarts. Raises NoSuchRun, NoSuchPod and InvalidOption at
-        once. `since` is in seconds before now.
+        Waits for pods that do not exist yet, and continues after restarts. Raises NoSuchRun, NoSuchPod and
+        InvalidOption at once. `since` is in seconds before now.
         """
         batches = self._core.log_batches(
             pod=pod,
@@ -105,7 +105,7 @@ class Run:
         return (line for lines in private_loop().iterate(batches) for line in lines)
 
     def events(self, *, follow: bool = True) -> Iterator[Event]:
-        """Yield what happened and what happens, until the run ends; without `follow`, what is recorded now."""
+        """Yield past and new events until the run ends; without `follow`, only past ones."""
         return private_loop().iterate(self._core.events(follow=follow))
 
     def why(self, pod: str = "") -> Why:
@@ -132,22 +132,22 @@ class Run:
         return private_loop().call(self._core.stop(force=force, grace=grace))
 
     def suspend(self) -> Result:
-        """End the pods; return when they have ended. `resume` goes on with what has not succeeded."""
+        """End the pods; return when they have ended. `resume` continues with the pods that have not succeeded."""
         return private_loop().call(self._core.suspend())
 
     def resume(self, *, env: Mapping[str, str] | None = None, with_: Sequence[Pathlike] = ()) -> None:
         """Queue a suspended run again. Raises WrongState for one that is not suspended.
 
-        `env` and the Secrets of the files `with_` supply values again that were not stored.
+        `env` and the Secrets in the files `with_` supply again the values that are not stored.
         """
         private_loop().call(self._core.resume(env=env, with_=with_))
 
     def restart(self) -> None:
-        """Restart all pods; it costs no retry. Raises WrongState if the run does not run."""
+        """Restart all pods; it does not count as a retry. Raises WrongState if the run is not running."""
         private_loop().call(self._core.restart())
 
     def scale(self, replicas: Mapping[str, int]) -> None:
-        """Change the number of pods of tasks. Raises WrongState if the run does not run, and InvalidOption."""
+        """Change the number of pods of tasks. Raises WrongState if the run is not running, and InvalidOption."""
         private_loop().call(self._core.scale(replicas))
 
     def kill(self, pod: str, signal: int = signal.SIGKILL) -> bool:
@@ -159,31 +159,31 @@ class Run:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command in a running container, by default the pod's first; return its code and its output.
 
-        Raises NoSuchPod, and WrongState if the container does not run.
+        Raises NoSuchPod, and WrongState if the container is not running.
         """
         return private_loop().call(self._core.exec(pod, command, container=container, timeout=timeout))
 
     def copy_from(self, pod: str, path: str, local: Pathlike, *, container: str = "") -> list[str]:
         """Copy a file or a directory of a pod to a local path, or into it if it is a directory, as `pumice cp` does.
 
-        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod does not run and its
-        files are not kept.
+        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod is not running and
+        its files are not kept.
         """
         return private_loop().call(self._core.copy_from(pod, path, local, container=container))
 
     def copy_to(self, local: Pathlike, pod: str, path: str, *, container: str = "") -> list[str]:
         """Copy a local file or directory to a path of a running pod, or into it if it is a directory there.
 
-        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod does not run.
+        Return what was left out, with the reason. Raises NoSuchPod, and WrongState if the pod is not running.
         """
         return private_loop().call(self._core.copy_to(local, pod, path, container=container))
 
     def detach(self) -> None:
-        """Let a run go on without the process that started it. Raises WrongState if it does not run."""
+        """Let the run continue without the process that started it. Raises WrongState if it is not running."""
         private_loop().call(self._core.detach())
 
     def remove(self, *, force: bool = False) -> None:
-        """Remove record and logs. Raises WrongState if the run has not ended, unless `force` stops it first."""
+        """Remove the record and the logs. Raises WrongState if the run has not ended, unless `force` stops it first."""
         private_loop().call(self._core.remove(force=force))
 
 
@@ -204,5 +204,5 @@ class OwnedRun(Run):
         private_loop().call(self._owned.__aexit__(kind, error, traceback))
 
     def detach(self) -> None:
-        """Let the run go on without this process, also after the block. Raises WrongState if it does not run."""
+        """Let the run continue without this process, also after the block. Raises WrongState if it is not running."""
         private_loop().call(self._owned.detach())

@@ -63,7 +63,7 @@ class Status(_Value, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it goes on only if the user asks for it."""
+        """Whether it has finished, or continues only after `resume`."""
         return self.is_finished or self.stopped
 
     @property
@@ -72,7 +72,7 @@ class Status(_Value, frozen=True):
 
 
 class Result(_Value, frozen=True):
-    """How a run ended, or where it is if another goal was waited for. One that was suspended can be resumed."""
+    """How a run ended, or its state when it reached another goal. A suspended run can be resumed."""
 
     run: str
     uid: str
@@ -170,7 +170,7 @@ class Event(_Value, frozen=True):
 
 
 def result_of(status: Status) -> Result:
-    """Return how a run ended that has ended, or that was suspended."""
+    """Return the result of a run that has ended or was suspended."""
     return Result(
         run=status.run,
         uid=status.uid,
@@ -203,11 +203,11 @@ def requested(found: Status) -> tuple[str, str, str]:
 
 
 def summary(run: StoredRun, status: RunStatus, note: str = "") -> Status:
-    """`note` is shown instead of what the run says about itself."""
+    """Return a run at one moment. `note` replaces the note of the run itself."""
     record = run.record
     pods, attempts = status.pods, status.max_attempts
     if status.started is None and not pods.total:
-        # It has not begun: what its Job says.
+        # It has not started: take the numbers of its Job.
         tasks = record.job.get("spec", {}).get("tasks") or []
         pods = msgspec.structs.replace(pods, total=sum(task.get("replicas", 1) for task in tasks))
         attempts = record.job.get("spec", {}).get("maxRetry") or MAX_RETRY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in the typing module, which is not loaded for it
+TYPE_CHECKING = False  # as in `pumice`
 if TYPE_CHECKING:
     from typing import Any
 
@@ -36,6 +36,6 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'pumice.plugins' has no attribute {name!r}")
-    import importlib  # noqa: PLC0415 - most who import the package never get here
+    import importlib  # noqa: PLC0415 - only when a name is used
 
     return getattr(importlib.import_module(_HOMES[name]), name)

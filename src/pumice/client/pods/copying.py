@@ -67,7 +67,7 @@ def copy_to(run: StoredRun, local: Path, pod: str, path: str, container: str = "
         os.close(stdout)
         reading = threading.Thread(target=found.read, args=(stderr,), daemon=True)
         reading.start()
-        # The pod may have refused what comes; then its answer says why.
+        # The pod may have closed its input; then its answer says why.
         with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
             try:
                 send(str(local), out)
@@ -108,7 +108,7 @@ def _receive(source: int, local: Path, path: str, found: _Report, entered: Enter
             receive(stream, str(local), path, found.add)
     except StreamError as error:
         if entered is not None:
-            # Why it ended is what the pod says, if it says anything.
+            # The answer of the pod, if there is one, says why the stream ended.
             entered.code()
         raise RunError(f"{path}: {reason_of(error)}") from error
     except OSError as error:

@@ -95,7 +95,7 @@ def _connected(run: StoredRun) -> DescriptorChannel:
         try:
             return DescriptorChannel.connect(control_socket(run.record.uid))
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            # The socket is made a moment after the run begins, and again after a logout has removed it.
+            # The socket is created a moment after the run begins, and again after a logout has removed it.
             wake_owner(run)
             if time.monotonic() > deadline:
                 raise not_responding(run) from error

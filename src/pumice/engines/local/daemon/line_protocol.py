@@ -193,7 +193,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def connection_to(path: Path, serves: str = "", patience: float = PATIENCE) -> AsyncIterator[Connection]:
+async def connection_to(path: Path, patience: float = PATIENCE) -> AsyncIterator[Connection]:
     """Connect to the socket of a process of this user.
 
     Raises ConnectionFailed; FileNotFoundError or ConnectionRefusedError if no process listens, or if it just ended.
@@ -205,7 +205,7 @@ async def connection_to(path: Path, serves: str = "", patience: float = PATIENCE
             raise ConnectionFailed(f"{path}: a process of another user listens there")
         connection = Connection(reader, writer)
         try:
-            await connection.greet(own_hello(serves), patience)
+            await connection.greet(own_hello(), patience)
         except ConnectionError as error:
             raise ConnectionRefusedError(*error.args) from error
         yield connection
