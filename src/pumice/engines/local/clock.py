@@ -1,7 +1,7 @@
-"""The time of a run. It goes on evenly, even if the machine's clock is set meanwhile, and stops while it sleeps.
+"""The clock of a run: monotonic, whatever the clock of the machine is set to, and stopped while the machine sleeps.
 
-Appointments are kept by it: with a clock that is set back by an hour they would be an hour late, and with one that
-goes on in a laptop that sleeps, every timeout would be over when it wakes up.
+All timeouts use it. With the wall clock, setting the clock back by an hour would delay them by an hour. With a clock
+that counts sleep, every timeout would have expired when a laptop wakes up.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _WORTH_AN_EVENT: Final = 5.0  # seconds
 
 
 def elapsed() -> float:
-    """Seconds since some moment, without the time for which the machine slept."""
+    """Return the seconds since an arbitrary moment, without the time that the machine slept."""
     return time.monotonic()
 
 
 def since_boot() -> float:
-    """Seconds since some moment, with the time for which the machine slept, where the system knows it."""
+    """Return the seconds since an arbitrary moment, with the time that the machine slept, where the system knows it."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
@@ -45,7 +45,7 @@ now = steady(wall_clock())
 
 @dataclass(slots=True)
 class ClockWatch:
-    """Notices that the machine slept, and that its clock was set."""
+    """Detects that the machine slept, and that its clock was set."""
 
     wall: Callable[[], dt.datetime] = wall_clock
     passed: Callable[[], float] = elapsed
@@ -57,7 +57,7 @@ class ClockWatch:
         self._slept, self._set = self._offsets()
 
     def look(self) -> Iterator[str]:
-        """Yield what happened since the last look."""
+        """Yield what happened since the last call."""
         slept, clock = self._offsets()
         if slept - self._slept >= _WORTH_AN_EVENT:
             yield f"Slept {elapsed_text(slept - self._slept)}: timeouts do not count it; connections may be broken"
@@ -69,6 +69,6 @@ class ClockWatch:
             self._slept, self._set = slept, clock
 
     def _offsets(self) -> tuple[float, float]:
-        """Return for how long the machine slept, and what its clock shows beyond the time since it started."""
+        """Return how long the machine slept, and the difference of its clock to the time since it started."""
         booted = self.booted()
         return booted - self.passed(), self.wall().timestamp() - booted

@@ -155,7 +155,7 @@ Listener = Callable[[RunEvent], None]
 
 @dataclass(slots=True)
 class LogGate:
-    """Holds the output of all pods back while a reader is slow: their pipes fill, and their programs wait."""
+    """Stops reading the output of all pods while a listener is slow: their pipes fill, and their programs wait."""
 
     closed: bool = False
     _released: bool = False
@@ -171,7 +171,7 @@ class LogGate:
             go_on()
 
     def release(self) -> None:
-        """Open it for good: a run that ends waits for no reader."""
+        """Open it permanently: a run that ends does not wait for a listener."""
         self._released = True
         self.open()
 

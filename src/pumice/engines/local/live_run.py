@@ -107,7 +107,7 @@ class LiveRun:
     async def run(self) -> None:
         """Return when the job has ended and none of its processes is left."""
         if self.engine.job.status.state.phase in (Phase.ABORTING, Phase.ABORTED):
-            # A suspended run goes on, also one whose process was killed while it suspended it.
+            # A suspended run continues, also one whose process was killed during the suspension.
             self.engine.send(Action.RESUME_JOB)
         self.engine.touch()
         runner = asyncio.create_task(Runner(self.loop).run())
@@ -233,17 +233,17 @@ class LiveRun:
 
     async def tick(self) -> None:
         """Emit the passing of time, and warn about a job that waits in vain."""
-        stalled, told, watch = 0, False, ClockWatch()
+        stalled, warned, watch = 0, False, ClockWatch()
         while True:
             await asyncio.sleep(_TICK)
             self.emit(Tick())
             for message in watch.look():
                 self.emit(WarningIssued(message))
             if self.emit.gate.closed:
-                # The pods print, and a slow reader holds it back.
+                # The pods are not silent: a slow listener delays their output.
                 self.pods.last_sign = elapsed()
-            if not told and elapsed() - self.pods.last_sign >= _SILENT:
-                told = True
+            if not warned and elapsed() - self.pods.last_sign >= _SILENT:
+                warned = True
                 if any(pod.is_running for pod in self.engine.pods.values()):
                     self.emit.warn(await self._silence())
             warning = waits_in_vain(self.engine.job, self.engine.job.status)
@@ -265,7 +265,7 @@ class LiveRun:
         self.doing.update(await self._activities([pod for pod in self.engine.pods.values() if pod.is_running]))
 
     async def _activities(self, running: Sequence[LocalPod]) -> dict[str, str]:
-        """Return what pods do, by name. Without a /proc of their own, they are not told apart."""
+        """Return what pods do, by name. Without a /proc of their own, they cannot be distinguished."""
         names = {pod.address: pod.short_name for pod in self.engine.pods.values() if pod.address}
 
         async def of(pod: LocalPod) -> str:

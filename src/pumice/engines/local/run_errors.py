@@ -47,7 +47,7 @@ class PullError(RefusedError):
 
 
 class NoNamespacesError(Unsupported):
-    """Root does not fall back to plain processes unless told to."""
+    """Root does not fall back to plain processes unless asked to."""
 
 
 class NoSuchRun(RunError, LookupError):

@@ -37,7 +37,7 @@ from pumice.engines.local.run_errors import (
 PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
 LIMIT: Final = 16 << 20
 RETIRE: Final = "retire"  # end, so that another version can take over; every protocol has it
-# Seconds for the first line of the other side. A busy processor or disk can hold up a process that is well.
+# Seconds for the first line of the other side. A busy processor or disk can delay a healthy process.
 PATIENCE: Final = 30.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _PRIVATE: Final = 0o600
@@ -52,14 +52,14 @@ class AnswerLostError(ConnectionFailed):
 
 
 class SilentPeerError(ConnectionFailed):
-    """The other process does not say hello: it hangs, or is none of Pumice."""
+    """The other process does not say hello: it hangs, or is not a process of Pumice."""
 
 
 class RequestError(RunError):
     """The other side refused a request."""
 
 
-# Errors that a client tells apart.
+# Errors that a client distinguishes.
 _KINDS: Final[Mapping[str, type[RunError]]] = {
     each.__name__: each for each in (NoSuchPod, WrongState, RefusedError, InvalidOption, StoreError)
 }
@@ -118,7 +118,7 @@ class Connection:
     _last_id: int = 0
 
     async def greet(self, own: Hello, patience: float | None = PATIENCE) -> None:
-        """Say hello, and learn who the other side is. Raises ConnectionFailed."""
+        """Exchange `hello` with the other side. Raises ConnectionFailed."""
         await self.send({"hello": msgspec.to_builtins(own)})
         try:
             async with asyncio.timeout(patience):
@@ -240,7 +240,7 @@ async def listen(path: Path, handler: Callable[[Connection], Awaitable[None]], s
 def bound_socket(path: Path) -> socket.socket:
     """Return a socket at the path that only this user can connect to; remove what is there.
 
-    Its directory is closed to other users. A umask for the moment would be that of other threads, too.
+    Its directory is closed to other users. Changing the umask would affect other threads.
     """
     path.unlink(missing_ok=True)
     found = socket.socket(socket.AF_UNIX)

@@ -172,7 +172,7 @@ class Container:
             log.file.close()
         reason, why = self._why
         message, line = self._message(), logs[1].last_line or logs[0].last_line
-        # A log that says the same with the rank says more.
+        # Prefer the line of the log if it is the same message with the rank before it.
         last = why or (line if message and line.endswith(f": {message}") else message) or line
         code = ended.code if not ended.signal else _SIGNAL_BASE + ended.signal
         return ContainerEnd(self.name, code, "OOMKilled" if ended.oom else reason, ended.signal, self.now(), last)

@@ -31,7 +31,7 @@ _EVICTION_GRACE: Final = 1.0  # of a kubelet
 
 
 class Scheduler(Protocol):
-    """Who decides when there is room for a pod."""
+    """Decides when there is room for a pod."""
 
     async def acquire(self, pod: str, spec: Manifest, waits: Callable[[], None]) -> None: ...
 

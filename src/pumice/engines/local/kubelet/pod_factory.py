@@ -42,7 +42,7 @@ class PodFactory:
     record: RunDirectory
     emit: Emitter
     changed: Callable[[], None]  # have the loop reconcile the job
-    closed: bool = False  # the run ends: no container starts, and makes files that nothing removes
+    closed: bool = False  # the run ends: a container that starts now would create files that are never removed
     failures: Failures = field(default_factory=Failures)
     last_sign: float = field(default_factory=elapsed)  # when a pod last printed something or changed
     look: Callable[[], Awaitable[None]] | None = None  # notes what each pod does

@@ -1,4 +1,4 @@
-"""The processes below each of some processes, on systems with a /proc."""
+"""Finds the descendants of processes, on systems with a /proc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def descendants(roots: Iterable[int]) -> dict[int, list[int]]:
-    """Return the processes below each root, without the root itself."""
+    """Return the descendants of each root, without the root itself."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -105,7 +105,7 @@ class EventDecoder:
 
 
 def last_status(entries: Sequence[Entry]) -> JobStatus | None:
-    """Return the status that was written last: what another process needs to go on with the run."""
+    """Return the status that was written last: what another process needs to continue the run."""
     for entry in reversed(entries):
         if entry.kind in _WITH_STATUS and (found := _tolerated(entry.data, StatusWritten)) is not None:
             status: JobStatus = found.status
@@ -129,7 +129,7 @@ def status_to_continue(entries: Sequence[Entry], job: Job) -> JobStatus:
 
 
 def stop_of(entry: Entry) -> Stop | None:
-    """Return why the run was asked to end, if the entry says that."""
+    """Return why the run was asked to end; None if the entry is no such request."""
     if entry.kind != RequestAccepted.__name__:
         return None
     request: RequestAccepted | None = _tolerated(entry.data, RequestAccepted)

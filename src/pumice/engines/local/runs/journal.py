@@ -1,4 +1,4 @@
-"""The journal of a run: one JSON object per line, in the order of `seq`. It is the truth about the run.
+"""The journal of a run: one JSON object per line, in the order of `seq`. The status of the run is derived from it.
 
 A record is one write, so that a killed writer leaves at most one incomplete line at the end. Readers ignore that line;
 the next owner removes it.
@@ -68,7 +68,7 @@ class SequenceNumbers:
 
 @dataclass(slots=True)
 class Journal:
-    """The writer. A full disk costs the reserve first; without it, entries are lost and `lost` is called once."""
+    """The writer. On a full disk it uses the reserve; without it, entries are lost, and `lost` is called once."""
 
     directory: Path
     numbers: SequenceNumbers
@@ -140,7 +140,7 @@ class Journal:
             self._report(error)
 
     def make_room(self, size: int) -> bool:
-        """Free a part of the reserve on a full disk: as much as is needed, for others would take the rest at once."""
+        """Free as much of the reserve as is needed on a full disk: other programs would use the rest."""
         path = self.directory / RESERVE
         try:
             left = path.stat().st_size
@@ -187,7 +187,7 @@ def _entries(content: bytes) -> Iterator[Entry]:
 def status_from_journal(directory: Path) -> RunStatus:
     """Return the status for a `status.json` that a power failure left empty, or that is damaged.
 
-    It is enough to go on with the run. How a run ended is restored with its verdict.
+    It is enough to continue the run. How a run ended is restored with its verdict (`lost_runs.py`).
     """
     try:
         return rebuilt_status(read_journal(directory)[0])

@@ -52,7 +52,7 @@ def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
             if lock is not None:
                 try:
                     stop = requested_stop(run) or CLIENT_LOST
-                    # The service suspends what was to be suspended.
+                    # The service completes a suspension.
                     if stop.reason != SUSPENDED:
                         close_lost_run(store, OwnedRun(run, lock), stop, now)
                 finally:
@@ -99,7 +99,7 @@ def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetim
 
 
 def requested_stop(run: StoredRun) -> Stop | None:
-    """Return why the run was to end, if its process accepted that and was killed before it had done it."""
+    """Return the stop that the process of the run accepted, if it was killed before the run had ended."""
     for entry in reversed(read_journal(run.directory)[0]):
         if entry.kind in (EntryKind.STARTED, EntryKind.RESUMED):
             return None

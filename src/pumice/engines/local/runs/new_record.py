@@ -79,7 +79,7 @@ def bound(job: Job, timeout: float | None) -> float | None:
 
 
 def secret_names(options: RunOptions) -> list[str]:
-    """Return the variables whose values are not stored: those that were passed on, and those with telling names."""
+    """Return the variables whose values are not stored: those that were passed on, and those with secret names."""
     settings = options.settings
     return sorted(name for name in settings.env if name in settings.passed_on or SECRET_NAME.search(name))
 

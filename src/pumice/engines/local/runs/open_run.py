@@ -128,7 +128,7 @@ class OpenRun:
             yield "new ssh keys are generated, because keys are not stored"
 
     def detach(self) -> str:
-        """Record that the run outlives its client: the service takes care of it from now on. Return its name.
+        """Record that the run outlives its client: the service watches it from now on. Return its name.
 
         Raises OSError.
         """

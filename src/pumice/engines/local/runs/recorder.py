@@ -67,7 +67,7 @@ class Recorder:
             self.write(sync=isinstance(event, Outcome))
 
     def go_on(self, status: RunStatus, entries: Sequence[Entry]) -> None:
-        """Continue the record of an earlier process of the run, whose pods are gone but for what succeeded."""
+        """Continue the record of an earlier process of the run. Only its pods that succeeded count."""
         self.status = status
         decoder = EventDecoder(Job())
         for entry in entries:
@@ -87,32 +87,32 @@ class Recorder:
         return isinstance(event, Outcome | RequestAccepted)
 
     def write(self, *, sync: bool = False) -> None:
-        """Write the status. A reader that finds an old one reads the journal; so a full disk costs nothing."""
+        """Write the status. On a full disk the old one stays, and readers find what is newer in the journal."""
         self._changed, self._written = False, self.elapsed()
         content = msgspec.json.encode(self.status) + b"\n"
         while True:
             try:
                 replace_file(self.directory / STATUS, content, sync=sync)
             except OSError as error:
-                # How a run ended is worth the rest of the reserve.
+                # The end of a run may use the rest of the reserve.
                 if sync and self.journal.make_room(len(content)):
                     continue
                 self.journal.lost((error.strerror or str(error)).lower())
             return
 
     def queue(self, arrival: int) -> None:
-        """Note that the run waits for its room."""
+        """Record that the run waits for its room."""
         entry = self.journal.append(EntryKind.QUEUED, {"arrival": arrival}, sync=True)
         self._set(seq=entry.seq, arrival=arrival, started=None)
 
     def detach(self, arrival: int) -> None:
-        """Note that the run outlives its client. With its number in the queue it can be started again."""
+        """Record that the run outlives its client. With its number in the queue it can be started again."""
         entry = self.journal.append(EntryKind.DETACHED, {"arrival": arrival}, sync=True)
         self._set(seq=entry.seq, arrival=arrival)
         self.write(sync=True)
 
     def start(self, gpus: tuple[str, ...]) -> None:
-        """Note that a run that waited has its room."""
+        """Record that a run that waited has its room."""
         entry = self.journal.append(EntryKind.STARTED, {"gpus": gpus}, sync=True)
         self._set(seq=entry.seq, started=wall_clock(), gpus=gpus, note="")
         self.write()

@@ -62,7 +62,7 @@ class StoredRun:
         except FileNotFoundError:
             return status_from_journal(self.directory)
         except (OSError, msgspec.DecodeError, ValueError):
-            # The journal is the truth; this module is too low to read how a run ended.
+            # The journal has it all. The module that reads how a run ended imports this one.
             replay = importlib.import_module("pumice.engines.local.runs.lost_runs")
             found: RunStatus = replay.journal_outcome(self) or status_from_journal(self.directory)
             return found
@@ -133,7 +133,7 @@ class RunStore:
         for directory in ours:
             if not directory.is_dir():
                 make_private(directory)
-                # Whatever is synced in it would be lost with its name.
+                # Otherwise a power failure may remove the directory, with files in it that were synced.
                 sync_directory(directory.parent)
         return self._allocate(ours[-1])
 
@@ -234,8 +234,8 @@ class RunStore:
         name = parse_run(text)
         found = self._find(name, namespace) if name is not None else []
         if len(found) > 1:
-            places = ", ".join(f"{run.ref} in namespace {run.record.namespace}" for run in found)
-            raise NoSuchRun(f"{text}: several runs have this name: {places}", "choose one with -n NAMESPACE")
+            choices = ", ".join(f"{run.ref} in namespace {run.record.namespace}" for run in found)
+            raise NoSuchRun(f"{text}: several runs have this name: {choices}", "choose one with -n NAMESPACE")
         if not found:
             if name is not None and (damaged := self._damaged(name, namespace)) is not None:
                 hint = f"its files are in {damaged}; remove them if you do not need them"

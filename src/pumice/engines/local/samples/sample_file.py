@@ -21,7 +21,7 @@ import msgspec
 FILE: Final = "samples.bin"
 # Kind, small number, number of 16 bits, number of 32 bits; then the fields of each kind.
 _POD: Final = struct.Struct("<BBHId16s")  # kind, bytes of the name, attempt, number of the pod, start, part of its name
-_ROUND: Final = struct.Struct("<BBHIdd8x")  # kind, -, -, -, steady clock, wall clock
+_ROUND: Final = struct.Struct("<BBHIdd8x")  # kind, -, -, -, monotonic clock, wall clock
 _SAMPLE: Final = struct.Struct("<BBHIQQQ")  # kind, GPUs, GPU use, number of the pod, CPU time, memory, GPU memory
 _BODY: Final = _SAMPLE.size
 _RECORD: Final = _BODY + 4
@@ -35,7 +35,7 @@ _LONG_AGO: Final = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a pod used at one moment. `t` is the steady clock of the journal."""
+    """What a pod used at one moment. `t` is the monotonic clock of the journal."""
 
     pod: str
     attempt: int
@@ -62,7 +62,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class SampledPod:
-    """`started` is on the steady clock. The uid tells pods of one name and one attempt apart."""
+    """`started` is on the monotonic clock. The uid distinguishes pods of one name and one attempt."""
 
     uid: str
     name: str
@@ -70,7 +70,7 @@ class SampledPod:
     started: float
 
     def sample(self, usage: Usage, t: float, time: dt.datetime, before: tuple[float, float] | None) -> Sample:
-        """`before` are the steady time and the CPU time of the sample before."""
+        """Return a sample. `before` are the monotonic time and the CPU time of the previous one."""
         begin, used = before or (self.started, 0.0)
         return Sample(
             pod=self.name,
@@ -149,7 +149,7 @@ class SampleReader:
     directory: Path
     _offset: int = 0
     _pods: dict[int, SampledPod] = field(default_factory=dict)
-    _before: dict[int, tuple[float, float]] = field(default_factory=dict)  # steady time and CPU time, by number
+    _before: dict[int, tuple[float, float]] = field(default_factory=dict)  # monotonic time and CPU time, by number
     _t: float = 0.0
     _time: dt.datetime = _LONG_AGO
 
@@ -158,7 +158,7 @@ class SampleReader:
         for fields in self._records():
             if fields[0] == _IS_ROUND:
                 if fields[4] < self._t:
-                    # The machine has started again, and with it the steady clock.
+                    # The machine was restarted, and with it the monotonic clock.
                     self._before.clear()
                 self._t, self._time = fields[4], dt.datetime.fromtimestamp(fields[5], dt.UTC)
             elif fields[0] == _IS_POD:
@@ -182,7 +182,7 @@ def read_samples(
 ) -> list[Sample]:
     """Return the samples of a run, in the order of time: of one pod, of one attempt, or of all.
 
-    `since` is a steady time: only newer samples are returned. A run without samples has none.
+    `since` is a time of the monotonic clock: only newer samples are returned.
     """
     return [
         each

@@ -26,7 +26,7 @@ _SELDOM: Final = 60.0
 _RARELY: Final = 600.0
 _OFTEN_FOR: Final = 3600.0
 _LARGE: Final = 64 << 20
-# A measurement serves all that ask within this time: over shorter times, the use of a CPU is noise.
+# A measurement answers all requests within this time: over shorter times, the use of a CPU is noise.
 _FRESH: Final = 0.5
 
 

@@ -38,7 +38,7 @@ class WhyCode(StrEnum):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who holds some of a resource: a run, or programs that belong to no run."""
+    """The holder of some of a resource: a run, or programs that belong to no run."""
 
     run: str | None
     amount: str

@@ -1,4 +1,4 @@
-"""One turn of the queue: starts the detached runs that `plan` starts, and notes why the others wait."""
+"""One turn of the queue: starts the detached runs that `plan` selects, and records why the others wait."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QueueTurn:
                         continue
                     started.append((run, lock))
                 else:
-                    # A reader may have asked for the lock at this moment.
+                    # A reader may be testing the lock at this moment.
                     self.again_at.append(self.now())
         for run, lock in started:
             try:
@@ -76,7 +76,7 @@ class QueueTurn:
 
     def _hold(self, run: StoredRun, status: RunStatus, decision: Hold | Refuse) -> None:
         why = why_of(run, decision, status.held or self.now())
-        # A run that was interrupted, and waits again, waits as long as it takes.
+        # A run that was interrupted and waits again has no limit.
         since, longest = why.since or self.now(), None if status.reason else queued_runs.longest_wait(run.record)
         if longest is None or self.now() < since + longest:
             queued_runs.hold(run, status, why)

@@ -48,7 +48,7 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
         else:
             queue(store, run)
     except OSError:
-        # The submitter is told that it is not stored, so it must not start later.
+        # The submitter gets an error, so the run must not start later.
         with suppress(OSError):
             store.remove(run)
         raise
@@ -100,7 +100,7 @@ def resume(store: RunStore, run: StoredRun) -> None:
 
 
 def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
-    """Note why a run waits, where readers find it. A process that owns it meanwhile knows better."""
+    """Record in the status why a run waits, unless a process owns it by now, which writes its own status."""
     text = sentence(why)
     if status.held is not None and status.note == text:
         return
@@ -114,7 +114,7 @@ def hold(run: StoredRun, status: RunStatus, why: Why) -> None:
 
 
 def start(run: StoredRun, gpus: tuple[str, ...]) -> None:
-    """Note that a run has its room. Its owner lock is held."""
+    """Record that a run has its room. Its owner lock is held."""
     append(run, EntryKind.STARTED, {"gpus": gpus}, started=wall_clock(), gpus=gpus, note="", reason="", message="")
 
 

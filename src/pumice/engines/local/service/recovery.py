@@ -1,4 +1,4 @@
-"""Runs whose process is gone: what becomes of them.
+"""Recovery: what happens to runs whose process is gone.
 
 | A run without owner | becomes |
 | --- | --- |
@@ -43,7 +43,7 @@ _WITHIN: Final = dt.timedelta(minutes=10)
 
 
 def recover(store: RunStore, run: StoredRun) -> str:
-    """Do what is to be done for a run that may have lost its owner. Return a line about it; empty if there is none.
+    """Recover a run that may have lost its owner. Return a message about it; empty if there is nothing to report.
 
     Blocks until the processes of a lost sandbox are gone, so that no pod runs twice. Raises OSError.
     """

@@ -66,7 +66,7 @@ class ServicePaths:
                 os.close(descriptor)
 
     def wake_holder(self) -> bool:
-        """Have the service look after its socket. False if no live process has signed the lock."""
+        """Make the service create its socket again if it is gone. False if no live process has signed the lock."""
         owner = self.holder()
         with suppress(OSError):
             if owner.is_alive:

@@ -40,7 +40,7 @@ from pumice.engines.local.state.settings import Retention
 
 IDLE: Final = 300.0  # seconds until a service without work ends
 _TICK: Final = 1.0  # between two looks at what other processes change
-_LOOK_AGAIN: Final = 30.0  # for what no file tells: memory, programs on GPUs, a removed socket
+_LOOK_AGAIN: Final = 30.0  # for changes that no file shows: memory, programs on GPUs, a removed socket
 _HOUR: Final = 3600.0
 
 
@@ -59,8 +59,8 @@ class Service:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _server: asyncio.Server | None = None
     _recovering: set[asyncio.Task[None]] = field(default_factory=set)
-    _failed: dict[str, str] = field(default_factory=dict)  # what was said of runs that cannot be recovered, by uid
-    _seen: object = None  # what the last turn was about
+    _failed: dict[str, str] = field(default_factory=dict)  # the last message about a run that cannot be recovered
+    _seen: object = None  # the fingerprint of the runs at the last turn
 
     def __post_init__(self) -> None:
         self.store = RunStore(self.paths.state)
@@ -101,7 +101,7 @@ class Service:
 
     def _take_turn(self) -> bool:
         """Start what can start. Return whether there is anything to wait for."""
-        seen = self._look()
+        seen = self._fingerprint()
         if seen == self._seen and not any(wall_clock() >= moment for moment in self.queue.again_at):
             return self._is_busy
         self._seen = seen
@@ -125,8 +125,8 @@ class Service:
     def _is_busy(self) -> bool:
         return bool(self._waiting or self.supervisors.watched or self._clients or self._recovering)
 
-    def _look(self) -> object:
-        """Return something that differs when runs came, ended or changed what they hold. It is cheap."""
+    def _fingerprint(self) -> object:
+        """Return a value that changes when runs arrive, end or change what they hold. It is cheap to compute."""
         found: list[tuple[str, int]] = []
         for directory in (self.store.active, reservations_directory(self.store.state)):
             with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -214,7 +214,7 @@ class Service:
         return {"run": run.ref, "uid": run.record.uid, "directory": str(run.directory)}
 
     async def _wake(self, _request: Message) -> Any:
-        """Look at once: a client changed a run."""
+        """Take a turn at once: a client changed a run."""
         self._changed.set()
         return True
 
@@ -247,7 +247,7 @@ class Service:
 
 
 def main(state: str, ready: int) -> None:
-    """Run the service. One that another process beats to the lock ends at once, with code 0."""
+    """Run the service. If another process holds its lock, end at once with code 0."""
     # A client may send it as soon as the lock is signed.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     paths = ServicePaths(Path(state))

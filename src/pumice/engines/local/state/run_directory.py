@@ -51,7 +51,7 @@ def state_problem(state: Path, error: OSError) -> Problem:
 
 
 def state_error(state: Path, error: OSError) -> RunError:
-    """Return the error of a run that cannot be stored: the user's to mend, or that of a full disk."""
+    """Return the error of a run that cannot be stored: StoreError on a full disk, else RefusedError."""
     kind = StoreError if error.errno in (errno.ENOSPC, errno.EDQUOT) else RefusedError
     return kind.of([state_problem(state, error)])
 

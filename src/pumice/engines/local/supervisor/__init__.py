@@ -1,1 +1,1 @@
-"""The processes of runs: started by the service, or held by a client, and reachable through a control socket."""
+"""The processes of runs: started by the service, or by a client that holds a lease; each has a control socket."""

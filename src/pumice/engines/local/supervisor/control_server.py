@@ -28,7 +28,7 @@ from pumice.engines.local.supervisor.entering import Entering
 from pumice.engines.local.supervisor.request_codec import DETACH, OUTPUT, STOP, plain_output
 from pumice.model.problem import PumiceError
 
-# A watcher that does not read loses the connection when this much waits for it.
+# A watcher that does not read is disconnected when this many bytes wait for it.
 _MOST_WAITING: Final = 32 << 20
 _LOOK_AGAIN: Final = 30.0
 
@@ -88,7 +88,7 @@ class ControlServer:
         self.session.gate.open()
 
     def release(self) -> None:
-        """The run goes on without its client."""
+        """Continue without the client."""
         self.lease = None
         self.session.gate.open()
 
@@ -159,7 +159,10 @@ class ControlServer:
         return {name: _guarded(answer) for name, answer in answers.items()}
 
     async def _stop(self, request: Message) -> Any:
-        """The client of a foreground run says why. `insist`: end a run at once that is being stopped already."""
+        """Stop the run. The client of a foreground run sends the reason.
+
+        `insist`: if the run is being stopped already, end it at once.
+        """
         code, reason = int(request.get("code") or TERMINATED), str(request.get("reason") or "Stopped")
         grace = request.get("grace")
         why = Stop(code, reason, str(request.get("message") or ""), None if grace is None else float(grace))
@@ -199,7 +202,7 @@ def _line(kind: str, data: Any) -> bytes:
 
 
 def _guarded(answer: Answer) -> Answer:
-    """Return an answer that refuses what it cannot use, whatever a client sends."""
+    """Return a handler that answers malformed requests with an error."""
 
     async def answer_safely(request: Message) -> Any:
         try:

@@ -54,7 +54,7 @@ class Entering:
         return {}
 
     async def _report(self, entered: Entered) -> None:
-        """Tell the client how the command ended."""
+        """Send the client how the command ended."""
         try:
             message: Message = {ENDED: await entered.code}
         except StartError as error:

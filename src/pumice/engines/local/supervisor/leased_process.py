@@ -1,7 +1,7 @@
 """The process of a foreground run: it runs what the client at the other end of a connection asks for.
 
 The connection is the lease. When the client closes it, however it ends, the run ends at once; unless the run was
-detached before: then it goes on as if it had been submitted.
+detached before: then it continues as if it had been submitted.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def _serve(lease: socket.socket) -> None:
 
 @dataclass(slots=True)
 class LeaseWatch:
-    """Notices, beside an event loop that may be busy, that the client has gone."""
+    """Detects in a thread that the client has gone, because the event loop may be busy."""
 
     lease: socket.socket
     began: bool = False  # pods may run: the event loop ends them
@@ -179,7 +179,7 @@ class LeasedProcess:
             await server.close()
             self._session = self._server = None
         if outcome.reason == SUSPENDED:
-            # It goes on in another process. Without its secrets, it says which are missing.
+            # Another process continues it. Without the secrets, it reports which ones are missing.
             with suppress(OSError, RunError):
                 keep_secrets(self._uid, request)
         elif self._released:
@@ -187,7 +187,7 @@ class LeasedProcess:
         return outcome.exit_code
 
     async def _detach(self) -> str:
-        """Let the run go on without its client. Raises RunError, and then the client keeps it."""
+        """Let the run continue without its client. Raises RunError, and then the client keeps the lease."""
         if self._session is None or self._request is None:
             raise RefusedError("the run has not begun yet")
         settings = self._request.options.settings
@@ -212,11 +212,11 @@ class LeasedProcess:
         self.connection.writer.write(msgspec.json.encode(announcement) + b"\n")
         self.connection.writer.close()
         self._announced.set()
-        self._settle_in()
+        self._leave_client()
         return name
 
-    def _settle_in(self) -> None:
-        """Hold no directory of the client; write errors where those of submitted runs are."""
+    def _leave_client(self) -> None:
+        """Leave the working directory of the client, and write errors to the log that submitted runs have."""
         os.chdir("/")
         with suppress(OSError):
             log = os.open(

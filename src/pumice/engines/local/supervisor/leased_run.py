@@ -68,7 +68,7 @@ class LeasedRun:
     _room: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self, request: RunRequest) -> AsyncIterator[RunEvent]:
-        """Start the run, and yield what happens until it ends or is detached. After a refusal, call it again.
+        """Start the run and yield its events until it ends or is detached. After a refusal it may be called again.
 
         Raises RunError if the run cannot start, and SupervisorLostError.
         """
@@ -97,7 +97,7 @@ class LeasedRun:
         await self.call(DETACH)
 
     def release(self) -> None:
-        """Ask for `detach`, and do not wait: for a program that cannot read now."""
+        """Request `detach` without waiting for the answer, for a program that cannot read now."""
         self._send(DETACH)
 
     async def call(self, what: str, **fields: Any) -> Any:
@@ -145,7 +145,7 @@ class LeasedRun:
         self._end_calls(SupervisorLostError("the process of the run has ended"))
 
     def _end_calls(self, error: Exception | None) -> None:
-        """End calls that get no answer. A detached run says only that it is detached."""
+        """End calls that get no answer: a detached run announces that it is detached, and answers nothing else."""
         for waiting in self._calls.values():
             if waiting.done():
                 continue

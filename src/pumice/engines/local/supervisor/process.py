@@ -82,7 +82,7 @@ def _load_modules(job: Mapping[str, Any], options: RunOptions) -> None:
 
 
 def _give_up(reason: str) -> None:
-    """End at once, as if this process had been killed: the service goes on with the run, at no cost to its retries."""
+    """End at once, as if this process had been killed: the service recovers the run, and no retry is spent."""
     sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
     os._exit(1)

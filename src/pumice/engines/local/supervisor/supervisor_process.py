@@ -80,7 +80,7 @@ def forked_supervisor() -> SupervisorProcess:
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # What is loaded stays, in both processes: looking for garbage in it would copy the memory that they share.
+    # Exempt loaded objects from garbage collection, which would copy the memory that both processes share.
     gc.freeze()
     try:
         pid = os.fork()
@@ -112,7 +112,7 @@ def _become_supervisor(lease: socket.socket) -> NoReturn:
     """Leave everything of the client but the connection: its terminal, its files, its signals."""
     try:
         os.setsid()
-        # First, because it has the number of a stream that the caller closed, if any.
+        # First: if the caller closed a standard stream, the lease may have its number.
         os.dup2(lease.fileno(), 3)
         lease.detach()
         null = os.open(os.devnull, os.O_RDWR)

@@ -114,8 +114,8 @@ def become_exec(
 def become_copy(setup: ContainerSetup, streams: Streams, inherited: Inherited, container: int, copy: Copy) -> NoReturn:
     """Copy files of a container, with exactly the rights of its commands; images need no program for it.
 
-    Other than before exec, the process has job-init's memory for long: it must not be readable in the container, and
-    loads no code from there.
+    Unlike a process that execs soon, this one keeps job-init's memory: it must not be readable from the container, and
+    must load no code from there.
     """
 
     def enter() -> None:
