@@ -1,1 +1,1 @@
-"""The page of `pumice ui`: runs in a browser. `data` reads, `html_*` draws, `server` serves."""
+"""The page of `pumice ui`: runs in a browser. `data` reads the store, `html` draws pages, `server` serves them."""

@@ -75,7 +75,7 @@ def _facts(view: JobView) -> list[Html]:
     elif job.started:
         facts.append(join("began ", time_tag(job.started, ago(job.started, now), "ago")))
     else:
-        facts.append(join("made ", time_tag(job.created, ago(job.created, now), "ago")))
+        facts.append(join("created ", time_tag(job.created, ago(job.created, now), "ago")))
     if job.ran is not None and job.finished:
         facts.append(join("ran ", tag("b", duration(job.ran))))
     if job.waited is not None and job.waited >= 1 and job.started:

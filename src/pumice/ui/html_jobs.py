@@ -27,7 +27,7 @@ SECTIONS: Final = (
     ("Finished", (Group.FAILED, Group.DONE)),
 )
 COLUMNS: Final = (
-    ("Phase", ""), ("Job", ""), ("Tasks and pods", ""), ("Attempts", "num at"), ("Made", "num age"), ("Ran", "num"),
+    ("Phase", ""), ("Job", ""), ("Tasks and pods", ""), ("Attempts", "num at"), ("Created", "num age"), ("Ran", "num"),
     ("What is going on, and the last line", ""),
 )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Everything that the page shows, behind one object. Its methods read files, so call them in threads.
 
-One thread calls what is about logs, which may be large, and another one everything else.
+One thread calls the methods for logs, which may be large, and another one all others.
 """
 
 from __future__ import annotations

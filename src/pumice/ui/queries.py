@@ -1,4 +1,4 @@
-"""The queries of the page and of its endpoints, checked: what they ask of a job."""
+"""Parses the queries of the page and of its endpoints."""
 
 from __future__ import annotations
 

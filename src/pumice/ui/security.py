@@ -1,9 +1,8 @@
-"""Who may see the page: only the browser of the user who started it.
+"""Access control of the page: only the browser of the user that started it gets an answer.
 
 The server listens on loopback only. A random token, which is printed once, is exchanged for a cookie. Other origins,
 other names of this host and requests without the cookie get an empty 403. On Linux, connections of other users of the
-machine are refused before that: the kernel says in /proc/net/tcp whose they are. So a token that others could read does
-not help them.
+machine are refused before that, by the owner that /proc/net/tcp shows, even if they have read the token.
 """
 
 from __future__ import annotations
@@ -79,14 +78,14 @@ class Gate:
         try:
             response = await handler(request)
         except web.HTTPException as error:
-            # The paths and methods that there are not.
+            # Unknown paths and methods.
             response = web.Response(status=error.status)
         if not response.prepared:
             response.headers.update({**HEADERS, **response.headers})
         return response
 
     def _exchange(self, request: web.Request) -> web.StreamResponse:
-        """Exchange the token for the cookie, once. A browser that has the cookie already only goes on."""
+        """Exchange the token for the cookie, once. A browser that has the cookie already is redirected."""
         given = request.query.get(TOKEN_FIELD, "")
         if request.method != "GET":
             return refused()
@@ -122,12 +121,12 @@ class Gate:
 
 
 def refused() -> web.Response:
-    """Return an answer without content, that says nothing about what there is."""
+    """Return an answer without content: it does not show whether the path exists."""
     return web.Response(status=403, headers={**HEADERS, "Connection": "close"})
 
 
 def peer_is_allowed(request: web.Request) -> bool:
-    """Whether a connection comes from a process of this user, or of root. True where the kernel does not say it."""
+    """Whether a connection comes from a process of this user, or of root. True if its owner is unknown."""
     transport = request.transport
     if transport is None:
         return False

@@ -131,7 +131,7 @@ class PageServer:
         return _html(html_job.action(ActionView(await self._frame(), job, plan)))
 
     async def _action_form(self, request: web.Request) -> web.Response:
-        """Act, and go to what there is to see then: the job, the new run, or the list."""
+        """Act, and redirect to the job, the new run or the list."""
         uid, name = request.match_info["uid"], _action(request)
         result = await self.act(request)
         if result.done:
@@ -181,7 +181,7 @@ class PageServer:
 
     @web.middleware
     async def _errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer mistakes in requests: in JSON below /api, else as a page."""
+        """Answer invalid requests: in JSON below /api, else as a page."""
         try:
             response: web.StreamResponse = await handler(request)
         except NoSuchJobError:
@@ -215,7 +215,7 @@ def _json(value: Value, status: int = 200) -> web.Response:
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:
-    """Read the files of the page: they are few and small, and so no request names a path."""
+    """Read the static files at the start. They are few and small, and so no request is used as a path."""
     found = {}
     for path in files("pumice.ui").joinpath("static").iterdir():
         kind = next((kind for suffix, kind in _TYPES.items() if path.name.endswith(suffix)), None)

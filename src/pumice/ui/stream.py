@@ -1,8 +1,8 @@
 """Server-sent events: what changed in the list of jobs, or in one job, drawn from the files of the store.
 
-The kernel can report changes of files, but the standard library cannot ask it, so active runs are polled, the less
-often the more it costs. Each event has an id. A browser that comes back sends the last one, and gets what it missed;
-or, if that is too much, the newest lines with their numbers, so that it sees the gap and fetches it.
+The standard library has no inotify, so active runs are polled, less often if a poll takes long. Each event has an id. A
+browser that reconnects sends the last id and gets what it missed; if that is too much, it gets the newest lines with
+their numbers, and fetches the missing ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Read = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An event. `id` is what the browser sends when it comes back."""
+    """An event. `id` is what the browser sends when it reconnects."""
 
     kind: str
     data: Any
@@ -71,7 +71,7 @@ class Streams:
             await response.write(f"retry: {_RETRY}\n\n".encode())
             source = self._job(query, last) if uid else self._jobs()
             async for event in source:
-                # A browser that does not read keeps nothing waiting here.
+                # A browser that does not read is disconnected.
                 await asyncio.wait_for(response.write(_encoded(event)), _WRITE_SECONDS)
         except NoSuchJobError:
             # The run was removed.

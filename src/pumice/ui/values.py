@@ -216,7 +216,7 @@ class PolicyPosition(Value, frozen=True):
 
 
 class Verdict(Value, frozen=True):
-    """Why the run ended, or what failed so far. `lines` are the words of `pumice run`."""
+    """Why the run ended, or what failed so far. `lines` is the text that `pumice run` prints."""
 
     text: str  # the first line
     pod: str = ""  # that failed first; empty if no pod did

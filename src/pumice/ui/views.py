@@ -1,4 +1,4 @@
-"""What the server hands to the functions that draw: a page with all the values that it needs."""
+"""The input of the functions that draw pages: each view has all values of one page."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the page shows, read from the store: values of one run each, or of all."""
+"""Reads the values of the page from the store."""

@@ -1,4 +1,4 @@
-"""What can be done with a run, what would happen, and doing it."""
+"""The actions on a run: which are allowed, what they would do, and carrying them out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def actions_of(run: StoredRun, status: RunStatus) -> tuple[Action, ...]:
 def why_not(run: StoredRun, status: RunStatus, name: str) -> str:
     """Return why an action is refused; empty if it is not."""
     group, ended = group_of(status), status.finished is not None
-    # The process that owned it last may go on without it, as the service does.
+    # The last owner may live on without the run, as the service does.
     owned = read_owner(run.directory).is_alive and run.is_owned
     if not run.is_of_this_host:
         return f"it belongs to {run.record.host}"
@@ -180,7 +180,7 @@ def grace_of(run: StoredRun) -> int:
 
 
 def act(client: LocalClient, run: StoredRun, name: str) -> ActionResult:
-    """Do it. What is refused has a reason, and nothing happens."""
+    """Carry out an action. A refused one has no effect, and the result has the reason."""
     status = run.status()
     why = why_not(run, status, name)
     if why:

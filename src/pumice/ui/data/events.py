@@ -1,4 +1,4 @@
-"""The events of a run in words, from the entries of its journal. Equal events of many pods are counted as one."""
+"""The events of a run as text, from the entries of its journal. Equal events of many pods are counted as one."""
 
 from __future__ import annotations
 

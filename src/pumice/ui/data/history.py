@@ -138,7 +138,7 @@ class RunHistory:
                     self.seq = raw.seq
                     self._add_safely(raw)
         except OSError:
-            # As for another user's file: then nothing of it is shown.
+            # Such as the file of another user.
             self.damaged = max(self.damaged, 1)
         return (self.seq, self.damaged) != before
 
@@ -211,12 +211,12 @@ class RunHistory:
         if event.acted is not None:
             self.attempts[-1].acted = event.acted
             self.fired.append(Fired(time, event.attempt, event.acted, state.phase, self.spent))
-        # A suspended run goes on in the same attempt.
+        # A suspended run continues in the same attempt.
         self.attempts[-1].end = (self.attempts[-1].end or time) if state.phase in _ENDS else None
         if event.acted is not None:
             acted = event.acted
-            who = f"{acted.pod}: " if acted.pod else ""
-            self._mark(raw, "policy", f"{who}{acted.event} -> {acted.action} ({acted.policy})", acted.pod)
+            pod = f"{acted.pod}: " if acted.pod else ""
+            self._mark(raw, "policy", f"{pod}{acted.event} -> {acted.action} ({acted.policy})", acted.pod)
         text = f"{state.phase:<11} {state.message or state.reason}".rstrip()
         self._mark(raw, "phase", text if state.phase != Phase.RUNNING else f"{text:<11} {event.status.running}/{total}")
         self.events.add_phase(raw.seq, time, event)

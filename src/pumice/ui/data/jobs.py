@@ -169,7 +169,7 @@ class JobData:
         }
 
     def _sentence(self, history: RunHistory, status: RunStatus, states: AttemptStates, waits: str) -> str:
-        """Return what is going on in one sentence. A number of failures comes first, so that cutting never hides it."""
+        """Return the state in one sentence. The number of failures comes first, so that it is never cut off."""
         group, counts = group_of(status), states.counts()
         total = history.job.total_replicas
         if group is Group.WAITING:

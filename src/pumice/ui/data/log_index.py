@@ -1,7 +1,7 @@
-"""All lines of a run, numbered: which batch of which file has the line, without the text itself.
+"""Numbers all lines of a run: it maps a number to a batch of a file. The text stays in the files until it is shown.
 
-Batches of logs and entries of the journal share one counter, which gives their order. What has been numbered never
-moves: a line that is added later comes after all others. The text stays in the files, and is read when it is shown.
+Batches of logs and entries of the journal share one counter, which gives their order. A number never changes: a line
+that is found later comes after all others.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LogIndex:
     _looked: float = float("-inf")
 
     def refresh(self) -> None:
-        """Number what is new, up to the newest that is known: all before it is in the files by then."""
+        """Number new lines up to the newest known sequence number: all earlier ones are in the files by then."""
         marks, newest = self.marks()
         self._read_files(newest)
         found = max((each.ahead[-1][0] for each in self.files if each.ahead), default=-1)

@@ -1,4 +1,4 @@
-"""Windows of the merged logs by line number, exact search over all that is kept, and their volume over time."""
+"""The merged logs of a run: windows by line number, search over all stored lines, and the volume over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine has, who has reserved it, and why runs wait: read from the store, at most every few seconds."""
+"""The capacity of this machine, its reservations, and why runs wait: read at most every few seconds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MachineData:
     _whys: Mapping[str, Why] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Read again at the next question, because an action has changed something."""
+        """Read again at the next call, because an action has changed something."""
         self._queue_read = float("-inf")
 
     def info(self) -> Info:
@@ -115,7 +115,7 @@ class MachineData:
         )
 
     def _entries(self, run: StoredRun, queue: RunQueue, running: Mapping[str, Running]) -> tuple[QueueEntry, ...]:
-        """Return who holds room, then who waits, in order."""
+        """Return the runs that hold room, then those that wait, in order."""
         phases = {each.ref: (each.record.uid, status.phase) for each, status in self._runs}
         found = []
         for each in running.values():

@@ -1,4 +1,4 @@
-"""Measurements of a run on one axis: a line a pod, or above 64 pods quantiles and the pods that are outside of them."""
+"""Measurements of a run on one axis: a line per pod; above 64 pods, quantiles and the outliers."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _Axis:
             self._steps[key] = steps
         for step, value in zip(steps, values, strict=True):
             before = found[step]
-            # What is unknown, nan, is not above anything.
+            # An unknown value is nan, and fails every comparison.
             if value >= _LOWEST and (before is None or value > before):
                 found[step] = value
         return _joined(found, times, self.width)

@@ -1,4 +1,4 @@
-"""Pods as rendered: each variable, port and mount with where it comes from, what differs between pods, and ranks."""
+"""Pods as rendered: the origin of each variable, port and mount, differences between pods, and ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of the store as the page needs them: ten thousand in the list, and the histories of a few in memory."""
+"""The list of all runs, for ten thousand of them, and the histories of a few in memory."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ class RunTable:
     _histories: OrderedDict[str, RunHistory] = field(default_factory=OrderedDict)  # by uid, the last used last
 
     def forget(self) -> None:
-        """Read the store again at the next question, because an action has changed something."""
+        """Read the store again at the next call, because an action has changed something."""
         self._read = float("-inf")
 
     def refresh(self) -> int:
-        """Look at the store; return a number that is another one whenever a run has changed."""
+        """Read what changed in the store; return a number that differs whenever a run has changed."""
         active = modified_at(str(self.client.store.active))
         if active != self._active or self.clock() - self._read > _EVERYTHING:
             self._scan()
@@ -154,7 +154,7 @@ class RunTable:
 
 
 def is_over(run: StoredRun, status: RunStatus) -> bool:
-    """Whether no process works on the run, so that what its pods did last is what they did in the end."""
+    """Whether no process works on the run, so that the last state of its pods is final."""
     if status.finished is not None or status.phase == Phase.ABORTED:
         return True
     return status.started is not None and not read_owner(run.directory).is_alive and not run.is_owned

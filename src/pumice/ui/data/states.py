@@ -1,4 +1,4 @@
-"""In which state each pod of a run is, and which pod failed first: read from the history of the run."""
+"""The state of each pod of a run, and which pod failed first, from the history of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pumice.reconcile.verdict import how_it_ended
 from pumice.ui.data.history import PodLife, RunHistory
 from pumice.ui.values import Attempt, PodState, TaskPods
 
-# Pods of a gang that fail this soon after the first one lost it.
+# Seconds: pods of a gang that fail this soon after the first failure count as its consequence.
 _TOGETHER: Final = 10.0
 _SHOWN: Final = 64  # pods of a task whose states are listed
 

@@ -1,4 +1,4 @@
-"""The timeline of a run: phases, and a lifeline a pod; above 64 pods counts over time, and the pods that stand out."""
+"""The timeline of a run: phases, and a lifeline per pod; above 64 pods, counts over time and the outliers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Attempts:
 
 
 def timeline(history: RunHistory, attempt: int, buckets: int | None, now: dt.datetime) -> Timeline:
-    """`attempt` 0: all."""
+    """Return the timeline of an attempt; 0: of all."""
     status = history.run.status()
     over = is_over(history.run, status)
     chosen = [each for each in history.attempts if attempt in (0, each.number)]

@@ -1,4 +1,4 @@
-"""Why a run ended, or what failed so far: the words of `pumice run` as values."""
+"""The verdict for the page: why a run ended, or what failed so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_FOLLOWERS: Final = 64
 
 
 def verdict(history: RunHistory, status: RunStatus, states: AttemptStates) -> Verdict | None:
-    """Return the verdict; None if nothing failed, and nothing was said when the run ended."""
+    """Return the verdict; None if nothing failed, and the run has no verdict."""
     first = _first(history, states)
     lines = status.verdict
     if first is None:

@@ -122,7 +122,7 @@ def _meter(
         wide = 100 * amount / capacity if capacity else 0.0
         if wide <= 0:
             continue
-        told = gib(amount) if name == "Memory" else cores(amount)
+        shown = gib(amount) if name == "Memory" else cores(amount)
         rects.append(
             tag(
                 "rect",
@@ -130,7 +130,7 @@ def _meter(
                 y=0,
                 width=max(0.5, round(min(wide, 100 - left) - 0.6, 2)),
                 height=6,
-                data_tip=f"{plain(holder.job) or 'other programs'}: {told}",
+                data_tip=f"{plain(holder.job) or 'other programs'}: {shown}",
             )
         )
         left += wide
@@ -212,7 +212,7 @@ def card(title: Child, *children: Child, sub: Child = None, right: Child = None,
 
 
 def choose_rows(counts: Iterable[tuple[str, int]], label: str) -> Html:
-    """Draw the choice of rows that a table shows: those whose `data-group` has the name. The script serves it."""
+    """Draw buttons that choose the rows of a table: those whose `data-group` has the name. They need the script."""
     buttons = [
         tag(
             "button",

@@ -1,6 +1,6 @@
 """Draws the logs of a job: the bar with search and choices, lines by second, and the lines themselves.
 
-The script draws lines that come later in the same way (`static/logs.js`); a test compares the two.
+The script draws later lines in the same way (`static/lines.js`); a test compares the two.
 """
 
 from __future__ import annotations

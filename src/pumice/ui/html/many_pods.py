@@ -1,4 +1,4 @@
-"""Draws more pods than have a line each: counts over time, those that stand out, and a grid of cells."""
+"""Draws jobs with too many pods for a line each: counts over time, pods that stand out, and a grid of cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a pod as rendered: each value with who set it, where and why."""
+"""Draws a pod as rendered: each value with its origin, its line and the reason."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def _list(job: Job, rendered: Rendered) -> Html:
 
 
 def _card(rendered: Rendered) -> Html:
-    who = [item.by for item in rendered.items]
-    plugins = [each for each in dict.fromkeys(who) if each not in {"you", "default", "job"}]
+    origins = [item.by for item in rendered.items]
+    plugins = [each for each in dict.fromkeys(origins) if each not in {"you", "default", "job"}]
     counts = (
-        ("all", len(who)),
-        ("you", who.count("you")),
-        ("plugins", sum(each in plugins for each in who)),
-        ("defaults", who.count("default") + who.count("job")),
+        ("all", len(origins)),
+        ("you", origins.count("you")),
+        ("plugins", sum(each in plugins for each in origins)),
+        ("defaults", origins.count("default") + origins.count("job")),
     )
     choice = choose_rows(counts, "Set by")
     others = [("", "compare with…"), *((pod, pod) for pod in rendered.pods if pod != rendered.pod)]

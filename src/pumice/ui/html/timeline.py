@@ -117,10 +117,10 @@ def rect(kind: str, left: float, right: float, y: float, height: float, **attrib
 
 def mark(symbol: str, colour: str, left: float, middle: float, size: float) -> Html:
     """Draw a symbol whose middle is at a position."""
-    ground = tag("circle", cx=0, cy=middle, r=size / 2 + 1) if symbol == "g-restarting" else None
+    background = tag("circle", cx=0, cy=middle, r=size / 2 + 1) if symbol == "g-restarting" else None
     return tag(
         "svg",
-        ground,
+        background,
         tag("use", href=f"#{symbol}", x=-size / 2, y=middle - size / 2, width=size, height=size),
         class_=f"cp {colour}",
         x=percent(left),

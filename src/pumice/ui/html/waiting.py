@@ -1,4 +1,4 @@
-"""Draws why a job waits: what is short, who holds it, what would start it now, and the queue."""
+"""Draws why a job waits: what is short, which jobs hold it, what would start it now, and the queue."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def _holders(waiting: Waiting) -> Html:
         holder = held[0][1]
         words = " and ".join(f"{each.amount}" for _, each in held)
         reason = f": its {holder.because}" if holder.because else ""
-        who: Child = tag("a", name, href=f"/jobs/{holder.uid}") if holder.uid else tag("b", name)
+        link: Child = tag("a", name, href=f"/jobs/{holder.uid}") if holder.uid else tag("b", name)
         paragraphs.append(
             tag(
                 "p",
-                who,
+                link,
                 " ",
                 phase(holder.phase) if holder.phase else None,
                 f" holds {words}{until(holder.until)}{reason}.",
@@ -68,7 +68,7 @@ def _holders(waiting: Waiting) -> Html:
         paragraphs.append(tag("p", "Its turn comes after ", tag("b", waiting.behind), "."))
     if waiting.drains_at:
         paragraphs.append(tag("p.muted", f"From {waiting.drains_at.astimezone():%H:%M} on, no later job passes it."))
-    return card("Who holds it", tag("div.body", paragraphs or tag("p.muted", "No job of yours holds what it needs.")))
+    return card("Held by", tag("div.body", paragraphs or tag("p.muted", "No job of yours holds what it needs.")))
 
 
 def _hints(job: Job, waiting: Waiting) -> Html:

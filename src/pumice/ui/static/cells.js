@@ -1,4 +1,4 @@
-// Many pods as cells on one canvas. Arrow keys move, enter chooses; what a cell is, is said and shown.
+// Many pods as cells on one canvas. Arrow keys move, enter chooses; the focused cell is described to screen readers.
 import { $, $$, ask, say } from "./dom.js";
 
 const CELL = 11;

@@ -1,4 +1,4 @@
-// Dialogs that say what an action does before it is done, and the tooltip.
+// Dialogs that describe an action before it is carried out, and the tooltip.
 import { $, ask, make, say } from "./dom.js";
 
 /** Show what an action would do; act when it is confirmed. `begin()` is awaited before, `end(leaves)` is called after it. */
@@ -28,7 +28,7 @@ export async function confirmAction(uid, name, begin, end) {
   end(await act(url));
 }
 
-/** Act, and go to what there is to see then; return whether that is another page. */
+/** Act, and go to the page that shows the result; return whether that is another page. */
 async function act(url) {
   const token = $('meta[name="pumice-token"]').content;
   const answer = await ask(url, { method: "POST", headers: { "X-Pumice-Token": token } });

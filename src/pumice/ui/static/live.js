@@ -72,7 +72,7 @@ export class Live {
       $("#live span").textContent = "not reachable";
       const again = make("button.btn", { type: "button" }, "Try now");
       again.addEventListener("click", () => this.open(true));
-      const words = make("div", {}, make("b.c-fail", {}, "pumice ui does not answer. "), `Shown is how things stood at ${this.since.toTimeString().slice(0, 8)}. Jobs do not need this page to go on. Buttons are off until it answers.`);
+      const words = make("div", {}, make("b.c-fail", {}, "pumice ui does not answer. "), `This is the state at ${this.since.toTimeString().slice(0, 8)}. Jobs do not need this page to go on. Buttons are off until it answers.`);
       $("#banner").replaceChildren(make("div.banner", {}, words, make("span.copy", {}, make("code", {}, "pumice ui")), again));
     }
     if (!this.source || this.source.readyState === EventSource.CLOSED) this.open(false);

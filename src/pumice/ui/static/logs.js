@@ -45,7 +45,7 @@ export class Logs {
     });
     this.restore();
     this.fold();
-    this.place();
+    this.resizePads();
     if (this.q) this.search(this.q);
     else if (this.context.firstError !== null && !this.live) this.show(this.context.firstError, 0.6);
     else if (this.follow) this.toEnd();
@@ -71,7 +71,8 @@ export class Logs {
     return Math.min(LINE, TALLEST / Math.max(1, this.total));
   }
 
-  place() {
+  /** Give the space before and after the drawn lines the height of the lines that are not drawn. */
+  resizePads() {
     this.before.style.height = `${this.at * this.unit}px`;
     this.after.style.height = `${Math.max(0, this.total - this.at - this.count) * this.unit}px`;
   }
@@ -104,7 +105,7 @@ export class Logs {
     this.rows.replaceChildren(rows);
     this.fold();
     this.count = found.items.length;
-    this.place();
+    this.resizePads();
     const same = number === undefined ? null : $(`[data-n="${number}"]`, this.rows);
     if (same && !this.follow) this.box.scrollTop = same.offsetTop - height;
     const kept = found.truncated ? "the oldest were removed" : "all kept";
@@ -157,7 +158,7 @@ export class Logs {
     this.total = found.total;
     this.live = found.live;
     if (!this.follow) {
-      this.place();
+      this.resizePads();
       this.frame();
       return;
     }
@@ -174,7 +175,7 @@ export class Logs {
       this.count -= over;
     }
     this.fold();
-    this.place();
+    this.resizePads();
     this.box.scrollTop = this.box.scrollHeight;
     $("#log-total", this.card).textContent = `${many(found.total, "line")}, ${many(found.errors, "error")}; all kept`;
     this.frame();

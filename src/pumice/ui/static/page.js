@@ -1,5 +1,5 @@
-// The script of the page: draws changes in place, serves keys, and starts the parts of a job. Without it the page is
-// complete, but stands still.
+// The script of the page: draws changes in place, handles keys, and starts the log and the cells of a job. Without it
+// the page is complete, but does not update.
 import { $, $$, ask, make, morph, parse, remembered } from "./dom.js";
 import { Cells } from "./cells.js";
 import { confirmAction, hints } from "./dialogs.js";
@@ -132,7 +132,7 @@ document.addEventListener("click", (event) => {
   }
   if (target.dataset.action) {
     event.preventDefault();
-    // While it acts, and on the way to another page, the page is not drawn: a job that is deleted cannot be.
+    // Do not redraw during an action or before another page is shown: the job may be deleted by then.
     const begin = () => {
       state.acting = true;
       return state.visit;

@@ -1,4 +1,4 @@
-// Runs before the page is drawn: says that there is a script, and sets the theme that was chosen.
+// Runs before the page is drawn: marks the page as scripted, and sets the chosen theme.
 "use strict";
 
 document.documentElement.classList.add("js");
