@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.runs.run_store import RunStore
+from pumice.engines.local.runs.run_store import RECORD, RunStore
 from pumice.engines.local.scheduling.machine import read_machine
 from pumice.ui import html_job, html_jobs
 from pumice.ui.page_data import NoSuchJobError, PageData
@@ -353,7 +354,9 @@ def test_a_stream_goes_on_where_the_browser_was(alone: Made) -> None:
 def test_what_a_waiting_run_lacks_is_held_by_another_run(alone: Made) -> None:
     cpus = len(read_machine().cpus)
     hog = JOBS["pytorch-job"].replace("env:", f"resources: {{limits: {{cpu: {cpus}}}}}\n            env:", 1)
-    alone.maker.make(Story("pytorch-job", [Try(None)], "Running", 500.0, text=hog))
+    holder = alone.maker.make(Story("pytorch-job", [Try(None)], "Running", 500.0, text=hog))
+    record = msgspec.structs.replace(holder.record, bound=7200.0)
+    (holder.directory / RECORD).write_bytes(msgspec.json.encode(record))
     small = JOBS["horovod"].replace("cpu: 1", "cpu: 100m").replace("memory: 1Gi", "memory: 1Mi")
     run = alone.maker.make(Story("horovod", (), "Pending", 100.0, text=small))
     job = alone.job(run.record.uid)
@@ -363,6 +366,8 @@ def test_what_a_waiting_run_lacks_is_held_by_another_run(alone: Made) -> None:
     assert (cpu.resource, cpu.wanted, cpu.free, cpu.short) == ("CPU", "0.4", "0", "0.4")
     assert [(each.job, each.phase) for each in cpu.held_by] == [("pytorch-job:1", "Running")]
     assert job.text.startswith("cpu: 0.4 wanted, 0 free; pytorch-job:1 holds")
+    page = html_job.page(alone.data.job_view(Frame(alone.data.info(), ""), JobQuery(run.record.uid)))
+    assert re.search(r" holds [\d.]+, until ~\d\d:\d\d: its time limit\.", page)
     assert [(each.position, each.job) for each in job.waiting.queue] == [(None, "pytorch-job:1"), (1, "horovod:1")]
     reserved = alone.data.info().reserved
     assert [each.job for each in reserved] == ["pytorch-job:1"]

@@ -97,7 +97,7 @@ class MachineData:
         for each in found.held_by:
             program = each.program if isinstance(each.program, str) else "other programs"
             uid, phase = phases.get(each.run or "", ("", ""))
-            because = "its time limit" if each.ends_by is not None else ""
+            because = "time limit" if each.ends_by is not None else ""
             amount = amount_text(name, each.amount)
             holders.append(
                 Holder(
