@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "get": Command("runs.get", "print a run's Job with its status, and how it ended"),
     "logs": Command("runs.logs", "print what the pods of runs printed, in one order"),
     "attach": Command("runs.attach", "show a run as `run` does, until it ends; Ctrl-C leaves it running"),
-    "detach": Command("control.detach", "let a run in the foreground of a terminal go on without it"),
+    "detach": Command("control.detach", "let a foreground run continue without its terminal"),
     "wait": Command("runs.wait", "wait until runs have finished, and report how by the exit code"),
     "why": Command("runs.why", "say why a run waits, or why it failed"),
     "history": Command("runs.history", "list the runs of a Job, or the attempts of a run"),

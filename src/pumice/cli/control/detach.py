@@ -1,4 +1,4 @@
-"""`pumice detach RUN...`: lets foreground runs go on without the terminals that show them."""
+"""`pumice detach RUN...`: lets foreground runs continue without their terminals."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ def terminal_size(descriptor: int) -> tuple[int, int]:
 
 def relay(entered: EnteredCommand, *, on_terminal: bool) -> int:
     """Pass input and output on until the command has ended; return its exit code. Raises RunError."""
-    # The command ends with this process, which ends in order: the terminal is restored. `nohup` ignores one of them.
-    heard = [number for number in _DEADLY if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _end) for number in heard}
+    # The command ends with this process. A handler, so that the terminal is restored; an ignored signal stays ignored.
+    handled = [number for number in _DEADLY if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _end) for number in handled}
     sys.stdout.flush()
     try:
         if not on_terminal:
@@ -59,7 +59,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def _raw(terminal: int) -> Iterator[None]:
-    """Every key goes to the pod. What was typed but not read is discarded at the end: it was meant for the pod."""
+    """Send every key to the pod. Input that was not read is discarded at the end: it was meant for the pod."""
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal, termios.TCSADRAIN)
     try:
@@ -70,7 +70,7 @@ def _raw(terminal: int) -> Iterator[None]:
 
 @contextmanager
 def _followed_size(terminal: int) -> Iterator[None]:
-    """The terminal of the pod has the size of this one; the kernel tells the programs in its foreground."""
+    """Keep the terminal of the pod as large as this one; the kernel signals the programs in its foreground."""
 
     def follow(*_: object) -> None:
         with suppress(OSError):
@@ -157,7 +157,7 @@ class _Relay:
         self._close_input()
 
     def _close_input(self) -> None:
-        """At the end of the input, when all of it was passed on. A terminal stays open for the output."""
+        """Close the input of the command once all of it was passed on. A terminal stays open for the output."""
         if not self._input and not self._pending and self._writable and self.sink not in self.outputs:
             os.close(self.sink)
             self.entered.channel.descriptors.remove(self.sink)
@@ -174,7 +174,7 @@ class _Relay:
             # No process has the terminal open any more.
             data = b""
         if not data or not _write(self.outputs[source], data):
-            # The end; or no program reads our output any more, which the command learns when it writes again.
+            # The end of the output; or its reader has gone, which the command learns when it writes again.
             del self.outputs[source]
             if source != self.sink:
                 os.close(source)

@@ -1,4 +1,4 @@
-"""`pumice resume RUN...`: runs go on that were suspended, or whose secrets were gone."""
+"""`pumice resume RUN...`: queues runs again that were suspended, or whose secrets are missing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pumice.engines.local.state.settings import home_directory
 
 _ACTIONS = ("status", "stop", "log", "install", "uninstall")
 _UNIT = "pumice.service"
-# KillMode: the processes of runs go on when the service ends.
+# KillMode: the processes of runs continue when the service ends.
 _UNIT_TEXT = """\
 [Unit]
 Description=Pumice: queues and recovers runs
@@ -50,7 +50,7 @@ def _status(client: LocalClient) -> int:
 
 
 def _stop(client: LocalClient) -> int:
-    """The jobs go on."""
+    """Stop the service; runs continue."""
     if not client.stop_service():
         print("the service is not running", file=sys.stderr)
     return 0
@@ -74,7 +74,7 @@ def _unit_file() -> Path | None:
 
 
 def _install(client: LocalClient) -> int:
-    """Write a unit of the user's systemd, so that runs go on after the machine starts."""
+    """Write a unit of the user's systemd, so that runs continue after a restart of the machine."""
     unit = _unit_file()
     if unit is None:
         print("there is no home directory for the unit\n  hint: set HOME or XDG_CONFIG_HOME", file=sys.stderr)
@@ -85,7 +85,7 @@ def _install(client: LocalClient) -> int:
     unit.write_text(_UNIT_TEXT.format(command=command), encoding="utf-8")
     print(unit)
     if shutil.which("systemctl") is None or _systemctl("daemon-reload") or _systemctl("enable", _UNIT):
-        print(f"systemd did not take it: start it at login with\n  {client.service_command()}", file=sys.stderr)
+        print(f"systemd did not accept it: start it at login with\n  {client.service_command()}", file=sys.stderr)
         return FAILED
     print("it starts at login; `loginctl enable-linger` starts it at boot", file=sys.stderr)
     return 0

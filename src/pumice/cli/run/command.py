@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def with_request(args: argparse.Namespace, start: Callable[[RunRequest], int]) -> int:
-    """Read the Job file and the options, and call `start`; after a question of consent once more."""
+    """Read the Job file and the options, and call `start`; once more if the user then gives consent."""
     read = _read_job(args)
     if read is None:
         return BAD_INPUT

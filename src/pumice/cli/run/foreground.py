@@ -36,7 +36,7 @@ class Foreground:
     async def show(self, process: SupervisorProcess, request: RunRequest) -> int:
         """Run the job to its end; return its exit code. Raises RunError if it cannot start."""
         if not _is_ignored(signal.SIGINT):
-            # Nothing is to be stopped before the run begins.
+            # Before the run begins there is nothing to stop.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             async with leased(process) as self._run:
@@ -76,7 +76,7 @@ class Foreground:
             self._run.stop(why, insist=insist)
 
     async def _tick(self) -> None:
-        """Show the passing of time."""
+        """Update the elapsed time."""
         while True:
             await asyncio.sleep(_TICK)
             self._show(Tick())
@@ -87,7 +87,7 @@ class Foreground:
         task.add_done_callback(self._tasks.discard)
 
     def _handle_signals(self) -> None:
-        """A signal that the caller ignores stays ignored: SIGHUP by nohup, SIGINT by a shell for its background."""
+        """Handle signals. An ignored one stays ignored: nohup ignores SIGHUP, a shell SIGINT in the background."""
         stops = {
             signal.SIGINT: Stop(INTERRUPTED, "Interrupted"),
             signal.SIGTERM: Stop(TERMINATED, "Terminated"),
@@ -101,7 +101,7 @@ class Foreground:
             self._handle(signal.SIGQUIT, lambda: self._spawn(self._detach()), self._run.release)
 
     def _handle(self, number: signal.Signals, handle: Callable[[], None], at_once: Callable[[], None]) -> None:
-        """Handle a signal in the event loop, and beside it: the loop may block while it writes our output."""
+        """Handle a signal in the event loop; a second one at once, because the loop may block on our output."""
 
         def notice(_number: int, _frame: object) -> None:
             if self._unhandled is None:
@@ -146,7 +146,7 @@ def _is_ignored(number: signal.Signals) -> bool:
 
 
 def _output_lost(error: OSError) -> Stop:
-    """The reader of our output has closed it, or the disk is full: stop the job."""
+    """Return why to stop the job: the reader of our output has closed it, or the disk is full."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -74,7 +74,7 @@ async def _follow(client: LocalClient, stored: StoredRun, view: Listener) -> int
 
 
 def _show_end(stored: StoredRun, view: Listener) -> int:
-    """A run that has ended: show its plan and its outcome."""
+    """Show the plan and the outcome of a run that has ended."""
     decoder = EventDecoder(Job())
     for entry in read_journal(stored.directory)[0]:
         event = decoder.decode(entry)

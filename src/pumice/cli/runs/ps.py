@@ -19,7 +19,7 @@ from pumice.engines.local.run_errors import InvalidOption
 from pumice.model.problem import Position
 
 _WIDE: Final = ("PRIORITY", "CPU", "MEM", "GPU", "MODE", "HOST", "NAMESPACE", "FILE", "UID")
-_PAUSE: Final = 1.0  # seconds between two looks of -w
+_PAUSE: Final = 1.0  # seconds between two updates of -w
 _REDRAW: Final = "\x1b[H\x1b[J"
 
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only runs of these Jobs")
     parser.add_argument("-a", "--all", action="store_true", help="all stored runs")
     parser.add_argument("--active", action="store_true", help="only runs that have not finished")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on, and print what changes")
+    parser.add_argument("-w", "--watch", action="store_true", help="keep running, and print what changes")
     parser.add_argument("--json", action="store_true", help="print one JSON object per run, with -w for each change")
     add_namespace(parser)
     add_output(parser, "wide", "name")

@@ -61,7 +61,7 @@ def _top(client: LocalClient, args: argparse.Namespace) -> int:
             height = screen.size()[1] - 1 if screen.terminal is not None else None
             screen.draw(_clipped(lines(found, by_use=True), height))
         if not runs or (chosen is not None and not chosen.is_owned):
-            # What was drawn stays.
+            # Leave the last table on the screen.
             print(file=sys.stderr)
             return 0
         time.sleep(interval)

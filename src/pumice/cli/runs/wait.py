@@ -65,5 +65,5 @@ def _is_there(found: Status, goal: str) -> bool:
 
 
 def _code(found: Status, goal: str) -> int:
-    """A run that has reached the goal is good, however it ended."""
+    """Return 0 for a run that has reached the goal, however it ended."""
     return 0 if goal != FINISHED and _is_there(found, goal) else exit_code(found)

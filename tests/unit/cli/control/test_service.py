@@ -43,5 +43,5 @@ def test_without_systemd(calls: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "bin/systemctl").write_text("#!/bin/sh\necho 'no bus' >&2; exit 1\n")
     assert main(["service", "install"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("no bus\nsystemd did not take it: start it at login with\n  ")
+    assert err.startswith("no bus\nsystemd did not accept it: start it at login with\n  ")
     assert not calls.exists()
