@@ -1,4 +1,4 @@
-"""What `make docs` does: writes docs/states.md, docs/reference/, the page of permissions and data/crds.json.
+"""What `make docs` does: writes docs/states.md, docs/reference/, the pages of permissions and data/crds.json.
 
 Pages are derived from the code alone: the options that a plugin declares, the pod before and after it, the fields of
 the model with their descriptions. A test compares each page with the code.
@@ -11,10 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pumice.plugins.registry import BUILTINS
-from scripts import crds, docs_commands, docs_job, docs_permissions, docs_plugins, docs_python, states
+from scripts import (
+    crds,
+    docs_commands,
+    docs_job,
+    docs_permissions,
+    docs_permissions_zh,
+    docs_plugins,
+    docs_python,
+    states,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+GUIDES = ROOT / "docs" / "guides"
 NOTE = "<!-- Made by `make docs` from the code. Changes made here are lost. -->\n\n"
 
 
@@ -24,7 +34,8 @@ def reference() -> Mapping[Path, str]:
         REFERENCE / "commands.md": docs_commands.page(),
         REFERENCE / "job.md": docs_job.page(),
         REFERENCE / "python.md": docs_python.page(),
-        ROOT / "docs" / "guides" / "permissions.md": docs_permissions.page(),
+        GUIDES / "permissions.md": docs_permissions.page(),
+        GUIDES / "zh" / "permissions.md": docs_permissions_zh.page(),
         REFERENCE / "plugins" / "README.md": docs_plugins.overview(BUILTINS),
     }
     texts |= {REFERENCE / "plugins" / f"{plugin.name}.md": docs_plugins.page(plugin) for plugin in BUILTINS}

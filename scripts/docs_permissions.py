@@ -8,7 +8,7 @@ from scripts.docs_text import code, table
 INTRODUCTION = """\
 # Permissions
 
-[All guides](../../README.md#read-on)
+[中文](zh/permissions.md) · [All guides](../../README.md#read-on)
 
 `pumice install` creates two ServiceAccounts. Their roles have no wildcards and grant nothing that no code needs. These
 tables are generated from the same list as the roles, and tests run with exactly these permissions.
@@ -103,14 +103,14 @@ def _section(title: str, component: Component) -> str:
 
 
 def _row(grant: Grant) -> tuple[str, str, str, str]:
-    kinds = (_kind(resource, grant.group) for resource in grant.resources)
+    kinds = (kind(resource, grant.group) for resource in grant.resources)
     named = f" named {', '.join(map(code, grant.resource_names))}" if grant.resource_names else ""
     where = "its own namespace" if grant.own_namespace else code(grant.namespace) if grant.namespace else "everywhere"
     gangs = f"; only with `--gang` {' or '.join(grant.gangs)}" if grant.gangs else ""
     return ", ".join(map(code, kinds)) + named, ", ".join(grant.verbs), where, grant.reason + gangs
 
 
-def _kind(resource: str, group: str) -> str:
+def kind(resource: str, group: str) -> str:
     """Return a resource as kubectl writes it, with the subresource at the end."""
     plural, slash, subresource = resource.partition("/")
     return (f"{plural}.{group}" if group else plural) + slash + subresource
