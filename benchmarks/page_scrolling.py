@@ -1,7 +1,7 @@
-"""How smooth the page of 1,000 pods is: the longest task of the browser while the page and its log are scrolled.
+"""Scrolling of the page with 1,000 pods: the longest task of the browser while the page and its log are scrolled.
 
-Printed: the longest task in milliseconds, and how many took longer than 50, as the browser reports them. The limit is
-that none does. The values are made up, so that only the browser is measured; a machine under load makes tasks longer.
+It prints the longest task in milliseconds, and how many took longer than 50, as the browser reports them. The limit is
+0. The values are made up, so that only the browser is measured; a machine under load makes tasks longer.
 """
 
 from __future__ import annotations

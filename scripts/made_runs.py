@@ -1,4 +1,4 @@
-"""Makes runs without running anything: written by the classes of the store, with times, logs and samples as in a story.
+"""Writes runs without running anything, by the classes of the store: with times, logs and samples of a story.
 
 For tests and pictures of the page, and for its benchmark: `scripts/made_stories.py` has the stories.
 """
@@ -48,7 +48,7 @@ _SAMPLE: Final = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How a pod ends: so many seconds after its attempt began."""
+    """How a pod ends, and how many seconds after its attempt began."""
 
     pod: str
     after: float

@@ -1,4 +1,4 @@
-"""Damaged and hostile files in the store, and hostile surroundings: clear lines and exit codes, never a traceback."""
+"""Damaged and hostile files in the store, closed streams, few open files: clear messages, never a traceback."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_damaged_files(
         pytest.param("XDG_STATE_HOME=/proc/1/none {} submit job.yaml", 2, "nothing can be stored", id="no store"),
     ],
 )
-def test_hostile_surroundings(finished: Path, shell: str, code: int, words: str) -> None:
+def test_commands_in_a_hostile_environment(finished: Path, shell: str, code: int, words: str) -> None:
     if "LC_ALL" in shell and not sys.executable.isascii():
         pytest.skip("Python itself does not start there")
     environ = dict(Terminal(finished).place.env)

@@ -126,7 +126,7 @@ def test_a_terminal_in_a_pod(terminal: Terminal) -> None:
     assert before.partition(";")[2].split(";", 2)[2] == after.partition(";")[2].split(";", 2)[2]
 
 
-def test_the_terminal_is_restored_when_the_client_is_told_to_end(terminal: Terminal) -> None:
+def test_the_terminal_is_restored_when_the_client_is_terminated(terminal: Terminal) -> None:
     directory = terminal.place.directory
     command = f"{PUMICE} exec w-0 -- sh -c 'echo $$ here; exec sleep 98{os.getpid()}'"
     script = f"stty -a > before; {command}; echo code $?; stty -a > after; echo over"

@@ -1,4 +1,4 @@
-"""What users set and see about waiting, silent and interrupted runs: flags, config.toml, the columns of `ps`."""
+"""Options and messages of runs that wait, are silent or were interrupted: flags, config.toml, the columns of `ps`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def restart_machine(terminal: Terminal, run: str) -> None:
     shutil.rmtree(terminal.place.directory / "pumice")
 
 
-def test_who_waits_how_long_and_in_which_order(terminal: Terminal) -> None:
+def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal) -> None:
     configure(terminal, "[priorities]\nhigh = 7\n")
     busy = terminal.submit(job(task("w", WAITING, container=WHOLE)))
     terminal.until(lambda: terminal.phase(busy) == "Running")

@@ -232,7 +232,7 @@ async def detached_by_client(lives: Lives, home: Path, at: Place | None) -> tupl
     return told, await asyncio.to_thread(process.child.wait) == -signal.SIGKILL
 
 
-def test_a_run_whose_process_is_killed_while_it_is_detached_goes_on_or_ends(
+def test_a_run_whose_process_is_killed_while_it_is_detached_continues_or_ends(
     make_lives: Callable[[Manifest], Lives],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""`pumice ui` over HTTP: who gets an answer, and what it shows of real runs."""
+"""`pumice ui` over HTTP: access to it, and what it shows of real runs."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_page_stops_at_once_though_a_stream_is_open(pages: Pages, number: in
         assert page.process.wait(60) == 0
 
 
-def test_a_run_from_its_start_over_a_failure_to_its_end(terminal: Terminal, page: Page) -> None:
+def test_a_run_from_its_start_through_a_failure_to_its_end(terminal: Terminal, page: Page) -> None:
     need_namespaces()
     with page.stream() as changes:
         terminal.submit(job(task("w", FAILS_ONCE), policies=POLICIES, maxRetry=3))

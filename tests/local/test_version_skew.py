@@ -1,4 +1,4 @@
-"""Versions that meet: clients, services, interpreters and stores of other versions; modules that load late."""
+"""Processes of different versions: clients, services, interpreters and stores; modules that load late."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_older_client_says_what_to_upgrade(user: User) -> None:
     asyncio.run(retire())
 
 
-def test_the_kept_conversation_is_still_understood(user: User) -> None:
+def test_messages_of_an_earlier_version_are_still_understood(user: User) -> None:
     """Every line that an earlier version sent gets an answer with the keys that it got then."""
     user.service()
 
@@ -134,7 +134,7 @@ def test_the_kept_conversation_is_still_understood(user: User) -> None:
     asyncio.run(asyncio.wait_for(replay(), SECONDS))
 
 
-def test_the_kept_store_is_read_and_pruned(tmp_path: Path) -> None:
+def test_a_store_of_an_earlier_version_is_read_and_pruned(tmp_path: Path) -> None:
     state = tmp_path / "state" / "pumice"
     shutil.copytree(KEPT / "store-2", state)
     client = LocalClient(environ={"XDG_STATE_HOME": str(state.parent), "HOME": str(tmp_path)})

@@ -228,7 +228,7 @@ def test_theme_is_chosen_and_remembered(watched: Watched) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 19, 18)"
 
 
-def test_banner_says_that_the_server_is_away(browser: Browser, sample_server: Served) -> None:
+def test_banner_says_that_the_server_does_not_answer(browser: Browser, sample_server: Served) -> None:
     origin, away = sample_server.address, sample_server.away
     context = browser.new_context()
     found = open_page(context, origin)

@@ -26,7 +26,7 @@ JOB = pumice.job(
 )
 
 
-def test_code_and_yaml_are_two_spellings(tmp_path: Path) -> None:
+def test_code_and_yaml_give_the_same_job(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(JOB.to_yaml())
     assert pumice.load(file) == JOB
@@ -124,7 +124,7 @@ def test_a_file_with_errors_is_refused_with_all_of_them(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_has_not_one_job(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_without_exactly_one_job(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text)
     with pytest.raises(pumice.InvalidJob, match=message):

@@ -96,7 +96,7 @@ def test_sentences_begin_with_failures(made: Made) -> None:
     assert "cpu: 24 wanted" in texts["eval-mmlu"]
 
 
-def test_the_verdict_says_who_failed_first_who_followed_and_what_was_before(made: Made) -> None:
+def test_the_verdict_names_the_first_failure_the_followers_and_earlier_attempts(made: Made) -> None:
     job = made.job("bert-pretrain")
     verdict = job.verdict
     assert verdict is not None
@@ -121,7 +121,7 @@ def test_the_verdict_says_who_failed_first_who_followed_and_what_was_before(made
     assert states["worker"][3] is PodState.FIRST
 
 
-def test_the_timeline_has_a_line_a_pod_over_all_attempts(made: Made) -> None:
+def test_the_timeline_has_a_line_per_pod_over_all_attempts(made: Made) -> None:
     found = made.data.timeline(JobQuery("bert-pretrain"))
     assert (found.total, len(found.pods), found.live, found.buckets) == (8, 8, False, ())
     assert [line.pod for line in found.pods][:2] == ["master-0", "worker-0"]
@@ -170,7 +170,7 @@ def test_pods_have_ranks_addresses_limits_and_measurements(made: Made) -> None:
     assert {row.pod: row.restarts for row in second.items}["worker-5"] == 1
 
 
-def test_plots_have_a_line_a_pod_or_a_band_and_outliers(made: Made) -> None:
+def test_plots_have_a_line_per_pod_or_a_band_and_outliers(made: Made) -> None:
     few = made.data.metrics(JobQuery("bert-pretrain", pod="worker-3"))
     assert [metric.name for metric in few.metrics] == ["cpu", "memory", "gpu", "gpuMemory"]
     assert few.metrics[0].series[0].pod == "worker-3"
@@ -185,7 +185,7 @@ def test_plots_have_a_line_a_pod_or_a_band_and_outliers(made: Made) -> None:
     assert made.data.metrics(JobQuery("horovod")).message == "nothing was measured"
 
 
-def test_a_waiting_job_says_what_is_short_and_who_is_before_it(made: Made) -> None:
+def test_a_waiting_job_shows_what_is_short_and_the_queue(made: Made) -> None:
     job = made.job("qwen-sft")
     assert job.waiting is not None
     assert (job.group, job.waiting.pods) == (Group.WAITING, 8)
@@ -248,7 +248,7 @@ def test_a_file_that_was_not_kept_is_written_again(alone: Made) -> None:
     assert "  minAvailable: 3" in found.lines
 
 
-def test_actions_say_why_they_are_off_and_what_would_happen(made: Made) -> None:
+def test_actions_say_why_they_are_disabled_and_what_would_happen(made: Made) -> None:
     actions = {each.name: each.why_not for each in made.job("llama-ft").actions}
     assert actions == {"suspend": "", "restart": "", "stop": "", "delete": "it has not finished: stop it first"}
     assert [each.name for each in made.job("dlrm-nightly").actions] == ["resume", "restart", "stop", "delete"]
@@ -334,7 +334,7 @@ def test_a_new_run_and_a_removed_one_are_changes_of_the_list(alone: Made) -> Non
         alone.data.job(run.record.uid)
 
 
-def test_a_stream_goes_on_where_the_browser_was(alone: Made) -> None:
+def test_a_stream_continues_where_the_browser_was(alone: Made) -> None:
     run = alone.maker.make(bert())
     query = JobQuery(run.record.uid, attempt=0)
     at, changes = alone.data.changed_job(query, JobPosition())

@@ -25,7 +25,7 @@ CLIENT = "   1: 0100007F:9C40 0100007F:1F90 {state} 00000000:00000000 00:0000000
         ("nonsense\n", True),
     ],
 )
-def test_the_kernel_says_whose_a_connection_is(tmp_path: Path, rows: str, allowed: bool) -> None:
+def test_the_owner_of_a_connection_is_read_from_the_kernel(tmp_path: Path, rows: str, allowed: bool) -> None:
     table = tmp_path / "tcp"
     table.write_text(HEADER + rows)
     assert connection_is_allowed(("127.0.0.1", 40000), SERVER, (table, tmp_path / "none"), 1000) is allowed

@@ -1,4 +1,4 @@
-"""`pumice service install|uninstall`: the unit of the user's systemd, which a program stands in for."""
+"""`pumice service install|uninstall`: the unit of the user's systemd, with a fake systemctl."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pumice.cli.main import main
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a systemctl on the PATH that notes its arguments."""
+    """Put a systemctl on the PATH that records its arguments."""
     program, noted = tmp_path / "bin/systemctl", tmp_path / "calls"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho \"$@\" >> '{noted}'\n")

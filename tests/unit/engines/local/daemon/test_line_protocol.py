@@ -153,7 +153,7 @@ def test_a_server_that_has_just_ended_counts_as_one_that_does_not_listen(tmp_pat
     asyncio.run(story())
 
 
-def test_a_server_that_says_nothing(tmp_path: Path) -> None:
+def test_a_silent_server_is_reported(tmp_path: Path) -> None:
     async def story() -> None:
         with bound_socket(tmp_path / "s") as silent:
             silent.listen()

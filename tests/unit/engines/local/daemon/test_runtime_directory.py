@@ -25,7 +25,7 @@ def test_otherwise_in_a_directory_of_the_user(tmp_path: Path, monkeypatch: pytes
     assert runtime_directory({"XDG_RUNTIME_DIR": runtime}) == tmp_path / f"pumice-{os.getuid()}"
 
 
-def test_for_root_where_only_root_can_make_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_uses_a_directory_that_only_root_can_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SHARED", tmp_path / "shared")
     monkeypatch.setattr(module, "_OF_ROOT", tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: 0)

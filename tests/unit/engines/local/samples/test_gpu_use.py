@@ -1,4 +1,4 @@
-"""What nvidia-smi says about the use of GPUs, from recorded answers and from a program that stands for it."""
+"""The use of GPUs by nvidia-smi: from recorded answers, and from a fake program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_answer_is_parsed_by_index_and_uuid() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "No devices were found\n", "NVIDIA-SMI has failed because, it, could not\n"])
-def test_an_answer_without_gpus_is_none(text: str) -> None:
+def test_an_answer_without_gpus_is_empty(text: str) -> None:
     assert parse_gpu_use(text) == {}
 
 
@@ -43,12 +43,12 @@ def test_devices_of_a_pod_are_added_up() -> None:
         pytest.param("echo 0, GPU-1, 1, 1; exit 9", 0, id="fails"),
     ],
 )
-def test_the_program_of_the_path_is_asked(script: str, known: int, tmp_path: Path) -> None:
+def test_nvidia_smi_on_the_path_is_called(script: str, known: int, tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\nPATH=/bin:/usr/bin\n{script}\n")
     program.chmod(0o755)
     assert len(asyncio.run(read_gpu_use({"PATH": str(tmp_path)}))) == known
 
 
-def test_without_the_program_nothing_is_known(tmp_path: Path) -> None:
+def test_without_nvidia_smi_the_use_is_unknown(tmp_path: Path) -> None:
     assert asyncio.run(read_gpu_use({"PATH": str(tmp_path)})) == {}

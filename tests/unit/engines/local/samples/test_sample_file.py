@@ -90,7 +90,7 @@ def test_a_new_process_does_not_reuse_the_numbers_of_pods(tmp_path: Path) -> Non
     assert [(each.pod, each.cpu, each.t) for each in read_samples(tmp_path)] == [("w-0", 1.0, 101.0), ("w-1", 1.0, 5.0)]
 
 
-def test_two_pods_of_one_name_and_attempt_are_apart(tmp_path: Path) -> None:
+def test_two_pods_of_one_name_and_attempt_are_distinguished(tmp_path: Path) -> None:
     first, second = pod(uid="a"), pod(uid="b", started=110)
     write(tmp_path, (101.0, [(first, Usage(1, 1))]), (112.0, [(second, Usage(0.5, 1))]))
     assert [each.cpu for each in read_samples(tmp_path)] == [1.0, 0.25]

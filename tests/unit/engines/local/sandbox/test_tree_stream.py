@@ -72,7 +72,7 @@ def test_into_a_directory_that_exists_and_over_a_file(tmp_path: Path, copied: Co
     assert (copied.target / "data").read_text() == "new"
 
 
-def test_what_is_no_file_and_no_directory_is_left_out(tmp_path: Path, copied: Copied) -> None:
+def test_pipes_and_devices_are_left_out(tmp_path: Path, copied: Copied) -> None:
     source = tmp_path / "source"
     source.mkdir()
     os.mkfifo(source / "pipe")
@@ -89,7 +89,7 @@ def test_what_is_no_file_and_no_directory_is_left_out(tmp_path: Path, copied: Co
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "/etc", "a\0b", 7, None])
-def test_a_name_that_is_none_ends_the_copy(name: object, copied: Copied) -> None:
+def test_an_invalid_name_ends_the_copy(name: object, copied: Copied) -> None:
     with pytest.raises(StreamError):
         copied(stream(DIRECTORY, {"kind": "file", "path": [name], "mode": 0o644}, content(b"x"), END))
 
@@ -109,7 +109,7 @@ def test_a_name_that_is_none_ends_the_copy(name: object, copied: Copied) -> None
         pytest.param([DIRECTORY, {"kind": "directory", "path": ["a"] * 300}, END], id="too deep"),
     ],
 )
-def test_what_is_no_stream_ends_the_copy(entries: list[Any], copied: Copied) -> None:
+def test_an_invalid_stream_ends_the_copy(entries: list[Any], copied: Copied) -> None:
     with pytest.raises(StreamError):
         copied(stream(*entries))
 

@@ -37,7 +37,7 @@ class Published:
         pytest.param({"message": "Unclosed transport"}, "unclosed transport", id="no exception"),
     ],
 )
-def test_it_becomes_one_warning(context: dict[str, object], text: str) -> None:
+def test_an_error_that_asyncio_reports_becomes_one_warning(context: dict[str, object], text: str) -> None:
     async def story() -> list[str]:
         ours, theirs = socket.socketpair()
         with ours, theirs:
