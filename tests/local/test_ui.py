@@ -50,6 +50,12 @@ def test_only_the_browser_with_the_token_gets_an_answer(pages: Pages) -> None:
     for name, (target, headers) in strangers.items():
         answer = page.get(target, headers)
         assert (answer.status, answer.body) == (403, b""), name
+    opened = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"}
+    for target in ("/", "/jobs/x", "/open?token=guess"):
+        answer = page.get(target, opened)
+        assert (answer.status, "This page needs its token" in answer.text) == (403, True), "a person reads what to do"
+    assert page.get("/", {**opened, "Sec-Fetch-Site": "cross-site"}).body == b""
+    assert page.get("/", {**opened, "Host": "evil.example"}).body == b""
     page.open()
     assert page.get(page.address.partition(page.host)[2], {"Cookie": ""}).status == 403, "the token works once"
     assert page.get(page.address.partition(page.host)[2]).status == 303, "a browser that has the cookie goes on"
@@ -211,4 +217,8 @@ def test_a_foreground_run_is_shown_and_stopped_by_a_form(terminal: Terminal, pag
         next(events)
         assert page.post(f"/api/jobs/{row['uid']}/actions/delete", token).json["done"]
         assert [kind for kind, _, _ in events][-1] == "gone"
+    with page.stream(f"/api/stream?job={row['uid']}") as events:
+        assert [kind for kind, _, _ in events] == ["gone"], "a browser that comes back learns it too"
+    gone = page.get(f"/jobs/{row['uid']}")
+    assert (gone.status, "trial:1 is gone" in gone.text, "It was deleted" in gone.text) == (404, True, True)
     assert [each["run"] for each in page.data("/api/jobs")["items"]] == ["trial:2"]

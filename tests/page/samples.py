@@ -157,6 +157,7 @@ ROWS = (
         waiting=Waiting(
             code="Resources",
             position=1,
+            pods=8,
             text="1st in queue train: needs 8 GPUs, 2 free; 6 held by llama-ft:3 until ~14:20",
         ),
     ),

@@ -160,6 +160,9 @@ class LogWindow(Value, frozen=True):
     first_error: int | None = None  # the number of the line that the verdict names
     live: bool = False
     truncated: bool = False  # the oldest lines were removed
+    lines: int | None = None  # of which only those with a match are counted in `total`; None if all are
+    share: int = 1  # 1 of so many lines came, and all with an error; only in the stream
+    rate: int = 0  # lines a second, if `share` is not 1
     others: dict[int, int] = msgspec.field(default_factory=dict)  # lines of other attempts
 
 

@@ -93,7 +93,8 @@ def _facts(view: JobView) -> list[Html]:
     facts.append(join(tag("b", f"{total:,}"), f" {'pod' if total == 1 else 'pods'}: {tasks}"))
     if job.group is Group.WAITING and job.min_available > 1:
         where = f", line {job.min_available_line}" if job.min_available_line else ""
-        facts.append(join(f"all together (minAvailable {job.min_available}{where})"))
+        words = "all together" if job.min_available >= total else f"{job.min_available} of them together"
+        facts.append(join(f"{words} (minAvailable {job.min_available}{where})"))
     if len(job.attempts) > 1 or (job.budget and job.budget.spent):
         spent = f", {job.budget.spent} of {plural(job.budget.limit, 'retry', 'retries')} spent" if job.budget else ""
         facts.append(join(tag("b", len(job.attempts)), f" attempts{spent}"))
@@ -154,7 +155,7 @@ def _verdict(view: JobView) -> Html:
     kind = "warn" if job.is_active and failed else "run" if job.is_active else "" if failed else "ok"
     head, dot, rest = verdict.text.partition(". ")
     after = rest or _others(verdict)
-    counted = re.search(r"\d[\d,]* failed[^(,;]*", head)
+    counted = re.search(r"(?<![\w-])\d[\d,]* failed[^(,;]*", head)  # a number of pods, not that of `worker-3 failed`
     begin, end = counted.span() if counted else (0, 0)
     said = join(head[:begin], tag("span.c-fail", head[begin:end]) if counted else None, head[end:])
     title = tag("h2", said, "." if dot else None, tag("span.after", f" {after}") if after else None)
@@ -297,7 +298,9 @@ def _overview(view: JobView) -> Html:
     stack: list[Html] = []
     if view.pods:
         stack.append(
-            cells_card(job, view.pods) if view.pods.total > TICKS_TO else pods_card(job, view.pods, view.chosen.pod)
+            cells_card(job, view.pods, view.timeline)
+            if view.pods.total > TICKS_TO
+            else pods_card(job, view.pods, view.chosen.pod)
         )
     if view.metrics:
         stack.append(against_card(job, view.metrics))

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from pumice.ui.html.frame import copyable, document, meters
 from pumice.ui.html.marks import LOGO, MARKS_TO, colours, icon, outcome_mark, phase, task_pods
 from pumice.ui.html.text import Child, Html, ago, brief, cores, duration, gib, join, plural, tag, time_tag
-from pumice.ui.values import FAILED_STATES, Group, Info, JobRow, PodState, TaskPods
+from pumice.ui.values import FAILED_STATES, Group, Info, JobRow, Listing, PodState, TaskPods
 from pumice.ui.views import JobsView
 
 FILTERS: Final = (
@@ -96,16 +96,7 @@ def _filters(view: JobsView) -> Html:
 def _rows(view: JobsView) -> Html:
     listing = view.listing
     if not listing.items:
-        return tag(
-            "div.card.body.nomatch",
-            tag(
-                "p",
-                tag("b", f"No job matches “{listing.q}”." if listing.q else "No job here."),
-                " ",
-                tag("span.muted", "Esc clears the filter."),
-            ),
-            tag("p", tag("a.btn.sm", "All jobs", href="/")),
-        )
+        return _no_match(listing)
     head = tag(
         "thead",
         tag(
@@ -134,24 +125,43 @@ def _rows(view: JobsView) -> Html:
                 role="row",
             )
             bodies.append(tag("tbody", heading, [row_of(row, view.frame.info) for row in chosen], role="rowgroup"))
-    more = None
+    return join(tag("div.card", tag("table.jobs", head, bodies, role="table", aria_label="Jobs")), _pages(listing))
+
+
+def _no_match(listing: Listing) -> Html:
+    """Say that no job matches, and how many would without the choice of a phase."""
+    phase_words = "" if listing.phase is Group.ALL else f" among those under “{listing.phase.value.capitalize()}”"
+    said = f"No job matches “{listing.q}”{phase_words}." if listing.q else "No job here."
+    without: Child = None
+    if listing.q and listing.others:
+        href = f"/?{urlencode({'q': listing.q})}"
+        without = tag("a", f"{plural(listing.others, 'job')} in other phases", href=href, data_filter="all")
+    return tag(
+        "div.card.body.nomatch",
+        tag("p", tag("b", said), " ", tag("span.muted", "Esc clears the filter.")),
+        tag("p", tag("a.btn.sm", "Clear the filter", href="/"), " ", without),
+    )
+
+
+def _pages(listing: Listing) -> Child:
+    """Draw links to the pages of a long list."""
+    if not listing.after and not listing.before:
+        return None
+    chosen = {"phase": listing.phase.value, "q": listing.q}
+    last = listing.before + len(listing.items)
+    first = tag("a.btn", "First jobs", href=f"/?{urlencode(chosen)}") if listing.before else None
+    following: Child = None
     if listing.after:
-        query = urlencode({"phase": listing.phase.value, "q": listing.q, "after": listing.after})
-        more = tag(
-            "p.more",
-            tag(
-                "a.btn",
-                f"Next {plural(max(0, listing.total - len(listing.items)), 'job')}",
-                href=f"/?{query}",
-                data_more=listing.after,
-            ),
-        )
-    return join(tag("div.card", tag("table.jobs", head, bodies, role="table", aria_label="Jobs")), more)
+        query = urlencode({**chosen, "after": listing.after})
+        following = tag("a.btn", "Next jobs", href=f"/?{query}", data_more=listing.after)
+    words = f"{listing.before + 1:,} to {last:,} of {plural(listing.total, 'job')}"
+    return tag("p.more", first, tag("span.muted", f" {words} "), following)
 
 
 def row_of(row: JobRow, info: Info) -> Html:
     """Draw one job."""
-    href = f"/jobs/{row.uid}"
+    # A run whose record cannot be read has no page.
+    name = tag("a.jn", row.run, href=f"/jobs/{row.uid}", title=row.run) if row.uid else tag("span.jd", row.run)
     facts = " · ".join(
         filter(
             None,
@@ -170,10 +180,11 @@ def row_of(row: JobRow, info: Info) -> Html:
             "div.atts", [outcome_mark(attempt.outcome) for attempt in row.attempts[-8:]], role="img", aria_label=label
         )
     ran = _ran(row, info)
+    together = row.waiting.pods if row.waiting else 0
     cells = (
         tag("td.ph-c", phase(row.phase), role="cell"),
-        tag("td.j", tag("a.jn", row.run, href=href, title=row.run), tag("div.l2", facts), role="cell"),
-        tag("td.pd", task_pods(row.tasks), tag("div.l2", pods_line(row.tasks, row.group)), role="cell"),
+        tag("td.j", name, tag("div.l2", facts), role="cell"),
+        tag("td.pd", task_pods(row.tasks), tag("div.l2", pods_line(row.tasks, row.group, together)), role="cell"),
         tag("td.num.at", count, marks, role="cell"),
         tag("td.num.age", time_tag(row.created, ago(row.created, info.now), "ago"), role="cell"),
         tag("td.num.rn", ran, role="cell"),
@@ -182,7 +193,7 @@ def row_of(row: JobRow, info: Info) -> Html:
     return tag(
         "tr.job",
         cells,
-        id=f"job-{row.uid}",
+        id=f"job-{row.uid or row.run}",
         role="row",
         class_="bad" if row.group is Group.FAILED else None,
         data_k=row.group.value,
@@ -198,15 +209,18 @@ def _ran(row: JobRow, info: Info) -> Child:
     return duration(row.ran) if row.ran is not None else "–"
 
 
-def pods_line(tasks: tuple[TaskPods, ...], group: Group) -> Child:
-    """Return `6 of 6 running`, or failures first: `3 failed · 641 running · 352 done`."""
+def pods_line(tasks: tuple[TaskPods, ...], group: Group, together: int = 0) -> Child:
+    """Return `6 of 6 running`, or failures first: `3 failed · 641 running · 352 done`. `together` start at once."""
     counts: dict[PodState, int] = {}
     for task in tasks:
         for state, count in task.counts.items():
             counts[state] = counts.get(state, 0) + count
     total = sum(task.total for task in tasks)
     if group is Group.WAITING:
-        return f"0 of {total:,}" + (", starts all together" if total > 1 else "")
+        gang = (
+            "" if together <= 1 else ", starts all together" if together >= total else f", {together:,} start together"
+        )
+        return f"0 of {total:,}{gang}"
     if set(counts) <= {PodState.WAITING} and group in {Group.FAILED, Group.DONE}:
         return "no pod was created"
     running = counts.get(PodState.RUNNING, 0) + counts.get(PodState.INIT, 0)

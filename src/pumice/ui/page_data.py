@@ -5,6 +5,7 @@ One thread calls the methods for logs, which may be large, and another one all o
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
@@ -49,6 +50,8 @@ from pumice.ui.views import Frame, JobView
 
 _MOST_ROWS: Final = 50  # that a stream sends at once
 _MOST_LINES: Final = 500
+_LINES_A_SECOND: Final = 500  # above it, the merged log shows a share
+_FEWEST_LINES: Final = 100  # that are worth a share
 _MOST_PODS: Final = 200
 _MOST_PLOTS: Final = 8  # that are kept
 Changes = list[tuple[str, Any]]
@@ -63,7 +66,11 @@ class SeenJobs:
 
 
 class NoSuchJobError(LookupError):
-    """No run has this uid."""
+    """No run has this uid. `gone` has the name of a run that was removed while the page was open, and when."""
+
+    def __init__(self, uid: str, gone: tuple[str, dt.datetime] | None = None) -> None:
+        super().__init__(f"{uid}: no run has this uid" if gone is None else f"{gone[0]} was deleted, with its record")
+        self.gone = gone
 
 
 @dataclass(slots=True)
@@ -90,7 +97,7 @@ class PageData:
                 try:
                     run = self.client.find(uid)
                 except RunError as error:
-                    raise NoSuchJobError(str(error)) from error
+                    raise NoSuchJobError(uid, self.runs.gone.get(uid)) from error
             return run
 
     def info(self) -> Info:
@@ -131,7 +138,8 @@ class PageData:
         """Without `attempt` all attempts are shown, as they are on the page."""
         with self._lock:
             history, _ = self._history(query)
-            return timeline(history, query.attempt or 0, query.buckets, self.client.now())
+            last_lines = self._logs.last_times(history.run.record.uid)
+            return timeline(history, query.attempt or 0, query.buckets, self.client.now(), last_lines)
 
     def pods(self, query: JobQuery) -> PodPage:
         with self._lock:
@@ -207,7 +215,10 @@ class PageData:
 
     def logs(self, query: JobQuery) -> LogWindow:
         log, chosen = self._log(query)
-        window = log.window(chosen, query.at, query.lines)
+        if query.only and query.q:
+            window = log.matching(chosen, query.q, query.at, query.lines)
+        else:
+            window = log.window(chosen, query.at, query.lines, whole=query.whole)
         first = self._blamed(log, chosen, query.uid)
         return msgspec.structs.replace(window, first_error=first)
 
@@ -234,7 +245,7 @@ class PageData:
         search = self.search(query) if query.q else None
         at = query.at
         if at is None and search is not None and search.positions:
-            at = max(0, search.positions[0] - 10)
+            at = 0 if query.only else max(0, search.positions[0] - 10)
         return replace(view, logs=self.logs(replace(query, at=at)), volume=self.volume(query), search=search)
 
     # --- changes --------------------------------------------------------------------------------------------------
@@ -278,12 +289,20 @@ class PageData:
                 changes.append(("metric", {"size": samples}))
             return now, changes
 
-    def new_lines(self, query: JobQuery, at: JobPosition) -> LogWindow | None:
-        """Return the lines after a position, at most the newest ones; None if there are none."""
+    def new_lines(self, query: JobQuery, at: JobPosition, seconds: float | None = None) -> LogWindow | None:
+        """Return the lines after a position, at most the newest ones; None if there are none.
+
+        `seconds` is the time since that position: if more lines came than can be read, and no pod was chosen, only a
+        share of them is returned.
+        """
         log, chosen = self._log(query)
         total = log.view(chosen).total
         if total == at.lines:
             return None
         if at.lines < 0:
             return log.window(chosen, total, 1)
+        most = max(_FEWEST_LINES, int(_LINES_A_SECOND * (seconds or 0.0)))
+        if seconds and total - at.lines > most and not chosen.pod:
+            shared = log.share(chosen, at.lines, most)
+            return msgspec.structs.replace(shared, rate=round((total - at.lines) / seconds))
         return log.window(chosen, max(at.lines, total - _MOST_LINES), _MOST_LINES)

@@ -23,7 +23,10 @@ class BadQueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """`?tab&attempt&pod&task&stream&at&lines&q&compare&after&step`. Without `attempt` it is the newest; `all` is 0."""
+    """`?tab&attempt&pod&task&stream&at&lines&q&only&whole&compare&after&step`.
+
+    Without `attempt` it is the newest; `all` is 0.
+    """
 
     uid: str
     tab: str = OVERVIEW
@@ -34,6 +37,8 @@ class JobQuery:
     at: int | None = None
     lines: int | None = None
     q: str = ""
+    only: bool = False  # lines with `q` only
+    whole: bool = False  # long lines are not cut
     compare: str = ""
     after: str = ""
     step: float | None = None
@@ -62,6 +67,8 @@ class JobQuery:
             at=_number(query, "at"),
             lines=_number(query, "lines"),
             q=query.get("q", ""),
+            only=bool(query.get("only")),
+            whole=bool(query.get("whole")),
             compare=query.get("compare", ""),
             after=query.get("after", ""),
             step=None if step is None else float(step),

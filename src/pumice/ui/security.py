@@ -1,8 +1,9 @@
 """Access control of the page: only the browser of the user that started it gets an answer.
 
 The server listens on loopback only. A random token, which is printed once, is exchanged for a cookie. Other origins,
-other names of this host and requests without the cookie get an empty 403. On Linux, connections of other users of the
-machine are refused before that, by the owner that /proc/net/tcp shows, even if they have read the token.
+other names of this host and requests without the cookie get an empty 403; only a browser that opens a page without the
+cookie reads what to do. On Linux, connections of other users of the machine are refused before that, by the owner that
+/proc/net/tcp shows, even if they have read the token.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 from typing import Final
@@ -43,6 +46,20 @@ HEADERS: Final[Mapping[str, str]] = {
     "Server": "pumice",
 }
 
+_STYLE: Final = (
+    ":root{color-scheme:light dark}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}"
+)
+_STYLE_HASH: Final = "sha256-" + b64encode(sha256(_STYLE.encode()).digest()).decode()
+_NEEDS_TOKEN: Final = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pumice</title>'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    f"<style>{_STYLE}</style><main><h1>This page needs its token</h1>"
+    "<p>The one in the address is missing, was used already, or belongs to an earlier start of <code>pumice ui</code>."
+    "<p>Open it again from a terminal; this prints a fresh address:<pre>pumice ui</pre>"
+    "<p>Nothing of any job was sent to this browser.</main></html>"
+)
+
 
 @dataclass(slots=True)
 class Gate:
@@ -72,7 +89,7 @@ class Gate:
         if request.path == OPEN:
             return self._exchange(request)
         if not self._is_known(request) or not self._is_own_origin(request):
-            return refused()
+            return needs_token() if self._is_opened(request) else refused()
         if request.method not in ("GET", "HEAD") and not await self._may_post(request):
             return refused()
         try:
@@ -91,7 +108,7 @@ class Gate:
             return refused()
         if not self._is_known(request):
             if not self._token or not compare_digest(given.encode(), self._token.encode()):
-                return refused()
+                return needs_token() if self._is_opened(request) else refused()
             self._token = ""
         if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
             response = web.Response(status=303, headers={**HEADERS, "Location": "/"})
@@ -101,6 +118,12 @@ class Gate:
             response = web.Response(text=page, content_type="text/html", headers=HEADERS)
         response.set_cookie(COOKIE, self._cookie, httponly=True, samesite="Strict", path="/", max_age=_A_WEEK)
         return response
+
+    def _is_opened(self, request: web.Request) -> bool:
+        """Whether a person opens a page by its address, or from a page of this server."""
+        said = request.headers
+        opened = (said.get("Sec-Fetch-Mode"), said.get("Sec-Fetch-Dest")) == ("navigate", "document")
+        return opened and request.method == "GET" and self._is_own_origin(request)
 
     def _is_known(self, request: web.Request) -> bool:
         return compare_digest(request.cookies.get(COOKIE, "").encode(), self._cookie.encode())
@@ -118,6 +141,13 @@ class Gate:
         if not given and request.content_type == "application/x-www-form-urlencoded":
             given = str((await request.post()).get(TOKEN_FIELD, ""))
         return compare_digest(given.encode(), self.form_token.encode())
+
+
+def needs_token() -> web.Response:
+    """Return a page that says how to get one that is answered. It says nothing about what there is."""
+    policy = f"default-src 'none'; style-src '{_STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'"
+    headers = {**HEADERS, "Content-Security-Policy": policy, "Connection": "close"}
+    return web.Response(text=_NEEDS_TOKEN, content_type="text/html", status=403, headers=headers)
 
 
 def refused() -> web.Response:

@@ -21,6 +21,7 @@ from pumice.engines.local.run_errors import RunError
 from pumice.ui import html_job, html_jobs
 from pumice.ui.data.actions import ACTIONS
 from pumice.ui.detail_values import ActionResult
+from pumice.ui.html.text import ago
 from pumice.ui.page_data import NoSuchJobError, PageData
 from pumice.ui.queries import BadQueryError, JobQuery, group_of_query
 from pumice.ui.security import Gate, Rate
@@ -184,8 +185,12 @@ class PageServer:
         """Answer invalid requests: in JSON below /api, else as a page."""
         try:
             response: web.StreamResponse = await handler(request)
-        except NoSuchJobError:
-            status, title, message = 404, "No such job", f"{request.match_info.get('uid')}: no run has this uid"
+        except NoSuchJobError as error:
+            status, title, message = 404, "No such job", str(error)
+            if error.gone is not None and not request.path.startswith("/api/"):
+                run, when = error.gone
+                title = f"{run} is gone"
+                message = f"It was deleted {ago(when, self.data.client.now())}, with its record."
         except BadQueryError as error:
             status, title, message = 400, "Bad request", str(error)
         except (OSError, RunError) as error:

@@ -61,8 +61,6 @@ class Streams:
             return web.Response(status=503)
         uid = request.query.get("job", "")
         query = JobQuery.of(uid, request.query)
-        if uid:
-            await self.read(self.data.run, uid)  # there is such a run
         last = request.headers.get("Last-Event-ID", "") or request.query.get("last", "")
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
@@ -74,7 +72,7 @@ class Streams:
                 # A browser that does not read is disconnected.
                 await asyncio.wait_for(response.write(_encoded(event)), _WRITE_SECONDS)
         except NoSuchJobError:
-            # The run was removed.
+            # The run was removed. Not a 404: a browser could not tell it from a server that is away.
             with suppress(ConnectionError):
                 await response.write(_encoded(Sent("gone", {})))
         except (ConnectionError, TimeoutError):
@@ -112,11 +110,13 @@ class Streams:
         """Yield the changes of one job after the entry and the line that `last` names."""
         at = JobPosition.parse(last)
         beat = float("-inf")
+        read: float | None = None
         async for now in self._ticks():
             at, changes = await self.read(self.data.changed_job, query, at)
             for kind, value in changes:
                 yield Sent(kind, value, str(at))
-            lines = await self.read_logs(self.data.new_lines, query, at)
+            before, read = read, time.monotonic()
+            lines = await self.read_logs(self.data.new_lines, query, at, None if before is None else read - before)
             if lines is not None:
                 at = JobPosition(at.seq, lines.total, at.samples)
                 yield Sent("line", lines, str(at))

@@ -192,7 +192,10 @@ class JobRow(Value, frozen=True):
 
 
 class Listing(Value, frozen=True):
-    """`GET /api/jobs`. `counts` has all runs by group; `total` those that match; `after` continues the list."""
+    """`GET /api/jobs`. `counts` has all runs by group; `total` those that match; `after` continues the list.
+
+    `before` matching runs are on the pages before; `others` match, but are not in the group that was asked for.
+    """
 
     items: tuple[JobRow, ...]
     counts: dict[Group, int]
@@ -200,6 +203,8 @@ class Listing(Value, frozen=True):
     phase: Group = Group.ALL
     q: str = ""
     after: str = ""
+    before: int = 0
+    others: int = 0
 
 
 class Follower(Value, frozen=True):

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,18 @@ def test_many_pods_are_counted_over_time_and_few_stand_out(made: Made) -> None:
     assert all(each.waiting + each.running + each.done + each.failed == MANY for each in found.buckets[1:])
 
 
+def test_a_pod_that_prints_nothing_any_more_stands_out(alone: Made) -> None:
+    def lines(pod: str, _attempt: int) -> list[tuple[float, str, str]]:
+        return [(10.0, "stdout", "begin"), *([] if pod == "trial-7" else [(2890.0, "stdout", "still here")])]
+
+    run = alone.maker.make(replace(sweep(MANY), lines=lines))
+    query = JobQuery(run.record.uid)
+    assert "trial-7" not in [line.pod for line in alone.data.timeline(query).pods], "the logs were not read yet"
+    alone.data.logs(query)
+    found = {line.pod: line.note for line in alone.data.timeline(query).pods}
+    assert found["trial-7"].startswith("no line for 48m")
+
+
 def test_pods_have_ranks_addresses_limits_and_measurements(made: Made) -> None:
     page = made.data.pods(JobQuery("bert-pretrain"))
     assert [(row.pod, row.rank) for row in page.items][:3] == [("master-0", 0), ("worker-0", 1), ("worker-1", 2)]
@@ -192,6 +205,8 @@ def test_a_waiting_job_shows_what_is_short_and_the_queue(made: Made) -> None:
     assert {each.resource for each in job.waiting.short} == {"CPU", "memory", "GPU"}
     assert [each.job for each in job.waiting.queue if each.is_this] == ["qwen-sft:1"]
     assert {"llama-ft:1", f"sweep-{MANY}:1"} <= {each.job for each in job.waiting.queue if each.position is None}
+    page = html_jobs.page(JobsView(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", "")))
+    assert "0 of 8, starts all together" in page
     assert made.data.logs(JobQuery("qwen-sft")).total == 0
     assert made.data.timeline(JobQuery("qwen-sft")).pods == ()
 
@@ -238,6 +253,27 @@ def test_only_the_document_of_the_job_is_kept(alone: Made) -> None:
     assert found.lines[:6] == ("", "", "", "", "", "# why")
     assert found.lines[6] == "apiVersion: batch.volcano.sh/v1alpha1"
     assert "hunter2" not in (run.directory / "run.json").read_text()
+
+
+def test_a_long_list_has_pages(alone: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pumice.ui.data.jobs.PAGE", 2)
+    for number in range(5):
+        alone.maker.make(Story("pytorch-job", [Try(1.0)], "Completed", 100.0 * number))
+    (alone.maker.store.runs / "default" / "pytorch-job" / "9").mkdir()
+    seen, after, said = [], "", []
+    while True:
+        listing = alone.data.listing(Group.ALL, "", after)
+        page = html_jobs.page(JobsView(Frame(alone.data.info(), "token"), listing))
+        said.append(page.partition(" of 6 jobs")[0].rpartition("> ")[2])
+        seen += [row.run for row in listing.items]
+        if not (after := listing.after):
+            break
+    assert sorted(seen) == [f"pytorch-job:{number}" for number in (1, 2, 3, 4, 5, 9)]
+    assert said == ["1 to 2", "3 to 4", "5 to 6"]
+    none = alone.data.listing(Group.WAITING, "pytorch", "")
+    page = html_jobs.page(JobsView(Frame(alone.data.info(), "token"), none))
+    assert "No job matches “pytorch” among those under “Waiting”." in page
+    assert "6 jobs in other phases" in page
 
 
 def test_a_file_that_was_not_kept_is_written_again(alone: Made) -> None:
@@ -330,8 +366,11 @@ def test_a_new_run_and_a_removed_one_are_changes_of_the_list(alone: Made) -> Non
     assert alone.data.act(run.record.uid, "delete").done
     seen, changes = alone.data.changed_jobs(seen)
     assert [(kind, value["gone"]) for kind, value in changes] == [("jobs", 1)]
-    with pytest.raises(NoSuchJobError):
+    with pytest.raises(NoSuchJobError) as caught:
         alone.data.job(run.record.uid)
+    assert caught.value.gone == ("pytorch-job:1", NOW)
+    with pytest.raises(NoSuchJobError, match=r"^never: no run has this uid$"):
+        alone.data.job("never")
 
 
 def test_a_stream_continues_where_the_browser_was(alone: Made) -> None:
@@ -382,6 +421,13 @@ def test_a_browser_that_missed_too_much_sees_the_gap(alone: Made) -> None:
     assert found is not None
     assert found.total > 1600
     assert (found.at, len(found.items), found.items[0].number) == (found.total - 500, 500, found.total - 500)
+    shared = alone.data.new_lines(JobQuery(run.record.uid), JobPosition(0, 3, 0), 0.5)
+    assert shared is not None
+    assert (shared.at, shared.share, shared.rate) == (3, -(-(found.total - 3) // 250), (found.total - 3) * 2)
+    assert len(shared.items) <= 250
+    of_pod = alone.data.new_lines(JobQuery(run.record.uid, pod="worker-1"), JobPosition(0, 0, 0), 0.5)
+    assert of_pod is not None
+    assert (of_pod.share, len(of_pod.items)) == (1, of_pod.total), "of a chosen pod all lines are sent"
 
 
 def test_pods_that_are_plain_processes_have_addresses_on_loopback(alone: Made) -> None:
@@ -404,7 +450,14 @@ def test_damaged_runs_are_listed_with_what_is_wrong(alone: Made) -> None:
     rows = {row.run: row for row in alone.data.listing(Group.ALL, "", "").items}
     assert sorted(rows) == [f"pytorch-job:{number}" for number in (1, 2, 3, 9)]
     assert rows["pytorch-job:1"].damaged.startswith("run.json cannot be read")
-    assert rows["pytorch-job:9"].damaged == "run.json is missing"
+    nine = alone.maker.store.runs / "default" / "pytorch-job" / "9"
+    files = f"its files are in {nine}: remove them if you do not need them"
+    assert rows["pytorch-job:9"].damaged == f"run.json is missing; {files}"
+    assert {row.group for row in rows.values()} == {Group.FAILED}
+    assert alone.data.jobs.counts()[Group.FAILED] == 4, "what cannot be read neither waits nor runs"
+    page = html_jobs.page(JobsView(Frame(alone.data.info(), "token"), alone.data.listing(Group.ALL, "", "")))
+    assert 'href="/jobs/"' not in page, "a run without a record has no page"
+    assert page.count('id="job-pytorch-job:9"') == 1
     assert rows["pytorch-job:3"].damaged == "6 entries of the journal cannot be read"
     for number in (2, 3):
         query = JobQuery(rows[f"pytorch-job:{number}"].uid)

@@ -149,7 +149,11 @@ def action_plan(history: RunHistory, name: str) -> ActionPlan:
     number = 0 if is_over(run, status) else len(alive)
     phase = status.phase if status.finished is not None else history.job.status.state.phase or status.phase
     pods = f"{number} pod{'' if number == 1 else 's'}"
-    ends = f"{pods} get SIGTERM, and SIGKILL after {grace_of(run)} s" if number else "no pod runs"
+    ends = (
+        f"{pods} get{'s' if number == 1 else ''} SIGTERM, and SIGKILL after {grace_of(run)} s"
+        if number
+        else "no pod runs"
+    )
     texts = {"run": run.ref, "name": run.record.name, "pods": pods if number else run.ref, "ends": ends}
     return ActionPlan(
         name=name,

@@ -43,12 +43,9 @@ class JobData:
     def listing(self, group: Group = Group.ALL, q: str = "", after: str = "") -> Listing:
         everything, counts = self.runs.all(), self.counts()
         words = q.lower().split()
-        found = [
-            each
-            for each in everything
-            if group in (Group.ALL, each.group) and all(word in each.words for word in words)
-        ]
-        begin = next((index + 1 for index, each in enumerate(found) if after and each.uid == after), 0)
+        matching = [each for each in everything if all(word in each.words for word in words)]
+        found = [each for each in matching if group in (Group.ALL, each.group)]
+        begin = next((index + 1 for index, each in enumerate(found) if after and each.key == after), 0)
         shown = found[begin : begin + PAGE]
         return Listing(
             items=tuple(self.row(each) for each in shown),
@@ -56,7 +53,9 @@ class JobData:
             total=len(found),
             phase=group,
             q=q,
-            after=shown[-1].uid if len(found) > begin + PAGE else "",
+            after=shown[-1].key if len(found) > begin + PAGE else "",
+            before=begin,
+            others=len(matching) - len(found),
         )
 
     def counts(self) -> dict[Group, int]:

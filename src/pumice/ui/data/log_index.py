@@ -25,7 +25,7 @@ _RECORDS: Final = 1 << 16  # bytes of an index that are decoded at once
 _NO_FILE: Final = -1
 _LOOK_AGAIN: Final = 2.0  # seconds until new logs are looked for without a reason
 ERROR: Final = re.compile(
-    rb"^[^\n]*(?:Traceback \(most recent call last\)|\w*(?:Error|Exception)(?::|$)|\b(?:ERROR|FATAL|CRITICAL)\b"
+    rb"^[^\n]*(?:Traceback \(most recent call last\)|(?:Error|Exception)(?::|$)|\b(?:ERROR|FATAL|CRITICAL)\b"
     rb"|\b(?:fatal|panic|error): |Segmentation fault|CUDA out of memory|No space left on device)[^\n]*",
     re.MULTILINE,
 )

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from pumice.client.run_logs import moment_of
 from pumice.engines.local.logs.log_index import GAP, STDERR
 from pumice.ui.data.log_index import ERROR, LogIndex, Mark
@@ -22,7 +24,8 @@ PUMICE: Final = "pumice"  # the task of what Pumice says itself
 DEFAULT_LINES: Final = 200
 _MOST_LINES: Final = 2000
 _MOST_POSITIONS: Final = 10_000
-_LONGEST: Final = 4000  # bytes of a line that are shown
+_LONGEST: Final = 1000  # bytes of a line that are shown, unless the whole line is asked for
+_MOST_ERRORS: Final = 200  # that are sent with a share of the lines
 _BUCKETS: Final = 200
 _SCANNED: Final = 64 << 20  # bytes that one request searches for errors
 _MOST_VIEWS: Final = 8
@@ -74,6 +77,8 @@ class RunLog:
     index: LogIndex
     read: float = float("-inf")
     views: OrderedDict[LogFilter, _View] = field(default_factory=OrderedDict)
+    # What was searched for last, up to which line, and the numbers of the lines with it.
+    _found: tuple[LogFilter, str, int, list[int]] | None = None
 
     def view(self, chosen: LogFilter) -> _View:
         if time.monotonic() - self.read > _FRESH:
@@ -86,8 +91,8 @@ class RunLog:
         view.update(self.index)
         return view
 
-    def window(self, chosen: LogFilter, at: int | None, lines: int | None) -> LogWindow:
-        """Return lines from a number on; without it the last ones."""
+    def window(self, chosen: LogFilter, at: int | None, lines: int | None, *, whole: bool = False) -> LogWindow:
+        """Return lines from a number on; without it the last ones. `whole`: long lines are not cut."""
         view, count = self.view(chosen), min(lines or DEFAULT_LINES, _MOST_LINES)
         begin = max(0, view.total - count) if at is None else min(at, view.total)
         self.index.scan_errors(_SCANNED)
@@ -102,14 +107,42 @@ class RunLog:
             total=view.total,
             errors=sum(self.index.errors[row] for row in view.rows),
             at=begin,
-            items=tuple(self._lines(view, begin, count)),
+            items=tuple(self._lines(view, begin, count, whole=whole)),
             begin=_moment(first),
             live=self.index.live,
             truncated=any(each.path.endswith(".1.log") for each in self.index.files),
             others=others,
         )
 
-    def _lines(self, view: _View, begin: int, count: int) -> list[LogLine]:
+    def matching(self, chosen: LogFilter, q: str, at: int | None, lines: int | None) -> LogWindow:
+        """Return lines with a text only. `at` and the total count these lines; each keeps its own number."""
+        numbers, view = self._numbers(chosen, q), self.view(chosen)
+        count = min(lines or DEFAULT_LINES, _MOST_LINES)
+        begin = max(0, len(numbers) - count) if at is None else min(at, len(numbers))
+        items = tuple(line for number in numbers[begin : begin + count] for line in self._lines(view, number, 1))
+        every = self.window(chosen, view.total, 1)
+        return msgspec.structs.replace(every, total=len(numbers), at=begin, items=items, lines=every.total)
+
+    def share(self, chosen: LogFilter, begin: int, most: int) -> LogWindow:
+        """Return about `most` of the lines from a number on, evenly, and the lines with an error among the others."""
+        view = self.view(chosen)
+        step = max(1, -(-(view.total - begin) // most))
+        every = self.window(chosen, view.total, 1)
+        numbers = set(range(begin, view.total, step)) | set(self._errors(view, begin)[:_MOST_ERRORS])
+        items = tuple(line for number in sorted(numbers) for line in self._lines(view, number, 1))
+        return msgspec.structs.replace(every, at=begin, items=items, share=step)
+
+    def _errors(self, view: _View, begin: int) -> list[int]:
+        """Return the numbers of the lines with an error from a number on."""
+        found = []
+        for position in range(max(0, bisect_right(view.before, begin) - 1), len(view.rows)):
+            row = view.rows[position]
+            if self.index.errors[row]:
+                lines = enumerate(self.index.text(row), view.before[position])
+                found += [number for number, text in lines if number >= begin and ERROR.match(text)]
+        return found
+
+    def _lines(self, view: _View, begin: int, count: int, *, whole: bool = False) -> list[LogLine]:
         index, found = self.index, list[LogLine]()
         position = max(0, bisect_right(view.before, begin) - 1)
         while position < len(view.rows) and len(found) < count:
@@ -119,7 +152,7 @@ class RunLog:
             for offset in range(max(0, begin - number), len(texts)):
                 if len(found) == count:
                     break
-                found.append(_line(index, row, mark, (number + offset, texts[offset])))
+                found.append(_line(index, row, mark, (number + offset, texts[offset]), whole=whole))
             position += 1
         return found
 
@@ -128,16 +161,25 @@ class RunLog:
         view = self.view(chosen)
         if not q:
             return SearchResult(q=q, total=0, lines=view.total, message="there is nothing to search for")
-        pattern = re.compile(re.escape(q.encode()), re.IGNORECASE)
+        numbers = self._numbers(chosen, q)
+        shown = numbers[bisect_right(numbers, after - 1) :]
+        more = shown[_MOST_POSITIONS] if len(shown) > _MOST_POSITIONS else None
+        positions = tuple(shown[:_MOST_POSITIONS])
+        return SearchResult(q=q, total=len(numbers), positions=positions, after=more, lines=view.total)
+
+    def _numbers(self, chosen: LogFilter, q: str) -> list[int]:
+        """Return the numbers of the lines with a text, whatever its case."""
+        view = self.view(chosen)
+        if self._found is not None and self._found[:3] == (chosen, q, view.total):
+            return self._found[3]
+        pattern = _pattern(q)
         every = (found for number in range(len(self.index.files)) for found in self.index.matches(pattern, number))
         numbers = [number for row, line in every if (number := view.number(row, line)) is not None]
         marks = (row for row in view.rows if self.index.mark(row) is not None)
         numbers += [view.number(row, 0) or 0 for row in marks if pattern.search(self.index.text(row)[0])]
         numbers.sort()
-        shown = numbers[bisect_right(numbers, after - 1) :]
-        more = shown[_MOST_POSITIONS] if len(shown) > _MOST_POSITIONS else None
-        positions = tuple(shown[:_MOST_POSITIONS])
-        return SearchResult(q=q, total=len(numbers), positions=positions, after=more, lines=view.total)
+        self._found = (chosen, q, view.total, numbers)
+        return numbers
 
     def volume(self, chosen: LogFilter) -> Volume:
         view, index = self.view(chosen), self.index
@@ -213,8 +255,30 @@ class Logs:
             self._logs.popitem(last=False)
         return known
 
+    def last_times(self, uid: str) -> dict[str, dt.datetime]:
+        """Return when each pod printed its last line, as far as the log was read. Any thread may call it."""
+        known, found = self._logs.get(uid), dict[str, int]()
+        if known is None:
+            return {}
+        for each in list(known.index.files):
+            if each.rows:
+                found[each.execution.pod] = max(known.index.times[each.rows[-1]], found.get(each.execution.pod, 0))
+        return {pod: _time(moment) for pod, moment in found.items() if moment}
 
-def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, bytes]) -> LogLine:
+
+def _pattern(q: str) -> re.Pattern[bytes]:
+    """Return a pattern for a text in UTF-8, whatever its case: patterns of bytes know only that of ASCII."""
+    if q.isascii():
+        return re.compile(re.escape(q.encode()), re.IGNORECASE)
+    parts = []
+    for letter in q:
+        forms = sorted({letter, letter.lower(), letter.upper()})
+        encoded = [re.escape(form.encode("utf-8", "surrogatepass")) for form in forms]
+        parts.append(encoded[0] if len(encoded) == 1 else b"(?:" + b"|".join(encoded) + b")")
+    return re.compile(b"".join(parts))
+
+
+def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, bytes], *, whole: bool = False) -> LogLine:
     number, content = numbered
     time = index.times[row]
     moment = _moment(time)
@@ -232,7 +296,9 @@ def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, byt
             kind=mark.kind,
         )
     execution = index.execution(row)
-    shown = content[:_LONGEST]
+    cut = len(content) > _LONGEST and not whole
+    # Half of a character at the cut is left out.
+    text = content[:_LONGEST].decode("utf-8", "ignore") if cut else content.decode("utf-8", "replace")
     return LogLine(
         number=number,
         seq=index.seqs[row],
@@ -241,11 +307,11 @@ def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, byt
         task=execution.pod.rpartition("-")[0],
         container=execution.container,
         stream=index.stream(row),
-        text=shown.decode("utf-8", "replace"),
+        text=text,
         attempt=execution.attempt,
         restart=execution.restart,
         error=ERROR.match(content) is not None,
-        cut=len(content) if len(content) > _LONGEST else None,
+        cut=len(content) if cut else None,
         kind="gap" if index.flags[row] & GAP else "line",
     )
 

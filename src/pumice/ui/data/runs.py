@@ -27,7 +27,7 @@ _EVERYTHING: Final = 15.0  # seconds until runs that have ended are looked at ag
 _MOST_HISTORIES: Final = 24
 _TIMED_OUT: Final = 124
 _LONGEST_RECORD: Final = 64 << 20
-_NEVER: Final = dt.datetime.fromtimestamp(0, dt.UTC)
+_MOST_GONE: Final = 1000
 
 
 class _Record(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,6 +76,11 @@ class Known:
     finished: dt.datetime | None = None
 
     @property
+    def key(self) -> str:
+        """What names it in the list; a run whose record cannot be read has no uid."""
+        return self.uid or f"{self.namespace}/{self.name}:{self.number}"
+
+    @property
     def order(self) -> tuple[int, float]:
         """Active runs first, then those that wait, then those that ended, the newest first."""
         ranks = {Group.ACTIVE: 0, Group.WAITING: 1, Group.SUSPENDED: 1}
@@ -94,6 +99,8 @@ class RunTable:
     _sorted: tuple[int, Sequence[Known]] = (-1, ())
     _unfinished: Sequence[Known] = ()
     _histories: OrderedDict[str, RunHistory] = field(default_factory=OrderedDict)  # by uid, the last used last
+    # Runs that were removed while the page was open, by uid: NAME:N, and when it was noticed.
+    gone: OrderedDict[str, tuple[str, dt.datetime]] = field(default_factory=OrderedDict)
 
     def forget(self) -> None:
         """Read the store again at the next call, because an action has changed something."""
@@ -106,7 +113,7 @@ class RunTable:
             self._scan()
             self._active = active
         for each in self._unfinished:
-            self.version += _update(each)
+            self.version += self._update(each)
         return self.version
 
     def all(self) -> Sequence[Known]:
@@ -144,13 +151,37 @@ class RunTable:
             known = self._known.get(directory)
             if known is None or known.damaged:
                 known = _known(path)
-            self.version += _update(known)
+            self.version += self._update(known)
             found[directory] = known
         self.version += found.keys() != self._known.keys()
+        for each in self._known.values():
+            if each.uid and each.directory not in found:
+                self.gone[each.uid] = (f"{each.name}:{each.number}", self.client.now())
+        while len(self.gone) > _MOST_GONE:
+            self.gone.popitem(last=False)
         self._known = found
         self._unfinished = [each for each in found.values() if each.finished is None]
         self._uids = {each.uid: each.directory for each in found.values() if each.uid}
         self._read = self.clock()
+
+    def _update(self, known: Known) -> bool:
+        """Read the status of a run again if it was written since; return whether it was."""
+        path = f"{known.directory}/{STATUS}"
+        changed = modified_at(path)
+        if changed == known.changed:
+            return False
+        known.changed = changed
+        try:
+            status: _Status | RunStatus | None = _STATUS.decode(_content(path))
+        except (OSError, msgspec.DecodeError, ValueError):
+            run = None if known.damaged else self.client.store.load(Path(known.directory))
+            status = None if run is None else run.status()
+        if status is None:
+            # Nothing says that it waits or runs.
+            known.group, known.finished = Group.FAILED, known.created
+        else:
+            known.group, known.finished = group_of(status), status.finished
+        return True
 
 
 def is_over(run: StoredRun, status: RunStatus) -> bool:
@@ -179,9 +210,11 @@ def _known(path: Path) -> Known:
         record = _RECORD.decode(_content(f"{path}/{RECORD}"))
     except (OSError, msgspec.DecodeError, ValueError) as error:
         why = "run.json is missing" if isinstance(error, FileNotFoundError) else f"run.json cannot be read: {error}"
+        why += f"; its files are in {path}: remove them if you do not need them"
         number = int(path.name) if path.name.isdecimal() else 0
         name, namespace = path.parent.name, path.parent.parent.name
-        return Known(str(path), "", name, number, namespace, _NEVER, f"{name}:{number}".lower(), why)
+        made = dt.datetime.fromtimestamp(_changed(str(path)) / 1e9, dt.UTC)
+        return Known(str(path), "", name, number, namespace, made, f"{name}:{number}".lower(), why)
     damaged = "" if record.format <= FORMAT else "written by a newer Pumice: upgrade Pumice to see more of it"
     spec = record.job.get("spec") if isinstance(record.job, dict) else None
     fields: Mapping[str, Any] = spec if isinstance(spec, dict) else {}
@@ -191,20 +224,6 @@ def _known(path: Path) -> Known:
     words += [str(each) for each in plugins] if isinstance(plugins, dict) else []
     text = " ".join(words).lower()
     return Known(str(path), record.uid, record.name, record.number, record.namespace, record.created, text, damaged)
-
-
-def _update(known: Known) -> bool:
-    """Read the status of a run again if it was written since; return whether it was."""
-    path = f"{known.directory}/{STATUS}"
-    changed = modified_at(path)
-    if changed == known.changed:
-        return False
-    try:
-        status = _STATUS.decode(_content(path))
-    except (OSError, msgspec.DecodeError, ValueError):
-        status = _Status()
-    known.changed, known.group, known.finished = changed, group_of(status), status.finished
-    return True
 
 
 def _content(path: str) -> bytes:

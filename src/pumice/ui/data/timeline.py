@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ import msgspec
 
 from pumice.engines.local.runs.run_record import RunStatus
 from pumice.engines.local.verdict import one_line
+from pumice.model.duration import elapsed_text
 from pumice.reconcile.verdict import how_it_ended
 from pumice.ui.data.history import PodLife, RunHistory, task_order
 from pumice.ui.data.runs import is_over
@@ -27,6 +28,9 @@ _SLOW: Final = 2.0  # times the median
 _FEW: Final = 3
 _FEW_OF_MANY: Final = 0.02
 _ENOUGH: Final = 8  # pods that are done, to say what is slow
+_SILENT: Final = 10.0  # times the median of the others
+_SHORTEST_SILENCE: Final = 60.0  # seconds
+_NOTHING: Final = 9  # the rank of a pod that does not stand out
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,14 @@ class _Attempts:
         return self.by_number[life.attempt].states.get(life.name, PodState.STOPPED)
 
 
-def timeline(history: RunHistory, attempt: int, buckets: int | None, now: dt.datetime) -> Timeline:
-    """Return the timeline of an attempt; 0: of all."""
+def timeline(
+    history: RunHistory,
+    attempt: int,
+    buckets: int | None,
+    now: dt.datetime,
+    last_lines: Mapping[str, dt.datetime] | None = None,
+) -> Timeline:
+    """`attempt` 0: all. `last_lines` says when pods printed last, as far as it is known."""
     status = history.run.status()
     over = is_over(history.run, status)
     chosen = [each for each in history.attempts if attempt in (0, each.number)]
@@ -61,7 +71,7 @@ def timeline(history: RunHistory, attempt: int, buckets: int | None, now: dt.dat
         created=created,
         phases=tuple(_phases(history, attempt, end)),
         total=len({life.name for life in lives}),
-        pods=tuple(_outstanding(lines, end) if many else lines),
+        pods=tuple(_outstanding(lines, end, last_lines or {}) if many else lines),
         buckets=tuple(_counts(history, states, lives, _moments(begin, end, buckets))) if many else (),
         failures=tuple(_failures(states)),
     )
@@ -156,37 +166,62 @@ def _failures(states: _Attempts) -> Iterable[FailureMark]:
                 )
 
 
-def _outstanding(lines: Sequence[Lifeline], end: dt.datetime) -> list[Lifeline]:
-    """Return the pods that are worth a look: failed, much slower than the others, restarted, still waiting."""
-    done = sorted(_length(line, end) for line in lines if line.state is PodState.DONE)
-    median = done[len(done) // 2] if len(done) >= _ENOUGH else None
-    lengths = {line.pod: _length(line, end) for line in lines if line.state is PodState.RUNNING}
-    slow = {pod for pod, length in lengths.items() if median is not None and length > _SLOW * median}
-    if len(slow) > max(_FEW, len(lines) * _FEW_OF_MANY):
-        # Most are slow: none stands out.
-        slow.clear()
-
-    def rank(line: Lifeline) -> tuple[int, float, int]:
-        if line.state is PodState.FIRST:
-            return (0, 0.0, line.index)
-        if line.state in FAILED_STATES:
-            return (1, line.delay or 0.0, line.index)
-        if line.pod in slow:
-            return (2, -lengths[line.pod], line.index)
-        if any(part.state is PodState.RESTARTING for part in line.segments):
-            return (3, 0.0, line.index)
-        return (4, 0.0, line.index) if line.state in (PodState.WAITING, PodState.INIT) else (9, 0.0, line.index)
-
-    ranked = sorted(lines, key=rank)
+def _outstanding(lines: Sequence[Lifeline], end: dt.datetime, last_lines: Mapping[str, dt.datetime]) -> list[Lifeline]:
+    """Return the pods that are worth a look: failed, much slower than the others, silent, restarted, still waiting."""
+    slow, silent = _slow(lines, end), _silent(lines, end, last_lines)
+    ranked = sorted((_rank(line, slow, silent), position) for position, line in enumerate(lines))
     found = []
-    for line in ranked[:_STAND_OUT]:
-        if rank(line)[0] == 9:  # noqa: PLR2004 - nothing stands out
+    for rank, position in ranked[:_STAND_OUT]:
+        if rank[0] == _NOTHING:
             break
+        line = lines[position]
         note = line.note
-        if rank(line)[0] == 2 and median:  # noqa: PLR2004 - it is slow
-            note = f"{lengths[line.pod] / median:.1f} times the median"
+        if line.pod in slow:
+            note = f"{slow[line.pod]:.1f} times the median"
+        elif line.pod in silent:
+            note = f"no line for {elapsed_text(silent[line.pod])}"
         found.append(msgspec.structs.replace(line, note=note))
     return found
+
+
+def _rank(line: Lifeline, slow: Mapping[str, float], silent: Mapping[str, float]) -> tuple[int, float, int]:
+    if line.state is PodState.FIRST:
+        return (0, 0.0, line.index)
+    if line.state in FAILED_STATES:
+        return (1, line.delay or 0.0, line.index)
+    if line.pod in slow:
+        return (2, -slow[line.pod], line.index)
+    if line.pod in silent:
+        return (3, -silent[line.pod], line.index)
+    if any(part.state is PodState.RESTARTING for part in line.segments):
+        return (4, 0.0, line.index)
+    return (5, 0.0, line.index) if line.state in (PodState.WAITING, PodState.INIT) else (_NOTHING, 0.0, line.index)
+
+
+def _slow(lines: Sequence[Lifeline], end: dt.datetime) -> dict[str, float]:
+    """Return the pods that run much longer than those that are done, with how many times the median."""
+    done = sorted(_length(line, end) for line in lines if line.state is PodState.DONE)
+    median = done[len(done) // 2] if len(done) >= _ENOUGH else 0.0
+    if not median:
+        return {}
+    lengths = {line.pod: _length(line, end) / median for line in lines if line.state is PodState.RUNNING}
+    return _few({pod: times for pod, times in lengths.items() if times > _SLOW}, len(lines))
+
+
+def _silent(lines: Sequence[Lifeline], end: dt.datetime, last_lines: Mapping[str, dt.datetime]) -> dict[str, float]:
+    """Return the running pods that have printed nothing for much longer than the others, with the seconds."""
+    running = [line.pod for line in lines if line.state is PodState.RUNNING and line.pod in last_lines]
+    silence = {pod: (end - last_lines[pod]).total_seconds() for pod in running}
+    if len(silence) < _ENOUGH:
+        return {}
+    median = sorted(silence.values())[len(silence) // 2]
+    limit = max(_SHORTEST_SILENCE, _SILENT * median)
+    return _few({pod: seconds for pod, seconds in silence.items() if seconds > limit}, len(lines))
+
+
+def _few(found: dict[str, float], total: int) -> dict[str, float]:
+    """Return nothing if it is true of many: then none stands out."""
+    return found if len(found) <= max(_FEW, total * _FEW_OF_MANY) else {}
 
 
 def _length(line: Lifeline, end: dt.datetime) -> float:

@@ -44,6 +44,7 @@ def logs_card(view: JobView) -> Html:
         _search_bar(view, logs),
         _choices(view),
         _volume(view.volume, logs) if view.volume else None,
+        tag("p.share", id="share", hidden=True),
         lines,
         _pages(view, logs),
         _foot(logs),
@@ -104,6 +105,8 @@ def _nothing(job: Job) -> Html:
 def _query(view: JobView, **more: str | int) -> str:
     chosen = view.chosen
     items = {"attempt": chosen.attempt or "", "pod": chosen.pod, "task": chosen.task, "stream": chosen.stream, **more}
+    if view.logs is not None and view.logs.lines is not None and view.search is not None:
+        items |= {"q": view.search.q, "only": 1}
     return urlencode({key: value for key, value in items.items() if value != ""})
 
 
@@ -136,6 +139,11 @@ def _search_bar(view: JobView, logs: LogWindow) -> Html:
         tag("span.n", count, id="matches", aria_live="polite"),
         tag("kbd", "/"),
     )
+    only = tag(
+        "label.btn.sm.only",
+        tag("input", type="checkbox", name="only", value=1, id="only", checked=logs.lines is not None),
+        "Only matches",
+    )
     first = None
     if logs.first_error is not None:
         first = tag(
@@ -150,6 +158,7 @@ def _search_bar(view: JobView, logs: LogWindow) -> Html:
         "form.lbar",
         hidden,
         field,
+        only,
         first,
         tag("span.opt", _toggles(logs)),
         action=f"/jobs/{view.job.uid}",
@@ -272,7 +281,10 @@ def line_row(line: LogLine, logs: LogWindow, tasks: dict[str, str], q: str = "")
     classes = ["sys", PUMICE_COLOUR] if line.kind != "line" else [tasks.get(line.task, "t1")]
     classes += ["first"] if first else ["err"] if line.error else []
     message: Child = message_html(line.text, q) if line.kind == "line" else line.text
-    more = tag("span.fold-n", f"cut: {number(line.cut)} bytes in all") if line.cut else None
+    more = None
+    if line.cut:
+        words = f"{number(line.cut)} bytes, folded"
+        more = tag("button.fold-n", f"{words} · show", type="button", data_whole=line.number)
     return tag(
         "div.ln",
         tag("span.gm", gutter),
@@ -340,6 +352,8 @@ def _pages(view: JobView, logs: LogWindow) -> Child:
 def _foot(logs: LogWindow) -> Html:
     kept = "the oldest were removed" if logs.truncated else "all kept"
     words = f"{plural(logs.total, 'line')}, {plural(logs.errors, 'error')}; {kept}"
+    if logs.lines is not None:
+        words = f"{logs.total:,} of {plural(logs.lines, 'line')}: only matches"
     others = ", ".join(
         f"{attempt} ({plural(count, 'line')})" for attempt, count in sorted(logs.others.items()) if count
     )

@@ -116,8 +116,8 @@ def _surface(
     return f"{upper}{lower}Z"
 
 
-def cells_card(job: Job, page: PodPage) -> Html:
-    """Draw many pods as cells; without the script it is a table in pages."""
+def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None) -> Html:
+    """Draw many pods as cells; without the script it is a table in pages. Running pods that stand out are marked."""
     groups = dict.fromkeys(CELL_GROUPS, 0)
     for state, count in page.counts.items():
         groups[cell_group(state)] += count
@@ -126,6 +126,10 @@ def cells_card(job: Job, page: PodPage) -> Html:
         for name in CELL_GROUPS
         if groups[name]
     ]
+    odd = [line.pod for line in timeline.pods if line.state is PodState.RUNNING] if timeline else []
+    if odd:
+        words = f"slow or silent {len(odd):,}"
+        legend.insert(1, tag("span", tag("i.cell.cell-odd"), words, id="cells-odd", data_pods=" ".join(odd)))
     names = ", ".join(task.name for task in job.tasks)
     choice = tag(
         "span.seg.js",

@@ -60,6 +60,7 @@ export class Cells {
     const pen = canvas.getContext("2d");
     pen.scale(scale, scale);
     const paint = colours();
+    this.odd = new Set(($("#cells-odd")?.dataset.pods || "").split(" ")); // slow or silent
     const most = { CPU: 1e-9, memory: 1, restarts: 1 };
     for (const pod of pods) {
       most.CPU = Math.max(most.CPU, pod.cpu ?? 0);
@@ -111,6 +112,10 @@ export class Cells {
       pen.lineWidth = 1;
       pen.strokeRect(x + 0.5, y + 0.5, CELL - 1, CELL - 1);
     }
+    if (group === "running" && this.odd.has(pod.pod)) {
+      pen.fillStyle = paint.warn;
+      pen.fillRect(x, y + CELL / 2, CELL, CELL / 2);
+    }
     if (group === "failed") {
       pen.strokeStyle = paint.failed;
       pen.lineWidth = 1;
@@ -135,6 +140,7 @@ export class Cells {
 
   words(pod) {
     const parts = [pod.pod, pod.state === "first" ? "failed first" : pod.state];
+    if (this.odd.has(pod.pod)) parts.push("slow or silent");
     if (pod.exit) parts.push(pod.exit);
     if (pod.restarts) parts.push(`${pod.restarts} restarts`);
     if (pod.lastLine) parts.push(pod.lastLine);

@@ -7,7 +7,7 @@ export function keys(state, visit) {
     const focus = document.activeElement;
     const open = $("dialog[open]");
     if (open) return;
-    if (focus.matches("input, select, textarea")) {
+    if (focus.matches("input:not([type=checkbox]), select, textarea")) {
       if (event.key === "Escape") leave(focus);
       return;
     }

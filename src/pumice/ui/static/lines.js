@@ -88,7 +88,7 @@ export function lineRow(line, context) {
   const message = make("span.msg");
   if (own) appendText(message, line.text);
   else appendMessage(message, line.text, context.pattern);
-  if (line.cut) message.append(make("span.fold-n", {}, `cut: ${line.cut.toLocaleString("en")} bytes in all`));
+  if (line.cut) message.append(make("button.fold-n", { type: "button", "data-whole": line.number }, `${line.cut.toLocaleString("en")} bytes, folded · show`));
   const gutter = first ? "×" : line.error || line.stream === "stderr" ? "err" : "";
   row.append(make("span.gm", {}, gutter), make("span.ts", { title: clock }, words), prefix, message);
   return row;

@@ -1,5 +1,7 @@
-// One stream of changes for the page. A page in the background closes it; after 5 s without a beat a banner says so.
-import { $, make } from "./dom.js";
+// One stream of changes for the page. A page in the background closes it; after 5 s without a beat a banner says so, and
+// every second it is tried again.
+import { $, ask, make } from "./dom.js";
+import { brief } from "./words.js";
 
 const SILENT = 5000;
 const KINDS = ["jobs", "job", "pod", "phase", "event", "metric"];
@@ -17,7 +19,7 @@ export class Live {
 
   open(missed) {
     this.close();
-    this.beat = performance.now();
+    if (!this.down) this.beat = performance.now();
     const query = this.last ? `&last=${encodeURIComponent(this.last)}` : "";
     this.source = new EventSource(this.address() + query);
     this.source.addEventListener("open", () => this.alive());
@@ -72,9 +74,22 @@ export class Live {
       $("#live span").textContent = "not reachable";
       const again = make("button.btn", { type: "button" }, "Try now");
       again.addEventListener("click", () => this.open(true));
-      const words = make("div", {}, make("b.c-fail", {}, "pumice ui does not answer. "), `This is the state at ${this.since.toTimeString().slice(0, 8)}. Jobs do not need this page to go on. Buttons are off until it answers.`);
-      $("#banner").replaceChildren(make("div.banner", {}, words, make("span.copy", {}, make("code", {}, "pumice ui")), again));
+      const command = make("span.copy", {}, make("code", {}, "pumice ui"), make("button.btn.quiet.sm", { type: "button", "data-copy": "", "aria-label": "Copy pumice ui" }, "Copy"));
+      $("#banner").replaceChildren(make("div.banner", {}, make("div", {}, make("b.c-fail", { id: "away" }), make("span", { id: "as-of", "aria-live": "off" })), command, again));
+      this.refused = false;
     }
-    if (!this.source || this.source.readyState === EventSource.CLOSED) this.open(false);
+    const words = `This is the state at ${this.since.toTimeString().slice(0, 8)}, ${brief((Date.now() - this.since) / 1000)} ago. Jobs do not need this page to go on. Buttons are off until it answers.`;
+    const reason = this.refused ? "This page needs its token: pumice ui was started again. Open the address that it printed. " : "pumice ui does not answer. ";
+    if ($("#away").textContent !== reason) $("#away").textContent = reason;
+    $("#as-of").textContent = words;
+    if (this.source && this.source.readyState !== EventSource.CLOSED) return;
+    this.explain();
+    this.open(false);
+  }
+
+  /** Ask whether there is another server at this address, which does not know this browser. */
+  async explain() {
+    const answer = await ask("/api/info");
+    this.refused = answer?.status === 403;
   }
 }

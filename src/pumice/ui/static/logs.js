@@ -22,7 +22,10 @@ export class Logs {
     this.follow = this.live;
     this.positions = [];
     this.match = -1;
+    this.found = 0; // matches in all; positions may have fewer
     this.q = $("#search", card)?.value || "";
+    this.only = Boolean($("#only", card)?.checked && this.q);
+    this.shared = false; // only a share of the lines is drawn
     this.marked = new Set();
     this.unfolded = new Set();
     this.context = {
@@ -85,10 +88,16 @@ export class Logs {
 
   async load(at) {
     const start = Math.max(0, Math.min(at, this.total - 1));
-    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: start, lines: WINDOW })}`);
+    const chosen = this.only ? { q: this.q, only: 1 } : {};
+    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: start, lines: WINDOW, ...chosen })}`);
     if (!answer?.ok) return false;
     this.draw(await answer.json());
     return true;
+  }
+
+  /** The position of a row: its number; of lines with a match only, its place among them. */
+  position(row) {
+    return this.only ? this.at + [...this.rows.children].indexOf(row) : Number(row.dataset.n);
   }
 
   draw(found) {
@@ -98,6 +107,7 @@ export class Logs {
     this.total = found.total;
     this.live = found.live;
     this.at = found.at;
+    this.setShare(null);
     this.context.firstError = found.firstError ?? null;
     if (found.begin) this.context.begin = new Date(found.begin);
     const rows = document.createDocumentFragment();
@@ -108,9 +118,15 @@ export class Logs {
     this.resizePads();
     const same = number === undefined ? null : $(`[data-n="${number}"]`, this.rows);
     if (same && !this.follow) this.box.scrollTop = same.offsetTop - height;
-    const kept = found.truncated ? "the oldest were removed" : "all kept";
-    $("#log-total", this.card).textContent = `${many(found.total, "line")}, ${many(found.errors, "error")}; ${kept}`;
+    this.sayTotal(found);
     this.frame();
+  }
+
+  sayTotal(found) {
+    const kept = found.truncated ? "the oldest were removed" : "all kept";
+    const all = `${many(found.total, "line")}, ${many(found.errors, "error")}; ${kept}`;
+    const words = found.lines === null || found.lines === undefined ? all : `${found.total.toLocaleString("en")} of ${many(found.lines, "line")}: only matches`;
+    $("#log-total", this.card).textContent = words;
   }
 
   row(line) {
@@ -154,6 +170,10 @@ export class Logs {
 
   /** Lines came: `found` has those that the stream brought, and the new total. */
   grew(found) {
+    if (this.only) {
+      this.searchSoon();
+      return;
+    }
     const missing = found.items.length === 0 || found.at !== this.at + this.count;
     this.total = found.total;
     this.live = found.live;
@@ -167,18 +187,23 @@ export class Logs {
       return;
     }
     for (const line of found.items) this.rows.append(this.row(line));
-    this.count += found.items.length;
-    const over = this.count - WINDOW;
-    if (over > 0) {
-      for (let index = 0; index < over; index++) this.rows.firstElementChild?.remove();
-      this.at += over;
-      this.count -= over;
-    }
+    for (let over = this.rows.children.length - WINDOW; over > 0; over--) this.rows.firstElementChild.remove();
+    this.at = Number(this.rows.firstElementChild.dataset.n);
+    this.count = this.total - this.at;
+    if (found.share > 1) this.setShare(found);
     this.fold();
     this.resizePads();
     this.box.scrollTop = this.box.scrollHeight;
-    $("#log-total", this.card).textContent = `${many(found.total, "line")}, ${many(found.errors, "error")}; all kept`;
+    this.sayTotal(found);
     this.frame();
+  }
+
+  /** Say that only a share of the lines is drawn, because they come faster than anyone reads; null: all are. */
+  setShare(found) {
+    this.shared = found !== null;
+    const note = $("#share", this.card);
+    note.hidden = !this.shared;
+    if (found) note.textContent = `About ${many(found.rate, "line")} a second: shown is 1 in ${found.share.toLocaleString("en")}, and every line with an error. Choose a pod to see all of its lines, or scroll up to see all.`;
   }
 
   async toEnd() {
@@ -189,7 +214,12 @@ export class Logs {
   /** Bring a line on screen, at a share of the height. */
   async show(number, share = 0.3) {
     this.setFollow(false);
-    if (!$(`[data-n="${number}"]`, this.rows)) await this.load(number - WINDOW / 2);
+    let at = number;
+    if (this.only) {
+      at = Math.max(0, this.positions.findIndex((each) => each >= number));
+      number = this.positions[at];
+    }
+    if (!$(`[data-n="${number}"]`, this.rows)) await this.load(at - WINDOW / 2);
     const row = $(`[data-n="${number}"]`, this.rows);
     if (row) this.box.scrollTop = row.offsetTop - this.box.clientHeight * share;
   }
@@ -213,6 +243,12 @@ export class Logs {
     const end = scrollTop + clientHeight >= scrollHeight - 4;
     if (this.live) this.setFollow(end);
     this.frame();
+    if (this.shared && !this.follow && !this.loading) {
+      this.loading = true;
+      await this.load(Number(this.topRow()?.dataset.n ?? this.at) - WINDOW / 2);
+      this.loading = false;
+      return;
+    }
     const top = this.rows.offsetTop;
     const bottom = top + this.rows.offsetHeight;
     const early = scrollTop < top + MARGIN * LINE && this.at > 0;
@@ -220,7 +256,8 @@ export class Logs {
     if ((!early && !late) || this.loading) return;
     this.loading = true;
     const inside = scrollTop >= top && scrollTop <= bottom;
-    const first = inside ? Number(this.topRow()?.dataset.n ?? this.at) : Math.floor(scrollTop / this.unit);
+    const here = inside ? this.topRow() : null;
+    const first = here ? this.position(here) : Math.floor(scrollTop / this.unit);
     const answered = await this.load(Math.max(0, first - WINDOW / 2 + 15));
     this.loading = false;
     if (answered && this.box.scrollTop !== scrollTop && !inside) this.scrolled();
@@ -257,6 +294,11 @@ export class Logs {
       this.fold();
       return;
     }
+    const long = event.target.closest("[data-whole]");
+    if (long) {
+      this.unfold(long);
+      return;
+    }
     const chip = event.target.closest("[data-task]");
     if (chip) {
       this.toggleTask(chip.dataset.task, chip.getAttribute("aria-pressed") !== "true");
@@ -274,7 +316,7 @@ export class Logs {
     const button = this.button(name);
     if (!button) return;
     const on = button.getAttribute("aria-pressed") !== "true";
-    if (name === "first") this.show(this.context.firstError, 0.5);
+    if (name === "first") this.showFirst();
     else if (name === "max") this.card.classList.toggle("max");
     else if (name === "download") this.download();
     else if (name === "follow") {
@@ -287,13 +329,37 @@ export class Logs {
     }
   }
 
+  /** Bring the first error on screen, also if the search does not find it. */
+  async showFirst() {
+    if (this.only && !this.positions.includes(this.context.firstError)) {
+      $("#only", this.card).checked = false;
+      await this.search(this.q);
+    }
+    this.show(this.context.firstError, 0.5);
+  }
+
   toggleTask(name, on) {
     const chip = $$("[data-task]", this.card).find((each) => each.dataset.task === name);
     chip?.setAttribute("aria-pressed", String(on));
     this.box.classList.toggle(`hide-${name === "pumice" ? "t6" : this.context.tasks[name]}`, !on);
   }
 
+  /** Show all of a long line. */
+  async unfold(button) {
+    const row = button.closest(".ln");
+    const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: button.dataset.whole, lines: 1, whole: 1 })}`);
+    if (!answer?.ok) return;
+    const [line] = (await answer.json()).items;
+    if (!line) return;
+    row.replaceWith(this.row(line));
+    this.fold();
+  }
+
   async changed(event) {
+    if (event.target.id === "only") {
+      this.setFollow(false);
+      this.search(this.q);
+    }
     if (!event.target.dataset.choice) return;
     this.card.dataset.pinned = "1";
     this.positions = [];
@@ -305,9 +371,21 @@ export class Logs {
     this.card.dispatchEvent(new CustomEvent("pumice-filter", { bubbles: true }));
   }
 
+  /** Search again, at most once a second: lines came. */
+  searchSoon() {
+    this.again ??= setTimeout(async () => {
+      this.again = null;
+      if (!this.only) return;
+      await this.search(this.q);
+      if (this.follow) this.toEnd();
+    }, 1000);
+  }
+
   async search(q) {
     this.q = q;
     this.match = -1;
+    const had = this.only;
+    this.only = Boolean(q && $("#only", this.card).checked);
     const escaped = q.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
     this.context.pattern = q ? new RegExp(`(${escaped})`, "i") : null;
     this.positions = [];
@@ -317,9 +395,12 @@ export class Logs {
       if (this.q !== q || !answer?.ok) return;
       const found = await answer.json();
       this.positions = found.positions;
+      this.found = found.total;
       words.textContent = found.message || many(found.total, "match", "matches");
     } else words.textContent = "";
-    await this.load(this.at);
+    const top = had === this.only ? this.at : this.only ? 0 : Number(this.topRow()?.dataset.n ?? 0);
+    if (had !== this.only) this.total = Math.max(1, this.only ? this.found : top + 1);
+    await this.load(top);
   }
 
   /** Go to the next match, or the one before. */
@@ -327,13 +408,13 @@ export class Logs {
     if (!this.positions.length) return;
     const here = Number(this.topRow()?.dataset.n ?? 0);
     if (this.match < 0) {
-      const next = this.positions.findIndex((each) => each >= here);
-      this.match = next < 0 ? 0 : next;
+      const next = by > 0 ? this.positions.findIndex((each) => each >= here) : this.positions.findLastIndex((each) => each < here);
+      this.match = next >= 0 ? next : by > 0 ? 0 : this.positions.length - 1;
     } else this.match = (this.match + by + this.positions.length) % this.positions.length;
     $(".ln.match", this.rows)?.classList.remove("match");
     await this.show(this.positions[this.match], 0.4);
     $(`[data-n="${this.positions[this.match]}"]`, this.rows)?.classList.add("match");
-    $("#matches", this.card).textContent = `${this.match + 1} of ${many(this.positions.length, "match", "matches")}`;
+    $("#matches", this.card).textContent = `${(this.match + 1).toLocaleString("en")} of ${many(this.found, "match", "matches")}`;
   }
 
   /** Mark the line on top of the screen, or unmark it. */

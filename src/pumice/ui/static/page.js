@@ -9,7 +9,9 @@ import { keys } from "./keys.js";
 import { tick } from "./words.js";
 
 const PAUSE = 250; // milliseconds between two redraws
-const state = { logs: null, cells: null, live: null, uid: document.body.dataset.uid || "", drawn: 0, cost: 0, timer: 0, held: null, visit: null, acting: false };
+const SLOW = 300; // milliseconds until the page says that it loads
+const LATE = 5000; // milliseconds until it says what it waits for
+const state = { logs: null, cells: null, live: null, uid: document.body.dataset.uid || "", drawn: 0, cost: 0, timer: 0, held: null, visit: null, turn: 0, going: 0, acting: false };
 
 /**
  * Logs and cells draw themselves: they stay as they are, or another choice puts new ones in their place. A log stays
@@ -36,23 +38,36 @@ function start() {
   if (!canvas) state.cells = null;
   else if (state.cells?.canvas !== canvas) state.cells = new Cells(canvas, state.uid, document.body.dataset.attempt || "");
   const tab = $(".tablist [aria-current]");
+  const pod = $(".plist [aria-current]");
+  if (pod) $(".plist").scrollLeft = pod.offsetLeft - $(".plist").offsetLeft - 24;
   if (tab) $(".tabs").scrollLeft = Math.max(0, tab.offsetLeft + tab.offsetWidth + 24 - $(".tabs").clientWidth);
 }
 
-/** Show a page of this server in place of this one. */
-function visit(url, options) {
-  state.visit = show(url, options);
+/** Show a page of this server in place of this one. Of several on their way the last one counts; a choice goes before a redraw. */
+function visit(url, { push = true, fresh = true } = {}) {
+  if (!fresh && state.going) return state.visit;
+  const turn = ++state.turn;
+  if (fresh) state.going = turn;
+  const timers = fresh ? [setTimeout(() => document.body.classList.add("loading"), SLOW), setTimeout(() => ($("#live span").textContent = "waits for the server"), LATE)] : [];
+  state.visit = show(url, push, fresh, turn).finally(() => {
+    timers.forEach(clearTimeout);
+    if (state.going !== turn) return;
+    state.going = 0;
+    document.body.classList.remove("loading");
+  });
   return state.visit;
 }
 
-async function show(url, { push = true, fresh = true } = {}) {
+async function show(url, push, fresh, turn) {
   const begin = performance.now();
   const answer = await ask(url);
-  if (!answer?.ok) {
-    if (fresh || answer?.status === 404) location.assign(url); // the job is gone: the server says so
+  if (turn !== state.turn || !answer) return; // a banner says that the server does not answer
+  if (!answer.ok) {
+    if (fresh || answer.status === 404) location.assign(url); // the job is gone: the server says so
     return;
   }
   const page = parse(await answer.text());
+  if (turn !== state.turn) return;
   if (push) history.pushState(null, "", url);
   document.title = page.title;
   for (const [key, value] of Object.entries(page.body.dataset)) document.body.dataset[key] = value;
@@ -126,8 +141,8 @@ document.addEventListener("click", (event) => {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   const target = event.target.closest("a, button");
   if (!target) return;
-  if (document.body.classList.contains("stale") && target.dataset.action) {
-    event.preventDefault();
+  if (document.body.classList.contains("stale") && (target.dataset.action || target.origin === location.origin)) {
+    event.preventDefault(); // what is known stays on screen
     return;
   }
   if (target.dataset.action) {

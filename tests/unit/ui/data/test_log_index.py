@@ -100,6 +100,33 @@ def test_search_is_exact_whatever_the_case_and_the_filter(tmp_path: Path) -> Non
     assert log.search(ALL, "loss", after=599).positions == (599, 600)
 
 
+def test_lines_with_a_text_are_a_log_of_their_own(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for number in range(300):
+        writer.write(f"w-{number % 3}", f"step {number}\n{'Größe' if number % 2 else 'GRÖSSE'} {number}\n")
+    log = writer.log()
+    assert log.search(ALL, "grö").total == log.search(ALL, "GRÖ").total == 300
+    found = log.matching(ALL, "grö", 100, 3)
+    assert (found.total, found.lines, found.at) == (300, 600, 100)
+    assert [(line.number, line.text) for line in found.items] == [
+        (201, "GRÖSSE 100"),
+        (203, "Größe 101"),
+        (205, "GRÖSSE 102"),
+    ]
+    assert log.matching(ALL, "grö", None, 2).at == 298
+    assert log.matching(LogFilter(pod="w-9"), "grö", 0, 2).items == ()
+
+
+def test_a_share_of_the_lines_has_all_errors(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for number in range(1000):
+        writer.write("w-0", f"step {number}\nValueError: {number}\n" if number in {333, 777} else f"step {number}\n")
+    found = writer.log().share(ALL, 2, 100)
+    assert (found.total, found.at, found.share, found.items[0].number) == (1002, 2, 10, 2)
+    assert [line.text for line in found.items if line.error] == ["ValueError: 333", "ValueError: 777"]
+    assert len(found.items) == 102
+
+
 def test_the_volume_counts_every_line_and_every_error(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     for number in range(500):
@@ -144,7 +171,9 @@ def test_a_removed_segment_and_a_very_long_line(tmp_path: Path) -> None:
     writer.write("w-1", "gone\n")
     log = writer.log()
     (line, _) = log.window(ALL, 0, 2).items
-    assert (len(line.text), line.cut) == (4000, 10_000)
+    assert (len(line.text), line.cut) == (1000, 10_000)
+    (line,) = log.window(ALL, 0, 1, whole=True).items
+    assert (len(line.text), line.cut) == (10_000, None)
     (tmp_path / "pods/w-1/1/c.0.log").unlink()
     assert texts(log)[1] == ""
 
@@ -164,6 +193,12 @@ def test_a_removed_segment_and_a_very_long_line(tmp_path: Path) -> None:
 )
 def test_what_looks_like_an_error(line: bytes, is_error: bool) -> None:
     assert (ERROR.match(line) is not None) is is_error
+
+
+def test_a_line_of_a_megabyte_is_searched_for_errors_at_once() -> None:
+    """A pattern that tries every word from each of its letters would take hours."""
+    assert ERROR.match(b"x" * (1 << 20)) is None
+    assert ERROR.match(b"x" * (1 << 20) + b"Error: bad") is not None
 
 
 PRINTED = st.lists(
