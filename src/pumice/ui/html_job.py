@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Final
 from urllib.parse import urlencode
@@ -67,15 +68,19 @@ def _head(view: JobView) -> Html:
     )
 
 
+def _since(job: Job, now: dt.datetime) -> Html:
+    """Return since when the job is as it is: `ended 2 h ago`."""
+    word, moment = ("began", job.started) if job.started else ("created", job.created)
+    if job.group is Group.SUSPENDED:
+        word, moment = "suspended", job.since
+    elif job.finished:
+        word, moment = "ended", job.finished
+    return join(f"{word} ", time_tag(moment, ago(moment, now), "ago"))
+
+
 def _facts(view: JobView) -> list[Html]:
     job, now = view.job, view.frame.info.now
-    facts: list[Child] = []
-    if job.finished:
-        facts.append(join("ended ", time_tag(job.finished, ago(job.finished, now), "ago")))
-    elif job.started:
-        facts.append(join("began ", time_tag(job.started, ago(job.started, now), "ago")))
-    else:
-        facts.append(join("created ", time_tag(job.created, ago(job.created, now), "ago")))
+    facts: list[Child] = [_since(job, now)]
     if job.ran is not None and job.finished:
         facts.append(join("ran ", tag("b", duration(job.ran))))
     if job.waited is not None and job.waited >= 1 and job.started:
@@ -143,7 +148,7 @@ def _verdict(view: JobView) -> Html:
             aria_label="Why it waits",
         )
     verdict = job.verdict
-    if verdict is None or not verdict.text:
+    if verdict is None or not verdict.text or job.group is Group.SUSPENDED:
         kind = {Group.ACTIVE: "run", Group.DONE: "ok", Group.SUSPENDED: "hold", Group.FAILED: ""}.get(job.group, "wait")
         return tag(
             "section.card.verdict",
@@ -153,12 +158,14 @@ def _verdict(view: JobView) -> Html:
         )
     failed = job.group is Group.FAILED or verdict.pod
     kind = "warn" if job.is_active and failed else "run" if job.is_active else "" if failed else "ok"
-    head, dot, rest = verdict.text.partition(". ")
-    after = rest or _others(verdict)
+    # Of a run that goes on, the sentence of the list says more: how many failed, run and wait.
+    goes_on = job.is_active and bool(verdict.pod) and bool(job.text)
+    head, _, rest = (job.text if goes_on else verdict.text).partition(". ")
+    after = rest if goes_on else rest or _others(verdict)
     counted = re.search(r"(?<![\w-])\d[\d,]* failed[^(,;]*", head)  # a number of pods, not that of `worker-3 failed`
     begin, end = counted.span() if counted else (0, 0)
     said = join(head[:begin], tag("span.c-fail", head[begin:end]) if counted else None, head[end:])
-    title = tag("h2", said, "." if dot else None, tag("span.after", f" {after}") if after else None)
+    title = tag("h2", said, "." if after else None, tag("span.after", f" {after}") if after else None)
     return tag(
         "section.card.verdict",
         title,

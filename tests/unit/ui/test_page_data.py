@@ -116,6 +116,11 @@ def test_the_verdict_names_the_first_failure_the_followers_and_earlier_attempts(
     assert verdict.next.startswith("pumice logs bert-pretrain:1/worker-3")
     assert job.budget is not None
     assert (job.budget.spent, job.budget.limit, job.budget.line) == (3, 3, 7)
+    assert [each.then for each in job.attempts] == [
+        "PodFailed -> RestartJob",
+        "PodFailed -> RestartJob",
+        "no retry left for PodFailed -> RestartJob",
+    ]
     states = dict(zip((task.name for task in job.tasks), (task.states for task in job.tasks), strict=True))
     assert states["master"] == (PodState.FOLLOWED,)
     assert states["worker"].count(PodState.FOLLOWED) == 6
@@ -138,6 +143,24 @@ def test_the_timeline_has_a_line_per_pod_over_all_attempts(made: Made) -> None:
     only = made.data.timeline(JobQuery("bert-pretrain", attempt=2))
     assert {part.attempt for line in only.pods for part in line.segments} == {2}
     assert found.begin <= only.begin < only.end <= found.end
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "words"),
+    [
+        ("bert-pretrain", "card verdict", "worker-3 failed first: exit code 1 after 4m10s (attempt 3 of 3)."),
+        ("dlrm-nightly", "card verdict hold", "suspended: it can be resumed"),
+        (f"sweep-{MANY}", "card verdict warn", "1 failed: trial-23 first (exit code 1), "),
+        ("llama-ft", "card verdict run", "6 of 6 running"),
+        ("horovod", "card verdict ok", "4 succeeded, in the 2nd attempt"),
+    ],
+)
+def test_the_head_of_a_job_says_what_is_going_on(made: Made, run: str, kind: str, words: str) -> None:
+    page = html_job.page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery(run)))
+    section = page.partition(f'<section class="{kind}"')[2].partition("</h2>")[0].partition("<h2>")[2]
+    counted = section.partition('<span class="c-fail">')[2].partition("</span>")[0]
+    assert section.replace('<span class="c-fail">', "").replace("</span>", "").startswith(words)
+    assert counted == ("1 failed: trial-23 first " if run.startswith("sweep") else ""), "a number of pods stands out"
 
 
 def test_many_pods_are_counted_over_time_and_few_stand_out(made: Made) -> None:
@@ -203,6 +226,9 @@ def test_a_waiting_job_shows_what_is_short_and_the_queue(made: Made) -> None:
     assert job.waiting is not None
     assert (job.group, job.waiting.pods) == (Group.WAITING, 8)
     assert {each.resource for each in job.waiting.short} == {"CPU", "memory", "GPU"}
+    (hint,) = job.waiting.hints
+    assert hint.text.startswith("It wants more than this machine has.")
+    assert hint.command.endswith("qwen-sft.yaml --fit")
     assert [each.job for each in job.waiting.queue if each.is_this] == ["qwen-sft:1"]
     assert {"llama-ft:1", f"sweep-{MANY}:1"} <= {each.job for each in job.waiting.queue if each.position is None}
     page = html_jobs.page(JobsView(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", "")))

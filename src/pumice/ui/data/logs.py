@@ -263,7 +263,7 @@ class Logs:
         for each in list(known.index.files):
             if each.rows:
                 found[each.execution.pod] = max(known.index.times[each.rows[-1]], found.get(each.execution.pod, 0))
-        return {pod: _time(moment) for pod, moment in found.items() if moment}
+        return {pod: moment_of(moment) for pod, moment in found.items() if moment}
 
 
 def _pattern(q: str) -> re.Pattern[bytes]:

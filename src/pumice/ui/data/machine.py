@@ -23,7 +23,7 @@ from pumice.engines.local.scheduling.run_queue import (
     waiting_of,
     why_of,
 )
-from pumice.engines.local.scheduling.why import Why, amount_text, sentence
+from pumice.engines.local.scheduling.why import Why, WhyCode, amount_text, sentence
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
 from pumice.ui.values import Hint, Holder, Info, QueueEntry, Reservation, Resources, Shortage, Waiting
@@ -82,7 +82,8 @@ class MachineData:
             drains_at=why.drains_at,
             behind=why.behind or "",
             short=tuple(sorted(needs, key=lambda each: (each.short == "", each.resource))),
-            hints=tuple(Hint(text=each.text, command=each.command or "") for each in why.hints),
+            hints=tuple(Hint(text=each.text, command=each.command or "") for each in why.hints)
+            or _never_fits(run, why),
             queue=self._entries(run, queue, running) if with_queue else (),
         )
 
@@ -152,6 +153,14 @@ class MachineData:
         if self._machine is None:
             raise RuntimeError("the machine was not read")
         return self._queue, self._machine
+
+
+def _never_fits(run: StoredRun, why: Why) -> tuple[Hint, ...]:
+    """Return what starts a run that does not fit the empty machine; nothing for one that does."""
+    if why.code is not WhyCode.RESOURCES or why.position is not None:
+        return ()
+    text = "It wants more than this machine has. Lowered to what there is, it runs:"
+    return (Hint(text=text, command=f"pumice submit {run.record.file or 'FILE'} --fit"),)
 
 
 def needs_text(amounts: Mapping[str, Quantity], gpus: int) -> str:

@@ -213,7 +213,7 @@ def _known(path: Path) -> Known:
         why += f"; its files are in {path}: remove them if you do not need them"
         number = int(path.name) if path.name.isdecimal() else 0
         name, namespace = path.parent.name, path.parent.parent.name
-        made = dt.datetime.fromtimestamp(_changed(str(path)) / 1e9, dt.UTC)
+        made = dt.datetime.fromtimestamp(modified_at(str(path)) / 1e9, dt.UTC)
         return Known(str(path), "", name, number, namespace, made, f"{name}:{number}".lower(), why)
     damaged = "" if record.format <= FORMAT else "written by a newer Pumice: upgrade Pumice to see more of it"
     spec = record.job.get("spec") if isinstance(record.job, dict) else None

@@ -100,6 +100,8 @@ def attempts(history: RunHistory, *, over: bool, phase: str) -> tuple[Attempt, .
         states = attempt_states(history, each.number, over=over)
         first = states.failures[0] if states.failures else None
         then = "" if each.acted is None else f"{each.acted.event} -> {each.acted.action}"
+        if then and is_last and phase == "Failed" and history.spent >= history.job.spec.max_retry > 0:
+            then = f"no retry left for {then}"
         if not is_last:
             outcome = "failed" if first is not None else "stopped"
         else:

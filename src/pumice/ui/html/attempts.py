@@ -41,5 +41,5 @@ def _attempt(attempt: Attempt) -> Html:
         tag("td.num", ran),
         tag("td", failed),
         tag("td.num.x", code),
-        tag("td.muted", attempt.then or ("" if attempt.end else "goes on")),
+        tag("td.muted", attempt.then.replace("->", "→") or ("" if attempt.end else "goes on")),
     )

@@ -8,8 +8,6 @@ const GROUPS = { first: "failed", failed: "failed", followed: "failed", running:
 export class Cells {
   constructor(canvas, uid, attempt) {
     Object.assign(this, { canvas, uid, attempt, pods: [], mode: "state", here: -1, next: 0 });
-    $("#cells-table")?.classList.add("sr");
-    $("#cells-more")?.classList.add("sr");
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("pointermove", (event) => this.point(event));
     canvas.addEventListener("pointerleave", () => this.tip(null));
