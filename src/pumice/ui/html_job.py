@@ -81,7 +81,7 @@ def _since(job: Job, now: dt.datetime) -> Html:
 def _facts(view: JobView) -> list[Html]:
     job, now = view.job, view.frame.info.now
     facts: list[Child] = [_since(job, now)]
-    if job.ran is not None and job.finished:
+    if job.ran is not None and (job.finished or job.group is Group.SUSPENDED):
         facts.append(join("ran ", tag("b", duration(job.ran))))
     if job.waited is not None and job.waited >= 1 and job.started:
         facts.append(join("waited ", tag("b", duration(job.waited))))

@@ -313,7 +313,9 @@ def test_a_file_that_was_not_kept_is_written_again(alone: Made) -> None:
 def test_actions_say_why_they_are_disabled_and_what_would_happen(made: Made) -> None:
     actions = {each.name: each.why_not for each in made.job("llama-ft").actions}
     assert actions == {"suspend": "", "restart": "", "stop": "", "delete": "it has not finished: stop it first"}
-    assert [each.name for each in made.job("dlrm-nightly").actions] == ["resume", "restart", "stop", "delete"]
+    suspended = made.job("dlrm-nightly")
+    assert [each.name for each in suspended.actions] == ["resume", "restart", "stop", "delete"]
+    assert suspended.ran == pytest.approx(599.5, abs=0.1), "it ran until it was suspended"
     ended = {each.name: each.allowed for each in made.job("bert-pretrain").actions}
     assert ended == {"suspend": False, "again": True, "stop": False, "delete": True}
     plan = made.data.action_plan("llama-ft", "stop")

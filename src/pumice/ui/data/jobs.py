@@ -128,6 +128,9 @@ class JobData:
         now = self.client.now()
         ran = None if status.started is None else ((status.finished or now) - status.started).total_seconds()
         waited = None if status.started is None else (status.started - record.created).total_seconds()
+        if group is Group.SUSPENDED and history.first_running is not None:
+            # Its status forgets when it started; what counts is the time until it was suspended.
+            ran = (history.phases[-1].start - history.first_running).total_seconds()
         since = history.phases[-1].start if history.phases else status.started or record.created
         state = history.job.status.state
         if status.finished is None and group is Group.ACTIVE and history.seq > status.seq and state.phase:

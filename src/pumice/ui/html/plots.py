@@ -13,7 +13,8 @@ from pumice.ui.values import Job, PodState
 
 NAMES: Final = {"cpu": "CPU", "memory": "Memory", "gpu": "GPU busy", "gpuMemory": "GPU memory"}
 UNITS: Final = {"cores": "cores", "bytes": "GiB", "percent": "%"}
-LEAST_GIB: Final = 0.1  # smaller values get another digit
+LEAST_GIB: Final = 0.1  # smaller values are in MiB
+LEAST_CORES: Final = 0.1  # smaller values get another digit
 MINIS: Final = 3
 HOT: Final = 0.95  # of the limit: the value is drawn as a cause
 Points = Sequence[float | None]
@@ -69,13 +70,13 @@ def sparkline(points: Points, limit: float | None, *, wide: bool = False, warns:
 
 
 def value_words(value: float | None, unit: str) -> str:
-    """Return a value in the unit of its plot, without the unit: `11.8`."""
+    """Return a value in the unit of its plot, without the unit: `11.8`; less than 0.1 GiB as `12 MiB`."""
     if value is None:
         return "–"
     if unit == "bytes":
         amount = value / KIB**3
-        return f"{amount:.1f}" if amount >= LEAST_GIB else f"{amount:.2f}"
-    return f"{value:.0f}%" if unit == "percent" else f"{value:.1f}"
+        return f"{amount:.1f}" if amount >= LEAST_GIB or not value else f"{value / KIB**2:.0f} MiB"
+    return f"{value:.0f}%" if unit == "percent" else f"{value:.2f}" if 0 < value < LEAST_CORES else f"{value:.1f}"
 
 
 def limit_words(metric: Metric) -> str:
