@@ -72,7 +72,7 @@ def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
     if view is None:
         return None
     if path.endswith("/logs"):
-        return _window(view.logs, int(query.get("at", ["0"])[0]), int(query.get("lines", ["200"])[0]))
+        return _window(view.logs, query)
     if path.endswith("/search") and view.logs:
         q = query["q"][0].lower()
         found = tuple(line.number for line in view.logs.items if q in line.text.lower())
@@ -82,11 +82,19 @@ def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
     return samples.STOP if "/actions/" in path else None
 
 
-def _window(logs: LogWindow | None, at: int, lines: int) -> LogWindow | None:
+def _window(logs: LogWindow | None, query: dict[str, list[str]]) -> LogWindow | None:
     if logs is None:
         return None
+    at, lines = (int(query.get(name, [default])[0]) for name, default in (("at", "0"), ("lines", "200")))
+    if "only" in query:
+        found = tuple(line for line in logs.items if query["q"][0].lower() in line.text.lower())
+        shown = found[at : at + lines]
+        return msgspec.structs.replace(logs, at=at, items=shown, total=len(found), lines=logs.total)
     start = max(0, min(at, logs.total - 1))
-    return msgspec.structs.replace(logs, at=start, items=logs.items[start : start + lines])
+    items = logs.items[start : start + lines]
+    if "whole" in query:
+        items = tuple(msgspec.structs.replace(line, text=line.text * 3, cut=None) for line in items)
+    return msgspec.structs.replace(logs, at=start, items=items)
 
 
 @dataclass(slots=True)
@@ -97,6 +105,8 @@ class Served:
     away: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
     turned: bool = False
+    missing: str = ""  # the uid of a job that was removed
+    refuses: bool = False  # as a server that was started again, and does not know the browser
     streams: list[queue.SimpleQueue[bytes]] = field(default_factory=list)
 
     def send(self, kind: str, data: msgspec.Struct | None = None) -> None:
@@ -113,8 +123,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         split = urlsplit(self.path)
         path, query = split.path, parse_qs(split.query)
-        if self.server_state.away.is_set() and not path.startswith("/static/"):
-            self.send_error(503)
+        state = self.server_state
+        if (state.away.is_set() or state.refuses) and not path.startswith("/static/"):
+            self.send_error(403 if state.refuses else 503)
         elif path.startswith("/static/"):
             file = STATIC / path.removeprefix("/static/")
             self._answer(file.read_bytes(), TYPES[file.suffix])
@@ -123,7 +134,10 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/api/"):
             self._answer(msgspec.json.encode(data(path, query)), "application/json")
         else:
-            self._answer(page(path, query, turned=self.server_state.turned).encode(), "text/html; charset=utf-8")
+            found = (
+                html_job.error(ERROR) if path == f"/jobs/{state.missing}" else page(path, query, turned=state.turned)
+            )
+            self._answer(found.encode(), "text/html; charset=utf-8")
 
     def _answer(self, body: bytes, kind: str) -> None:
         self.send_response(200)
@@ -140,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         state, events = self.server_state, queue.SimpleQueue[bytes]()
         state.streams.append(events)
-        while not state.stopping.is_set() and not state.away.is_set():
+        while not state.stopping.is_set() and not state.away.is_set() and not state.refuses:
             try:
                 event = events.get(timeout=0.3)
             except queue.Empty:

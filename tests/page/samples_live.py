@@ -305,6 +305,7 @@ def hostile() -> JobView:
     name = '"><script>window.hacked=1</script>\u202egpj.exe'
     job = structs.replace(
         base.job,
+        uid="u-hostile",
         run=f"{name}:1",
         name=name,
         file=f"/tmp/{name}.yaml",
@@ -323,6 +324,9 @@ def hostile() -> JobView:
         ),
         (0.2, f"{name}-0", "stderr", "a" * 3000 + "\x00\x08\x7f\x9b"),
     )
+    logs = log_window(texts, live=True)
+    *others, longest = logs.items
+    logs = structs.replace(logs, items=(*others, structs.replace(longest, cut=9012)))
     row = base.pods.items[0] if base.pods else None
     pods = PodPage(attempt=1, items=(structs.replace(row, pod=f"{name}-0", task=name),) if row else (), total=1)
-    return replace(base, job=job, logs=log_window(texts, live=True), pods=pods)
+    return replace(base, job=job, logs=logs, pods=pods)

@@ -17,7 +17,7 @@ from tests.page.samples_failed import log_window
 from tests.page.samples_live import running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.needs("chromium")
 LIVE = "#live:not(.off)"
@@ -42,6 +42,9 @@ def test_hostile_names_and_lines_are_text(watched: Watched) -> None:
     assert '<script>document.location="//evil"</script><img src=x' in messages.nth(0).inner_text()
     assert messages.nth(1).locator(".a-c1").inner_text() == "red"
     assert messages.nth(1).locator(".ctl").all_inner_texts() == ["ESC", "BEL", "U+202E"]
+    page.get_by_role("button", name="9,012 bytes, folded · show").click()
+    until(page, "document.querySelectorAll('#lines .msg')[2].textContent.length > 9000")
+    assert page.locator("[data-whole]").count() == 0
     page.goto(watched.origin)
     page.locator(LIVE).wait_for()
     assert page.locator("tr#job-u-hostile .jn").inner_text() == HOSTILE
@@ -121,6 +124,8 @@ def test_list_tabs_and_logs_by_key(watched: Watched) -> None:
     until(page, "document.querySelector('#matches').textContent === '7 matches'")
     press("Enter")
     page.locator(".ln.match mark").wait_for()
+    step_and_choose_matches(page)
+    press("/")
     press("Escape")
     press("Escape")
     press("t")
@@ -134,6 +139,27 @@ def test_list_tabs_and_logs_by_key(watched: Watched) -> None:
     press("m")
     assert page.locator(".ln.marked").count() == 1
     press("f")
+
+
+def step_and_choose_matches(page: Page) -> None:
+    """Go to the next match and back, then show only lines with a match, and all again, by key."""
+    press = page.keyboard.press
+    shown = page.locator("#matches")
+    press("Tab")  # to the choice of matches only, where letters are keys again
+    seen = [shown.inner_text()]
+    for key in ("n", "N", "N"):
+        press(key)
+        until(page, f"document.querySelector('#matches').textContent !== {seen[-1]!r}")
+        seen.append(shown.inner_text())
+    first = int(seen[0].partition(" ")[0])
+    numbers = [(first - 1 + by) % 7 + 1 for by in (0, 1, 0, -1)]
+    assert seen == [f"{number} of 7 matches" for number in numbers]
+    press("Space")
+    until(page, "document.querySelectorAll('#lines .ln').length === 7")
+    assert page.locator("#lines .ln mark").count() == 7
+    assert page.locator("#log-total").inner_text() == "7 of 44 lines: only matches"
+    press("Space")
+    until(page, "document.querySelectorAll('#lines .ln').length === 44")
 
 
 def test_dialogs_and_lifelines_by_key(watched: Watched) -> None:
@@ -228,24 +254,64 @@ def test_theme_is_chosen_and_remembered(watched: Watched) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 19, 18)"
 
 
-def test_banner_says_that_the_server_does_not_answer(browser: Browser, sample_server: Served) -> None:
+def test_banner_says_that_the_server_is_away_or_another_one(browser: Browser, sample_server: Served) -> None:
     origin, away = sample_server.address, sample_server.away
     context = browser.new_context()
-    found = open_page(context, origin)
-    page = found.page
+    page = open_page(context, origin).page
+    page.clock.install()
     page.goto(f"{origin}/jobs/u-run")
     page.locator(LIVE).wait_for()
     away.set()
     try:
+        page.clock.fast_forward(6000)
         page.locator(".banner").wait_for()
-        assert "pumice ui does not answer" in page.locator(".banner").inner_text()
+        assert "pumice ui does not answer. Shown is how things stood at " in page.locator(".banner").inner_text()
         assert page.evaluate("document.body.classList.contains('stale')")
+        page.locator(".crumb a").click()
+        assert page.url == f"{origin}/jobs/u-run", "what is known stays on screen"
+        sample_server.refuses = True
+        page.clock.fast_forward(2000)
+        page.locator("#away", has_text="This page needs its token").wait_for()
+        page.get_by_role("button", name="Try now").click()
     finally:
         away.clear()
-    page.get_by_role("button", name="Try now").click()
+        sample_server.refuses = False
     page.locator(LIVE).wait_for()
     assert page.locator(".banner").count() == 0
     context.close()
+
+
+def test_a_job_that_is_removed_is_said_to_be_gone(watched: Watched, sample_server: Served) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-fail")
+    page.locator(LIVE).wait_for()
+    sample_server.missing = "u-fail"
+    try:
+        sample_server.send("gone")
+        page.locator("h1", has_text="No such job").wait_for()
+    finally:
+        sample_server.missing = ""
+    assert page.locator(".banner").count() == 0
+
+
+def test_a_redraw_that_comes_late_does_not_replace_what_was_chosen_since(
+    watched: Watched, sample_server: Served
+) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-fail")
+    page.locator(LIVE).wait_for()
+    held: list[Route] = []
+    page.route("**/jobs/u-fail", lambda route: held.append(route))  # noqa: PLW0108 - Playwright wants a function
+    sample_server.send("job")
+    while not held:
+        page.wait_for_timeout(20)
+    page.locator("#tab-events").click()
+    page.locator("#events").wait_for()
+    with page.expect_response("**/jobs/u-fail"):
+        held[0].continue_()
+    assert page.evaluate("new Promise(done => setTimeout(() => done(location.search), 50))") == "?tab=events&attempt=3"
+    assert page.locator("#events").count() == 1
+    page.unroute("**/jobs/u-fail")
 
 
 def test_rows_do_not_move_while_one_has_the_focus(watched: Watched, sample_server: Served) -> None:
@@ -289,6 +355,14 @@ def test_new_lines_are_followed_until_the_reader_scrolls_up(watched: Watched, sa
     until(page, f"!{end}")
     page.keyboard.press("f")
     until(page, end)
+    page.reload()
+    page.locator(LIVE).wait_for()
+    until(page, end)
+    sample_server.send("line", structs.replace(grown(logs, 3), share=20, rate=2300))
+    page.locator("#share", has_text="About 2,300 lines a second: shown is 1 in 20").wait_for()
+    page.locator("#lines").hover()
+    page.mouse.wheel(0, -200)
+    until(page, "document.querySelector('#share').hidden")
 
 
 def grown(logs: LogWindow, more: int) -> LogWindow:
