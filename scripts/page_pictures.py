@@ -1,4 +1,4 @@
-"""Takes pictures of every view of the page: light and dark, 390 and 1600 pixels wide.
+"""Takes pictures of every view of the page, of a dialog, of a server that is away: light and dark, 390 and 1600 wide.
 
 `python -m scripts.page_pictures DIRECTORY [VIEW ...]`; with `--docs` it renews `docs/images/page.png`. The values are
 made up (`tests/page/samples.py`), so that a picture changes only with the page.
@@ -15,7 +15,7 @@ from typing import Final
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.page.browser import ARGUMENTS, until
-from tests.page.sample_server import VIEWS, served
+from tests.page.sample_server import VIEWS, Served, served
 from tests.page.samples import NOW
 
 ROOT: Final = Path(__file__).parents[1]
@@ -23,9 +23,11 @@ WIDTHS: Final = (390, 1600)
 THEMES: Final = ("light", "dark")
 HEIGHT: Final = 1000
 DOCS: Final = ROOT / "docs" / "images" / "page.png"
+DIALOG, AWAY = "dialog", "away"
+ALL: Final = (*VIEWS, DIALOG, AWAY)
 
 
-def take(browser: Browser, address: str, views: list[str], directory: Path) -> None:
+def take(browser: Browser, server: Served, views: list[str], directory: Path) -> None:
     """Take a picture of each view, in both themes and at both widths."""
     for theme in THEMES:
         for width in WIDTHS:
@@ -36,8 +38,15 @@ def take(browser: Browser, address: str, views: list[str], directory: Path) -> N
             page.clock.set_fixed_time(NOW)
             for view in views:
                 path = directory / f"{view}-{width}-{theme}.png"
-                show(page, address + VIEWS[view])
-                page.screenshot(path=path, full_page=True)
+                show(page, server.address + VIEWS.get(view, VIEWS["job-running"]))
+                if view == DIALOG:
+                    page.get_by_role("button", name="Stop").click()
+                    page.locator("#dialog h2").wait_for()
+                if view == AWAY:
+                    server.away.set()
+                    page.locator(".banner").wait_for()
+                page.screenshot(path=path, full_page=view != DIALOG)
+                server.away.clear()
                 print(path)
             context.close()
 
@@ -64,7 +73,7 @@ def main() -> None:
     """Take the pictures that the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", nargs="?", type=Path, help="where the pictures go")
-    parser.add_argument("views", nargs="*", help=f"some of: {', '.join(VIEWS)}")
+    parser.add_argument("views", nargs="*", help=f"some of: {', '.join(ALL)}")
     parser.add_argument("--docs", action="store_true", help=f"renew {DOCS.relative_to(ROOT)}")
     chosen = parser.parse_args()
     program = shutil.which("chromium")
@@ -77,7 +86,7 @@ def main() -> None:
             take_for_docs(browser, address)
         if chosen.directory:
             chosen.directory.mkdir(parents=True, exist_ok=True)
-            take(browser, address, chosen.views or list(VIEWS), chosen.directory)
+            take(browser, server, chosen.views or list(ALL), chosen.directory)
         browser.close()
 
 

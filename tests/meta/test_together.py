@@ -25,6 +25,7 @@ def test_one(number: int) -> None:
     [
         pytest.param("tests/local/test_run.py::test_it[1]", "tests/local/test_run.py::test_it[1]", id="alone"),
         pytest.param("tests/unit/model/test_job.py::test_it[1]", "tests/unit/model/test_job.py", id="a file"),
+        pytest.param("tests/page/test_use.py::test_it", "tests/page/", id="a browser"),
         pytest.param("tests/cluster/test_clients.py::test_it", "kubernetes", id="a cluster"),
         pytest.param("tests/cluster/test_faults.py::test_it", "kubernetes, rough", id="a cluster of its own"),
     ],
