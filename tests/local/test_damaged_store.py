@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +44,40 @@ def _other_types(path: Path) -> None:
     path.write_text(path.read_text().replace('"data":{', '"data":7,"was":{'))
 
 
+def changed(**fields: Any) -> Callable[[Path], None]:
+    """Give fields of a JSON file other values."""
+
+    def change(path: Path) -> None:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+    return change
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 40)
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _old_runs(runs: Path) -> None:
+    """What an earlier Pumice may have left, damaged."""
+    for number, text in enumerate(("[]", '{"metadata": 7}', '{"metadata": {"name": "x"}}', "{", '"')):
+        (runs / f"old-{number}").mkdir()
+        (runs / f"old-{number}" / "job.json").write_text(text)
+    for name, uid in (("../../../escaped", "u"), ("trial", "../escaped")):
+        directory = runs / f"old-{hash(name)}"
+        directory.mkdir()
+        (directory / "job.json").write_text(json.dumps({"metadata": {"name": name, "uid": uid}}))
+
+
 def _hostile_links(active: Path) -> None:
     (active / "loop").symlink_to("loop")
     (active / "self").symlink_to(".")
@@ -63,6 +99,36 @@ def _many_directories(runs: Path) -> None:
         pytest.param(
             "runs/default/trial/1/run.json", directory_instead, (1, "run.json cannot be read"), id="no record"
         ),
+        *(
+            pytest.param("runs/default/trial/1/run.json", damage, (1, "run.json cannot be read"), id=f"record: {name}")
+            for name, damage in {
+                "garbage": garbage,
+                "a loop of links": loop,
+                "a pipe": pipe,
+                "another uid": changed(uid="../../x"),
+                "no time zone": changed(created="2026-01-01T12:00:00"),
+                "no spec": changed(job={"spec": []}),
+                "no tasks": changed(job={"spec": {"tasks": [7]}}),
+                "no number of pods": changed(job={"spec": {"tasks": [{"replicas": "two"}]}}),
+                "no quantity": changed(gang=[{"task": "w", "count": 1, "requests": {"cpu": "much"}}]),
+                "an endless bound": changed(bound=1e300),
+            }.items()
+        ),
+        *(
+            pytest.param("runs/default/trial/1/status.json", damage, (0, "Completed"), id=f"status: {name}")
+            for name, damage in {
+                "garbage": garbage,
+                "a loop of links": loop,
+                "a pipe": pipe,
+                "no time zone": changed(finished="2026-01-01T12:00:00"),
+                "other types": changed(phase=[], pods=7),
+            }.items()
+        ),
+        pytest.param("runs/default/trial/1/journal.jsonl", garbage, (0, "Completed"), id="journal: garbage"),
+        pytest.param("runs/default/trial/1/journal.jsonl", pipe, (1, "journal.jsonl"), id="journal: a pipe"),
+        pytest.param("runs/default/trial/1/owner.lock", directory_instead, (0, "Completed"), id="no lock"),
+        pytest.param("runs/default/trial/1/pods/w-0/1/w.0.idx", garbage, (0, "Completed"), id="index: garbage"),
+        pytest.param("runs", _old_runs, (0, "Completed"), id="damaged runs of an earlier version"),
         pytest.param("runs/default/trial/1/status.json", truncate, (0, "Completed"), id="half a status"),
         pytest.param("runs/default/trial/1/status.json", directory_instead, (0, "Completed"), id="no status"),
         pytest.param("runs/default/trial/1/journal.jsonl", truncate, (0, "Completed"), id="half a journal"),
@@ -78,14 +144,23 @@ def test_damaged_files(
 ) -> None:
     shutil.copytree(finished / "state", tmp_path / "state", symlinks=True)
     terminal = Terminal(tmp_path)
+    runs = terminal.place.state / "runs" / "default"
+    shutil.copytree(runs / "trial" / "1", runs / "other" / "1")
+    changed(name="other", uid="0123456789ab")(runs / "other" / "1" / "run.json")
     damage(terminal.place.state / where)
+    directories = sorted((terminal.place.state / "runs").rglob("*"))
     printed = []
+    for words in (("ps", "-a"), ("ps", "-a", "-o", "wide"), ("history",), ("clean", "--claims", "--dry-run")):
+        result = terminal(*words)
+        assert words[0] == "clean" or "other:1" in result.out, words
+        assert "Traceback" not in result.err
     for command in READERS:
         result = terminal(*command.split(), code=None)
         assert "Traceback" not in result.err, (command, result.err)
         assert result.code in (0, 1), (command, result)
         assert result.code == 0 or result.err.strip(), command
         printed.append((result.code, result.out + result.err))
+    assert sorted((terminal.place.state / "runs").rglob("*")) == directories
     code, words = expected
     if code is not None:
         assert max(each for each, _ in printed) == code, printed

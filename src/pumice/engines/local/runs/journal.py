@@ -19,7 +19,7 @@ import msgspec
 
 from pumice.engines.local.logs.log_reader import LogReader
 from pumice.engines.local.run_errors import StoreError
-from pumice.engines.local.runs.run_record import QUEUED, SECRETS_MISSING, RunStatus
+from pumice.engines.local.runs.run_record import QUEUED, SECRETS_MISSING, Moment, RunStatus
 from pumice.model.vocabulary import SUSPENDED, Phase
 
 FILE: Final = "journal.jsonl"
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """`time` is the wall clock, `t` a monotonic clock."""
 
     seq: int
-    time: dt.datetime
+    time: Moment
     t: float
     kind: str
     data: Any = None
@@ -164,7 +164,8 @@ def _has_room(descriptor: int) -> bool:
 def read_journal(directory: Path, offset: int = 0) -> tuple[list[Entry], int]:
     """Return the complete entries from an offset on, and the offset after them. Raises StoreError."""
     try:
-        with (directory / FILE).open("rb") as file:
+        # Without O_NONBLOCK, a pipe of that name would stop the reader; it cannot seek.
+        with open(directory / FILE, "rb", opener=_without_waiting) as file:
             file.seek(offset)
             content = file.read()
     except FileNotFoundError:
@@ -173,6 +174,10 @@ def read_journal(directory: Path, offset: int = 0) -> tuple[list[Entry], int]:
         raise StoreError(f"{directory / FILE}: {(error.strerror or str(error)).lower()}") from error
     complete = content.rfind(b"\n") + 1
     return list(_entries(content[:complete])), offset + complete
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _entries(content: bytes) -> Iterator[Entry]:

@@ -31,6 +31,7 @@ from pumice.engines.local.runs.journal import (
 )
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.recorder import ended_status
+from pumice.engines.local.runs.run_names import is_directory_name
 from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import RECORD, OwnedRun, RunStore, StoredRun, host_name
 from pumice.engines.local.state.remove_tree import remove_tree
@@ -48,19 +49,27 @@ def settle_lost_runs(store: RunStore, now: dt.datetime) -> None:
     """Close foreground runs that no process owns, empty the trash, and take over the runs of an earlier Pumice."""
     for run in store.active_runs():
         if run.record.mode == FOREGROUND and run.is_of_this_host and not run.is_newer:
-            lock = OwnerLock.take(run.directory)
-            if lock is not None:
-                try:
-                    stop = requested_stop(run) or CLIENT_LOST
-                    # The service completes a suspension.
-                    if stop.reason != SUSPENDED:
-                        close_lost_run(store, OwnedRun(run, lock), stop, now)
-                finally:
-                    lock.release()
+            # One whose files cannot be read or written keeps no other from being closed.
+            with suppress(OSError, StoreError):
+                _settle(store, run, now)
     for left in _children(store.trash):
         with suppress(OSError):
             remove_tree(left)
     migrate(store)
+
+
+def _settle(store: RunStore, run: StoredRun, now: dt.datetime) -> None:
+    """Close a foreground run, unless a process owns it. Raises OSError and StoreError."""
+    lock = OwnerLock.take(run.directory)
+    if lock is None:
+        return
+    try:
+        stop = requested_stop(run) or CLIENT_LOST
+        # The service completes a suspension.
+        if stop.reason != SUSPENDED:
+            close_lost_run(store, OwnedRun(run, lock), stop, now)
+    finally:
+        lock.release()
 
 
 def close_lost_run(store: RunStore, owned: OwnedRun, stop: Stop, now: dt.datetime) -> None:
@@ -140,7 +149,8 @@ def migrate(store: RunStore) -> None:
     for directory in sorted(old, key=lambda each: each.stat().st_mtime_ns):
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with suppress(OSError, ValueError, KeyError):
+            # One that is damaged stays as it is.
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
                 # An earlier Pumice locked the directory of a run while it ran.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _migrate(store, directory)
@@ -153,21 +163,28 @@ def _migrate(store: RunStore, directory: Path) -> None:
     metadata = job["metadata"]
     created = dt.datetime.fromtimestamp(directory.stat().st_mtime, dt.UTC)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "default")
-    target = store.reserve(namespace, name)
+    if not (is_directory_name(name) and is_directory_name(namespace)):
+        raise ValueError(f"{directory}: {namespace}/{name}: cannot be the name of a run")
     record = RunRecord(
         uid=str(metadata["uid"]),
         namespace=namespace,
         name=name,
-        number=int(target.name),
+        number=0,
         host=host_name(),
         boot="",
         created=created,
         job=job,
     )
-    replace_file(directory / RECORD, msgspec.json.encode(record) + b"\n")
     _write_old_status(StoredRun(directory, record), created)
-    (directory / _OLD_JOB).unlink()
-    directory.rename(target)
+    target = store.reserve(namespace, name)
+    try:
+        numbered = msgspec.structs.replace(record, number=int(target.name))
+        replace_file(directory / RECORD, msgspec.json.encode(numbered) + b"\n")
+        directory.rename(target)
+    except OSError:
+        store.give_up(target)
+        raise
+    (target / _OLD_JOB).unlink()
 
 
 def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:
@@ -177,6 +194,7 @@ def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:
         verdict = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
         verdict = {}
+    verdict = verdict if isinstance(verdict, dict) else {}
     ended = verdict.get("type") == "verdict"
     status = msgspec.structs.replace(
         run.status(),

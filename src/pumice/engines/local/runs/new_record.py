@@ -18,7 +18,7 @@ import msgspec
 from pumice.engines.local.options import RunOptions, priority_of
 from pumice.engines.local.preflight import has_counted_processes
 from pumice.engines.local.runs.owner_lock import boot_id
-from pumice.engines.local.runs.run_record import SECRET_NAME, GangPods, RunRecord
+from pumice.engines.local.runs.run_record import LONGEST_BOUND, SECRET_NAME, GangPods, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import host_name
 from pumice.engines.local.scheduling.fit import pod_requests
@@ -74,7 +74,7 @@ def gang_pods(manifests: Sequence[Manifest]) -> list[GangPods]:
 def bound(job: Job, timeout: float | None) -> float | None:
     """Return after how many seconds the run ends at the latest; None if nothing bounds it."""
     deadline = job.spec.active_deadline_seconds
-    bounds = [float(each) for each in (deadline, timeout) if each is not None]
+    bounds = [float(each) for each in (deadline, timeout) if each is not None and each <= LONGEST_BOUND]
     return min(bounds, default=None)
 
 

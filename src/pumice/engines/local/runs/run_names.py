@@ -34,6 +34,11 @@ class RunName:
         return not self.number and _UID.fullmatch(self.name) is not None
 
 
+def is_directory_name(name: str) -> bool:
+    """Return whether a name or uid can be that of a directory in the store."""
+    return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
+
+
 def parse_run(text: str) -> RunName | None:
     """Return None for what cannot name a run."""
     if text == LAST:

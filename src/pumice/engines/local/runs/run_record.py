@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from pumice.engines.local.runs.run_names import is_directory_name
+from pumice.model.quantity import Quantity
 from pumice.model.vocabulary import SUSPENDED, Phase
 
 FORMAT: Final = 2
@@ -27,6 +29,11 @@ NEED_RESUME: Final = frozenset({SUSPENDED, SECRETS_MISSING})
 SECRET_NAME: Final = re.compile("TOKEN|SECRET|PASSWORD|KEY", re.IGNORECASE)
 
 
+# Times of damaged files may have no time zone, and cannot be compared with others.
+Moment: TypeAlias = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+LONGEST_BOUND: Final = 100 * 365 * 86400.0  # seconds; what ends later than that has no bound
+
+
 class _Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The base of what is stored as JSON."""
 
@@ -38,9 +45,17 @@ class GangPods(_Stored, frozen=True):
     count: int
     requests: dict[str, str] = {}
 
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        for text in self.requests.values():
+            Quantity.parse(text)
+
 
 class RunRecord(_Stored, frozen=True):
-    """`run.json`. The uid is the Job's; `python` and `version` are those that submitted it."""
+    """`run.json`. The uid is the Job's; `python` and `version` are those that submitted it.
+
+    A file that is damaged is no record: what every list of runs reads is checked here, the rest of the Job by readers.
+    """
 
     uid: str
     namespace: str
@@ -48,7 +63,7 @@ class RunRecord(_Stored, frozen=True):
     number: int
     host: str
     boot: str  # the boot id of the machine at that time
-    created: dt.datetime
+    created: Moment
     job: dict[str, Any]  # as written
     format: int = FORMAT
     mode: str = FOREGROUND
@@ -68,9 +83,24 @@ class RunRecord(_Stored, frozen=True):
     python: str = ""
     version: str = ""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if not is_directory_name(self.uid):
+            raise ValueError(f"uid: {self.uid!r}: must be the uid of a Job")
+        spec = self.job.get("spec", {})
+        tasks = spec.get("tasks") or [] if isinstance(spec, dict) else None
+        if not isinstance(tasks, list) or not all(map(_is_task, tasks)):
+            raise ValueError("job: must be a Job")
+        if self.bound is not None and not 0 <= self.bound <= LONGEST_BOUND:
+            raise ValueError(f"bound: {self.bound}: must be a number of seconds")
+
     @property
     def ref(self) -> str:
         return f"{self.name}:{self.number}"
+
+
+def _is_task(found: object) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("replicas", 1), int)
 
 
 class PodCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -130,10 +160,10 @@ class RunStatus(_Stored, frozen=True):
     max_attempts: int = 0
     pods: PodCounts = PodCounts()
     arrival: int = 0  # its number in the queue of the machine; 0 if it never waited
-    held: dt.datetime | None = None  # when it first had to wait, in this queue
-    started: dt.datetime | None = None  # when it got its room
+    held: Moment | None = None  # when it first had to wait, in this queue
+    started: Moment | None = None  # when it got its room
     gpus: tuple[str, ...] = ()  # the devices that it got with it
-    finished: dt.datetime | None = None
+    finished: Moment | None = None
     exit_code: int | None = None
     note: str = ""  # what `ps` shows: the last failure, or why it waits
     verdict: tuple[str, ...] = ()  # in words

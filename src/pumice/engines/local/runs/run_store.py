@@ -77,8 +77,12 @@ class StoredRun:
         return JobSource.of(self.record.file, self.record.marks)
 
     def written_job(self) -> Job:
-        """Return its Job as it was written. Raises ValidationError of msgspec if the record is damaged."""
-        return msgspec.convert(self.record.job, Job, strict=False)
+        """Return its Job as it was written. Raises StoreError."""
+        try:
+            return msgspec.convert(self.record.job, Job, strict=False)
+        except msgspec.ValidationError as error:
+            hint = f"its files are in {self.directory}; remove them if you do not need them"
+            raise StoreError(f"{self.ref}: {RECORD} is damaged: {error}", hint) from error
 
     @property
     def exists(self) -> bool:
@@ -283,9 +287,9 @@ class RunStore:
 
 def _newer_record(directory: Path, content: bytes) -> RunRecord | None:
     """Return what can be listed of a run that a newer Pumice has written; None for a damaged one."""
-    with suppress(msgspec.DecodeError, TypeError, ValueError):
+    with suppress(msgspec.DecodeError, OSError, OverflowError, TypeError, ValueError):
         found = msgspec.json.decode(content, type=dict[str, Any])
-        if int(found["format"]) > FORMAT:
+        if int(found.get("format", FORMAT)) > FORMAT:
             return RunRecord(
                 uid=str(found.get("uid") or ""),
                 namespace=directory.parent.parent.name,
@@ -311,7 +315,8 @@ def _changed(path: str) -> float:
 
 def _content(path: str) -> bytes:
     """Return the content of a file. A list of runs reads thousands, so it takes a few system calls only."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Without O_NONBLOCK, a pipe of that name would stop every list.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         content = os.read(descriptor, _SMALL)
         while len(content) % _SMALL == 0 and (more := os.read(descriptor, _SMALL)):

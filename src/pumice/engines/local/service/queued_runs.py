@@ -16,6 +16,7 @@ from pumice.engines.local.outcome import NO_ROOM
 from pumice.engines.local.run_errors import RefusedError
 from pumice.engines.local.runs.journal import EntryKind, Journal, SequenceNumbers
 from pumice.engines.local.runs.owner_lock import OwnerLock
+from pumice.engines.local.runs.run_names import is_directory_name
 from pumice.engines.local.runs.run_record import QUEUED, RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
 from pumice.engines.local.scheduling.reservations import reservations_directory, turn
@@ -30,7 +31,7 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
     Raises OSError, and RefusedError for a record that names no directory.
     """
     for name in (record.namespace, record.name, record.uid):
-        if not name or "/" in name or name.startswith("."):
+        if not is_directory_name(name):
             raise RefusedError(f"{name!r}: cannot be the name of a run")
     run = find(store, record)
     if run is None:
