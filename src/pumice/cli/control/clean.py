@@ -13,7 +13,7 @@ from pumice.client.run_options import flags
 from pumice.client.run_options.user_config import read_user_config
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.run_errors import InvalidOption
-from pumice.engines.local.runs.retention import expired, finished_runs, prune
+from pumice.engines.local.runs.retention import expired_runs, remove_runs
 from pumice.engines.local.state.stored_data import Claim, StoredImage, stored_images, unused_claims
 from pumice.model.problem import Position
 
@@ -40,10 +40,10 @@ def _clean(args: argparse.Namespace) -> int:
     if args.max_size is not None:
         retention = replace(retention, max_size=flags.size(args.max_size.removesuffix("B"), "--max-size"))
     client.settle()
-    runs = [each.run.ref for each in expired(finished_runs(client.store), retention, client.now())]
+    runs = expired_runs(client.store, retention, client.now(), args.namespace) if client.store.state.is_dir() else []
     others: list[Claim | StoredImage] = [*unused_claims(client.store, args.namespace)] if args.claims else []
     others += stored_images(client.store) if args.images else []
-    found = [*runs, *(f"{each.name} ({each.size})" for each in others)]
+    found = [*(each.run.ref for each in runs), *(f"{each.name} ({each.size})" for each in others)]
     if args.dry_run or not found:
         print("\n".join(found) if found else "nothing to remove", file=sys.stdout if found else sys.stderr)
         return 0
@@ -53,7 +53,7 @@ def _clean(args: argparse.Namespace) -> int:
         return BAD_INPUT
     if not args.yes and not _confirmed(found):
         return 0
-    for ref in prune(client.store, retention, client.now()):
+    for ref in remove_runs(client.store, runs):
         print(ref)
     return _remove(others)
 

@@ -51,9 +51,19 @@ def expired(runs: Sequence[FinishedRun], retention: Retention, now: dt.datetime)
 
 def prune(store: RunStore, retention: Retention, now: dt.datetime) -> list[str]:
     """Remove the expired runs; return the names of those that were removed."""
+    return remove_runs(store, expired_runs(store, retention, now))
+
+
+def expired_runs(store: RunStore, retention: Retention, now: dt.datetime, namespace: str = "") -> list[FinishedRun]:
+    """Return the runs that `prune` would remove, of one namespace or of all. Raises OSError."""
     limit = Retention(retention.keep_days, retention.keep_per_name, min(retention.max_size, _tenth(store.state)))
+    return expired(finished_runs(store, namespace), limit, now)
+
+
+def remove_runs(store: RunStore, runs: Sequence[FinishedRun]) -> list[str]:
+    """Remove runs that no process owns; return the names of those that were removed."""
     removed = []
-    for each in expired(finished_runs(store), limit, now):
+    for each in runs:
         lock = None
         with suppress(OSError):
             lock = OwnerLock.take(each.run.directory)
@@ -74,16 +84,18 @@ def removal_text(removed: Sequence[str]) -> str:
     return f"removed {runs}: {names}; [runs] in config.toml says how many are kept"
 
 
-def finished_runs(store: RunStore) -> list[FinishedRun]:
-    """Return the runs that may be removed."""
+def finished_runs(store: RunStore, namespace: str = "") -> list[FinishedRun]:
+    """Return the runs that may be removed, of one namespace or of all."""
     found = []
-    for run in store.all_runs():
+    for run in store.all_runs(namespace):
         status = run.status()
         if status.finished is None or run.is_newer or (run.directory / KEPT).exists() or not run.is_of_this_host:
             continue
         name = (run.record.namespace, run.record.name)
         completed = status.phase == Phase.COMPLETED
-        found.append(FinishedRun(run, name, run.record.number, status.finished, completed, status.size))
+        # The process of a run that was killed did not note its size.
+        size = status.size or size_of(run.directory)
+        found.append(FinishedRun(run, name, run.record.number, status.finished, completed, size))
     return found
 
 

@@ -4,11 +4,13 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from pumice.engines.local.runs.retention import FinishedRun, expired, removal_text
-from pumice.engines.local.runs.run_record import RunRecord
-from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.runs.retention import FinishedRun, expired, expired_runs, finished_runs, removal_text
+from pumice.engines.local.runs.run_record import RunRecord, RunStatus
+from pumice.engines.local.runs.run_store import RunStore, StoredRun, host_name
+from pumice.engines.local.service.queued_runs import write_status
 from pumice.engines.local.state.settings import Retention
 
 NOW = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
@@ -35,6 +37,25 @@ def finished(number: int, days: float, name: str = "a", size: int = 1, *, comple
 def test_which_runs_are_removed(retention: Retention, gone: list[str]) -> None:
     runs = [finished(1, 9), finished(2, 4, completed=False), finished(3, 1), finished(1, 2, "b")]
     assert [each.run.ref for each in expired(runs, retention, NOW)] == gone
+
+
+def test_the_runs_of_a_namespace_with_the_sizes_that_their_processes_did_not_note(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    for namespace, note in (("d", 7), ("d", 0), ("e", 0)):
+        directory = store.reserve(namespace, "a")
+        record = finished(int(directory.name), 0).run.record
+        record = msgspec.structs.replace(
+            record, namespace=namespace, uid=f"{namespace}{directory.name}", host=host_name()
+        )
+        owned = store.create(directory, record)
+        (directory / "log").write_bytes(bytes(5000))
+        write_status(owned.run, RunStatus(phase="Failed", finished=NOW, size=note))
+        owned.lock.release()
+    sizes = {each.run.ref: each.size for each in finished_runs(store, "d")}
+    assert sizes["a:1"] == 7
+    assert sizes["a:2"] > 5000
+    assert len(finished_runs(store)) == 3
+    assert [each.run.ref for each in expired_runs(store, Retention(keep_days=0), NOW + dt.timedelta(1), "e")] == ["a:1"]
 
 
 def test_the_line_that_says_so() -> None:
