@@ -202,7 +202,7 @@ class AsyncRun:
 
     async def suspend(self) -> Result:
         """End the pods; return when they have ended. `resume` continues with the pods that have not succeeded."""
-        await self._client.call_async(self._existing(), "suspend")
+        await self._client.suspend_async(self._existing())
         return await self.wait()
 
     async def resume(self, *, env: Mapping[str, str] | None = None, with_: Sequence[Pathlike] = ()) -> None:

@@ -8,10 +8,10 @@ import pwd
 import selectors
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,6 +29,7 @@ NOT_RESPONDING: Final = "not responding"
 PROCESS_KILLED: Final = "its process was killed"
 _PATIENCE: Final = 2.0  # seconds
 _ENDS_WITHIN: Final = 5.0
+_CHANGES_WITHIN: Final = 30.0
 _POLL: Final = 0.1
 _LITTLE: Final = 1 << 20  # bytes
 
@@ -84,6 +85,35 @@ def not_running(run: StoredRun) -> WrongState:
     status = run.status()
     lost = status.finished is None and status.started is not None
     return WrongState(f"{run.ref} is not running: {PROCESS_KILLED if lost else status.phase}")
+
+
+def not_responding(run: StoredRun) -> ConnectionFailed:
+    return ConnectionFailed(f"{run.ref} does not respond", f"pumice stop {run.ref} --force ends it")
+
+
+def check_host(run: StoredRun) -> None:
+    """Raises RunError: a run of another machine, on a shared home, is never changed from here."""
+    if not run.is_of_this_host:
+        raise RunError(f"{run.ref} is a run of {run.record.host}", "run the command there")
+
+
+async def change(alone: Callable[[], bool], ask: Callable[[], Awaitable[Any]], again: Callable[[], bool]) -> bool:
+    """Change a run that no process owns, else ask its process. Return whether no process was asked.
+
+    It may get or lose its process meanwhile, and a reader that looks for an owner seems to be one for an instant: then
+    both are tried again, as long as `again` says so. Raises RunError.
+    """
+    deadline = elapsed() + _CHANGES_WITHIN
+    while not alone():
+        try:
+            await ask()
+        except WrongState:
+            if elapsed() > deadline or not again():
+                raise
+        else:
+            return False
+        await asyncio.sleep(_POLL)
+    return True
 
 
 def lost_status(run: StoredRun, status: RunStatus) -> RunStatus:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -20,6 +21,8 @@ from pumice.client.export import export
 from pumice.client.liveness import (
     NOT_RESPONDING,
     PROCESS_KILLED,
+    change,
+    check_host,
     lock_of_suspended,
     lost_status,
     not_responding,
@@ -32,13 +35,14 @@ from pumice.client.reasons import why_pod, why_run
 from pumice.client.values import FINISHED, Status, summary
 from pumice.engines.local.daemon.line_protocol import PATIENCE, RETIRE, Connection, SilentPeerError, connection_to
 from pumice.engines.local.daemon.runtime_files import control_socket, remove_runtime_files
-from pumice.engines.local.run_errors import ConnectionFailed, NoSuchRun, RunError, WaitTimeout, WrongState
+from pumice.engines.local.run_errors import ConnectionFailed, NoSuchRun, WaitTimeout, WrongState
 from pumice.engines.local.runs.lost_runs import STOPPED, close_lost_run, migrate, settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_names import LAST, parse_pod
 from pumice.engines.local.runs.run_record import DETACHED, NEED_RESUME, RunStatus
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, StoredRun
+from pumice.engines.local.scheduling.run_queue import is_waiting
 from pumice.engines.local.scheduling.why import Why
 from pumice.engines.local.service import queued_runs
 from pumice.engines.local.service.on_demand import ask_service, running_service, service_words
@@ -46,7 +50,7 @@ from pumice.engines.local.service.recovery import wait_for_sandbox
 from pumice.engines.local.service.service_paths import ServicePaths
 from pumice.engines.local.state.settings import state_directory
 from pumice.engines.local.supervisor.secret_values import add_secrets
-from pumice.engines.local.supervisor.submit import scale_waiting, submit
+from pumice.engines.local.supervisor.submit import scale_waiting, submit, suspend_waiting
 from pumice.model.job import Manifest
 
 _POLL: Final = 0.1
@@ -137,7 +141,7 @@ class LocalClient:
         """Connect to the process of a run. Raises WrongState if it has ended, ConnectionFailed."""
         deadline = time.monotonic() + patience
         while True:
-            _check_host(run)
+            check_host(run)
             if not run.is_owned:
                 raise not_running(run)
             try:
@@ -172,13 +176,14 @@ class LocalClient:
         asyncio.run(self.stop_async(run, force=force, grace=grace))
 
     async def stop_async(self, run: StoredRun, *, force: bool = False, grace: float | None = None) -> None:
-        _check_host(run)
-        if not run.is_owned:
-            self._close_lost(run)
-            return
-        try:
+        check_host(run)
+
+        async def ask() -> None:
             async with self.connected(run, _SHORT_PATIENCE if force else PATIENCE) as connection:
                 await connection.call("stop", force=force, grace=grace)
+
+        try:
+            await change(lambda: self._close_lost(run), ask, lambda: True)
         except ConnectionFailed:
             owner = read_owner(run.directory)
             if not force or not owner.is_alive:
@@ -189,13 +194,19 @@ class LocalClient:
             # The service may recover the run before it is closed.
             await self.stop_async(run, force=True)
 
-    def _close_lost(self, run: StoredRun) -> None:
-        if run.status().finished is not None:
-            return
-        lock = OwnerLock.take(run.directory)
+    def _close_lost(self, run: StoredRun) -> bool:
+        """Close a run that no process owns; False if one owns it."""
+        lock = OwnerLock.take(run.directory) if run.status().finished is None else None
         if lock is not None:
             close_lost_run(self.store, OwnedRun(run, lock), STOPPED, self.now())
             lock.release()
+        return run.status().finished is not None
+
+    async def suspend_async(self, run: StoredRun) -> None:
+        """End the pods of a run, or take it out of the queue, until it is resumed. Raises RunError."""
+        check_host(run)
+        ask = partial(self.call_async, run, "suspend")
+        await change(lambda: suspend_waiting(run), ask, lambda: is_waiting(run.status()))
 
     def close_killed(self, directory: str) -> None:
         """Close the record of a foreground run whose process was killed, once its sandbox has ended."""
@@ -209,7 +220,7 @@ class LocalClient:
         asyncio.run(self.remove_async(run, force=force))
 
     async def remove_async(self, run: StoredRun, *, force: bool = False) -> None:
-        _check_host(run)
+        check_host(run)
         if not self.summary(run).is_finished:
             if not force:
                 what = "is running" if run.is_owned else "has not finished"
@@ -239,7 +250,7 @@ class LocalClient:
     async def resume_async(
         self, run: StoredRun, env: Mapping[str, str] = {}, documents: Sequence[Manifest] = ()
     ) -> None:
-        _check_host(run)
+        check_host(run)
         lock = await lock_of_suspended(run)
         if lock is None:
             await self.revive_async([run])
@@ -254,11 +265,10 @@ class LocalClient:
 
     async def scale_async(self, run: StoredRun, replicas: Mapping[str, int]) -> None:
         """Change the number of pods of tasks; a run that waits starts with them. Raises RunError."""
-        _check_host(run)
-        if scale_waiting(run, replicas):
+        check_host(run)
+        ask = partial(self.call_async, run, "scale", replicas=dict(replicas))
+        if await change(lambda: scale_waiting(run, replicas), ask, lambda: is_waiting(run.status())):
             await self.wake_async()
-        else:
-            await self.call_async(run, "scale", replicas=dict(replicas))
 
     def wake(self) -> None:
         """Make the service check the queue; start it if it is not running. Raises ConnectionFailed."""
@@ -380,12 +390,6 @@ class LocalClient:
                 waiting = ", ".join(each.run for each, is_done in zip(found, done, strict=True) if not is_done)
                 raise WaitTimeout(f"{waiting}: not {goal} within {timeout:g}s")
             await asyncio.sleep(_POLL)
-
-
-def _check_host(run: StoredRun) -> None:
-    """Raises RunError: a run of another machine, on a shared home, is never changed from here."""
-    if not run.is_of_this_host:
-        raise RunError(f"{run.ref} is a run of {run.record.host}", "run the command there")
 
 
 def _reached(run: Status, goal: str) -> bool:

@@ -5,8 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, client_of, guarded, one_or_more, seconds
+from pumice.cli.runs.arguments import (
+    BAD_INPUT,
+    FAILED,
+    RUN_HELP,
+    add_namespace,
+    client_of,
+    guarded,
+    one_or_more,
+    seconds,
+)
 from pumice.client.local_client import LocalClient
+from pumice.engines.local.run_errors import RunError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +37,16 @@ def run(args: argparse.Namespace) -> int:
 def _stop(client: LocalClient, args: argparse.Namespace) -> int:
     grace = None if args.grace is None else seconds(args.grace, "--grace")
     runs = client.active() if args.all else one_or_more(args.runs, client)
+    stopped = []
     for each in runs:
-        client.stop(each, force=args.force, grace=grace)
-    for found in client.wait(runs) if runs else []:
+        # One that cannot be stopped keeps no other from being stopped.
+        try:
+            client.stop(each, force=args.force, grace=grace)
+        except RunError as error:
+            print(error, file=sys.stderr)
+        else:
+            stopped.append(each)
+    for found in client.wait(stopped) if stopped else []:
         print(f"{found.run} {found.phase}")
     client.revive(client.active())
-    return 0
+    return 0 if len(stopped) == len(runs) else FAILED

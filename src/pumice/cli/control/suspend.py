@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 
 from pumice.cli.runs.arguments import RUN_HELP, add_namespace, client_of, guarded, one_or_more
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.supervisor.submit import suspend_waiting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +21,7 @@ def run(args: argparse.Namespace) -> int:
 def _suspend(client: LocalClient, args: argparse.Namespace) -> int:
     runs = one_or_more(args.runs, client)
     for each in runs:
-        if not suspend_waiting(each):
-            client.call(each, "suspend")
+        asyncio.run(client.suspend_async(each))
     for found in client.wait(runs):
         print(f"{found.run} {found.phase}")
     return 0
