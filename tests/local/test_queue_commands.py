@@ -13,7 +13,8 @@ import pytest
 
 from pumice.client.local_client import LocalClient
 from pumice.engines.local.run_errors import ConnectionFailed
-from tests.local.commands import WAITING, Terminal
+from tests.fork_server import fork_server
+from tests.local.commands import MODULES, WAITING, Terminal
 from tests.local.running import companion, job, need_namespaces, processes, task
 
 WHOLE = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
@@ -71,6 +72,51 @@ def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal)
     (terminal.place.directory / "go").touch()
     assert terminal("wait", busy, held).out == f"{busy} Completed\n{held} Completed\n"
     assert terminal("delete", *low).out.split() == low
+
+
+def test_attach_says_why_a_run_waits_and_shows_it_when_it_runs(terminal: Terminal) -> None:
+    busy = terminal.submit(job(task("w", WAITING, container=WHOLE)))
+    terminal.until(lambda: terminal.phase(busy) == "Running")
+    waiting = terminal.submit(job(task("w", "echo here; exit 3", container=WHOLE)))
+    output = terminal.place.directory / "attached"
+    with output.open("wb") as out:
+        shown = fork_server(*MODULES).start(
+            ["attach", waiting], cwd=terminal.place.directory, env=terminal.place.env, out=out.fileno()
+        )
+    terminal.until(lambda: f"{waiting} Pending: cpu: " in output.read_text())
+    (terminal.place.directory / "go").touch()
+    assert shown.wait(60) == 3
+    text = output.read_text()
+    assert text.count(f"run {waiting} ") == 1
+    assert "w-0 failed first: exit code 3" in text
+    # One that has ended is shown from its record; one that never began says why it ended.
+    assert "w-0 failed first: exit code 3" in terminal("attach", waiting, code=3).err
+    held = terminal.submit(job(task("w", "true")), flags=("--hold",))
+    terminal("stop", held)
+    assert terminal("attach", held, code=143).err == f"{held}: it was stopped\n"
+
+
+def test_namespaces(terminal: Terminal) -> None:
+    document = job(task("w", "true"))
+    runs = {}
+    for space in ("blue", "red"):
+        run = terminal.submit({**document, "metadata": {"name": "trial", "namespace": space}})
+        assert terminal("wait", run, "-n", space).out == "trial:1 Completed\n"
+        runs[space] = terminal.items("-n", space)[0]["uid"]
+    both = terminal("why", "trial", code=2).err
+    assert "trial:1 in namespace blue, trial:1 in namespace red\n  hint: choose one with -n NAMESPACE" in both
+    assert sorted(each["namespace"] for each in terminal.items("-A")) == ["blue", "red"]
+    assert terminal("ps", "-A", "-n", "red", code=2).err.startswith("-A: cannot be combined with -n")
+    assert terminal("clean", "-n", "../blue", "--claims", "-y", code=2).err.startswith("-n: ../blue: cannot be a")
+    # A uid names one run.
+    assert terminal("history", runs["red"][:8]).out.splitlines()[0].split()[0] == "ATTEMPT"
+    assert terminal("clean", "-n", "blue", "--older-than", "0d", "--dry-run").out == "trial:1\n"
+    assert terminal("clean", "-n", "blue", "--older-than", "0d", "-y").out == "trial:1\n"
+    assert [each["namespace"] for each in terminal.items("-a")] == ["red"]
+    # Its phase is not the one that was waited for.
+    terminal("wait", "trial", "--for", "Failed", code=100)
+    terminal("wait", "trial", "--for", "completed")
+    terminal("wait", "trial", "--for", "running")
 
 
 def test_a_run_that_waits_is_scaled_until_it_fits(terminal: Terminal) -> None:
@@ -155,11 +201,9 @@ def test_after_reboot_suspend(terminal: Terminal) -> None:
     run = terminal.submit(job(task("w", WAITING), plugins={"ssh": []}))
     terminal.until(lambda: terminal.phase(run) == "Running")
     restart_machine(terminal, run)
-    assert terminal("wait", run, code=103).out == f"{run} Aborted\n"
-    assert (
-        terminal("ps").err
-        == f"{run} was interrupted: the machine was restarted; it is suspended: pumice resume {run}\n"
-    )
+    waited = terminal("wait", run, code=103)
+    assert waited.out == f"{run} Aborted\n"
+    assert waited.err == f"{run} was interrupted: the machine was restarted; it is suspended: pumice resume {run}\n"
     assert json.loads(terminal("why", run, "-o", "json").out)["code"] == "Suspended"
     (terminal.place.directory / "go").touch()
     terminal("resume", run)

@@ -145,6 +145,10 @@ def test_a_suspended_run_goes_on_where_it_was(terminal: Terminal) -> None:
 def test_bad_input_starts_nothing(terminal: Terminal) -> None:
     (terminal.place.directory / "bad.yaml").write_text("kind: Job\n")
     assert terminal("submit", "bad.yaml", code=2).out == ""
+    # Neither does a good file beside it.
+    good = terminal.place.write(job(task("w", "true")), name="good.yaml")
+    assert terminal("submit", good, "bad.yaml", code=2).out == ""
+    assert terminal("submit", good, good, "nowhere.yaml", code=2).out == ""
     missing = job(task("w", "true", container={"envFrom": [{"secretRef": {"name": "hush"}}]}))
     result = terminal("submit", terminal.place.write(missing), code=2)
     assert (result.out, "hush" in result.err) == ("", True)

@@ -103,16 +103,18 @@ def test_an_hour_of_a_user(terminal: Terminal) -> None:
     assert terminal("why", "train").out == "train:1 Starting: its process was killed; the service recovers it\n"
     refused = terminal("exec", "train/worker-1", "--", "true", code=1).err
     assert refused == "train:1 is not running: its process was killed\n"
-    assert terminal("wait", "train", "--for", "running").out == "train:1 Running\n"
-    assert terminal("ps").err == KILLED
+    waited = terminal("wait", "train", "--for", "running")
+    assert (waited.out, waited.err) == ("train:1 Running\n", KILLED)
+    assert terminal("ps").err == ""
     terminal.until(lambda: listed(terminal)["train:1"] == ["Running", "2/3"])
 
     # The machine is restarted.
     kill(terminal, paths.holder().pid, terminal.owner("train:1"))
     (place.state / "runs/default/train/1" / FILE).write_bytes(msgspec.json.encode(Owner(7, 7, "another-boot")))
     (place.directory / "go").touch()
-    assert terminal("wait", "train", "sweep").out == "train:1 Completed\nsweep:1 Completed\n"
-    assert terminal("ps", "-a").err == RESTARTED
+    waited = terminal("wait", "train", "sweep")
+    assert (waited.out, waited.err) == ("train:1 Completed\nsweep:1 Completed\n", RESTARTED)
+    assert terminal("ps", "-a").err == ""
     assert {run: row[0] for run, row in listed(terminal).items()} == {
         "train:1": "Completed",
         "sweep:1": "Completed",

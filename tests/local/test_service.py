@@ -156,7 +156,7 @@ def test_lost_supervisors_are_replaced_until_the_third_time(user: User, tmp_path
         user.kill_supervisor(run)
     status = user.wait_for(run, lambda status: status.finished)
     assert (status.phase, status.reason, status.exit_code) == ("Failed", "EngineCrashed", 1)
-    assert status.message == "the process that ran it was killed 3 times within 10 minutes"
+    assert status.message == status.note == "the process that ran it was killed 3 times within 10 minutes"
     kinds = [entry.kind for entry in read_journal(run.directory)[0]]
     assert kinds == ["Queued", "Started", "Lost", "Started", "Lost", "Started", "Lost"]
     assert status.arrival == 1
@@ -217,8 +217,10 @@ def test_a_service_that_cannot_start_is_explained(user: User) -> None:
     (user.paths.host / "locks").write_text("in the way")
 
     async def story() -> None:
-        with pytest.raises(ConnectionFailed, match=r"(?s)the service does not start.*FileExistsError.*service\.log"):
+        pattern = r"(?s)the service does not start.*FileExistsError.*service\.log"
+        with pytest.raises(ConnectionFailed, match=pattern) as failed:
             async with connected_service(user.state, user.environ, SECONDS):
                 pass
+        assert failed.value.exit_code == 1
 
     asyncio.run(story())

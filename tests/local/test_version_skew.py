@@ -102,6 +102,7 @@ def test_an_older_client_says_what_to_upgrade(user: User) -> None:
     with pytest.raises(VersionMismatch) as failed:
         asyncio.run(call())
     problem = failed.value.problem
+    assert failed.value.exit_code == 1
     assert "cannot talk to pumice 999.0" in problem.message
     assert problem.hint == "upgrade the older one: pip install --upgrade pumice"
 

@@ -87,10 +87,6 @@ def not_running(run: StoredRun) -> WrongState:
     return WrongState(f"{run.ref} is not running: {PROCESS_KILLED if lost else status.phase}")
 
 
-def not_responding(run: StoredRun) -> ConnectionFailed:
-    return ConnectionFailed(f"{run.ref} does not respond", f"pumice stop {run.ref} --force ends it")
-
-
 def check_host(run: StoredRun) -> None:
     """Raises RunError: a run of another machine, on a shared home, is never changed from here."""
     if not run.is_of_this_host:

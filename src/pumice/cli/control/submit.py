@@ -7,6 +7,7 @@ import copy
 
 from pumice.cli.run import command
 from pumice.cli.run.options import add_arguments as add_run_arguments
+from pumice.engines.local.supervisor.submit import CheckedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    code = 0
+    """Check all files before the first run is stored: a bad one starts nothing."""
+    checked: list[CheckedRun] = []
+    codes = []
     for file in args.file:
         one = copy.copy(args)
         one.file, one.detach = file, True
-        code = max(code, command.run(one))
-    return code
+        codes.append(command.check(one, checked))
+    return max(codes) or command.submit(checked)

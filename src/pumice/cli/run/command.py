@@ -8,9 +8,10 @@ import datetime as dt
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pumice.cli.findings import write_reports
 from pumice.cli.jobfile import load_valid
@@ -33,6 +34,9 @@ from pumice.engines.local.verdict import verdict_lines
 from pumice.model.job import Manifest
 from pumice.runtime.offline_context import offline_context
 
+if TYPE_CHECKING:
+    from pumice.engines.local.supervisor.submit import CheckedRun
+
 BAD_INPUT = 2
 add_arguments = run_options.add_arguments
 
@@ -41,9 +45,10 @@ def run(args: argparse.Namespace) -> int:
     if args.hold and not args.detach:
         print("--hold: only for runs in the background\n  hint: add -d, or use `pumice submit`", file=sys.stderr)
         return BAD_INPUT
-    _prepare_streams()
     if args.detach:
-        return with_request(args, _submit)
+        checked: list[CheckedRun] = []
+        return check(args, checked) or submit(checked)
+    _prepare_streams()
     try:
         # It loads the engine while the Job file is read here.
         spare = [forked_supervisor()]
@@ -123,15 +128,37 @@ def _close_lost(directory: str) -> None:
     LocalClient().close_killed(directory)
 
 
-def _submit(request: RunRequest) -> int:
-    """Start the run in a process of its own, and print its name."""
+def check(args: argparse.Namespace, checked: list[CheckedRun]) -> int:
+    """Check the run of a file as if it started now, and append it; return the exit code if it cannot be submitted."""
+    from pumice.engines.local.supervisor.submit import check_run
+
+    _prepare_streams()
+
+    def start(request: RunRequest) -> int:
+        checked.append(check_run(request, dt.datetime.now(dt.UTC)))
+        return 0
+
+    return with_request(args, start)
+
+
+def submit(checked: Sequence[CheckedRun]) -> int:
+    """Start runs in processes of their own, and print their names."""
+    from pumice.cli.runs.arguments import print_notices
     from pumice.client.liveness import logout_warning
     from pumice.client.local_client import LocalClient
+    from pumice.engines.local.supervisor.submit import store_run
 
-    print(LocalClient().submit(request))
+    code = 0
+    for each in checked:
+        try:
+            print(asyncio.run(store_run(each)))
+        except RunError as error:
+            print(error, file=sys.stderr)
+            code = max(code, error.exit_code)
+    print_notices(LocalClient())
     if warning := logout_warning():
         print(warning, file=sys.stderr)
-    return 0
+    return code
 
 
 def _load_documents(file: str) -> JobFile | None:

@@ -7,6 +7,7 @@ import datetime as dt
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from pumice.client.liveness import disk_warnings
 from pumice.client.local_client import LocalClient
 from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunError
-from pumice.engines.local.runs.run_names import LAST
+from pumice.engines.local.runs.run_names import LAST, is_directory_name
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.duration import Duration, DurationError, elapsed_text
 from pumice.model.problem import Position
@@ -32,6 +33,7 @@ RUN_HELP: Final = "NAME (its newest run), NAME:N, @last, or 8 or more characters
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", default="", metavar="NS", help="the namespace of the Jobs; default all")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, which is the default")
 
 
 def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
@@ -41,10 +43,23 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
 
 def client_of(args: argparse.Namespace) -> LocalClient:
     """Return the client; print what the service did since the last command: runs interrupted, old runs removed."""
+    if args.namespace and args.all_namespaces:
+        raise InvalidOption("cannot be combined with -n", "leave out one of them", Position("-A"))
+    if args.namespace and not is_directory_name(args.namespace):
+        raise InvalidOption(f"{args.namespace}: cannot be a namespace", "pumice ps -o wide shows them", Position("-n"))
     client = LocalClient(namespace=args.namespace)
-    for line in (*client.notices(), *disk_warnings(client.store.state)):
+    print_notices(client)
+    for line in disk_warnings(client.store.state):
         print(line, file=sys.stderr)
     return client
+
+
+def print_notices(client: LocalClient) -> None:
+    """Print what the service did, and no command has printed yet."""
+    with suppress(InvalidOption):
+        # Without a state directory there is no service.
+        for line in client.notices():
+            print(line, file=sys.stderr)
 
 
 def chosen_run(client: LocalClient, text: str | None) -> StoredRun:
@@ -56,7 +71,14 @@ def chosen_run(client: LocalClient, text: str | None) -> StoredRun:
 
 
 def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
-    """Print the errors of a command; return its exit code."""
+    """Print the errors of a command, and what the service did meanwhile; return its exit code."""
+    try:
+        return _guarded(work, no_such_run)
+    finally:
+        print_notices(LocalClient())
+
+
+def _guarded(work: Callable[[], int], no_such_run: int) -> int:
     try:
         return work()
     except BrokenPipeError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from pumice.cli.runs.arguments import add_namespace, add_output, age, client_of, guarded, lasted, print_data
+from pumice.cli.runs.arguments import add_namespace, add_output, age, chosen_run, client_of, guarded, lasted, print_data
 from pumice.client.local_client import LocalClient
 from pumice.client.run_history import attempts
 from pumice.client.view.output import table
 from pumice.client.view.screen import plain
 from pumice.engines.local.runs.journal import Entry, read_journal
-from pumice.engines.local.runs.run_names import LAST
+from pumice.engines.local.runs.run_names import parse_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +25,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _history(client: LocalClient, args: argparse.Namespace) -> int:
-    one_run = args.events or (args.name is not None and (":" in args.name or args.name == LAST))
-    if not one_run:
+    if not args.events and not _is_run(client, args.name):
         return _runs(client, args)
-    stored = client.find(args.name or LAST)
+    stored = chosen_run(client, args.name)
     entries = read_journal(stored.directory)[0]
     if args.events:
         return _events(entries, args)
@@ -42,6 +41,14 @@ def _history(client: LocalClient, args: argparse.Namespace) -> int:
         rows.append((str(each.number), took, plain(each.first_failure), each.policy))
     print("\n".join(table(rows)))
     return 0
+
+
+def _is_run(client: LocalClient, text: str | None) -> bool:
+    """Return whether the text names one run, not a Job: NAME:N, @last or a uid. Names win over uids."""
+    name = None if text is None else parse_run(text)
+    if name is None or name.is_last or name.number:
+        return name is not None
+    return name.may_be_uid and next(client.store.all_runs(client.namespace, name.name), None) is None
 
 
 def _runs(client: LocalClient, args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from pumice.cli.runs.arguments import (
     NO_SUCH_RUN,
+    NOT_SUCCESSFUL,
     RUN_HELP,
     TIMED_OUT,
     add_namespace,
@@ -18,7 +19,7 @@ from pumice.cli.runs.arguments import (
     seconds,
 )
 from pumice.cli.runs.get import exit_code
-from pumice.client.values import FINISHED, Status, check_goal
+from pumice.client.values import FINISHED, RUNNING, Status, check_goal
 from pumice.engines.local.run_errors import WaitTimeout
 
 
@@ -65,5 +66,7 @@ def _is_there(found: Status, goal: str) -> bool:
 
 
 def _code(found: Status, goal: str) -> int:
-    """Return 0 for a run that has reached the goal, however it ended."""
-    return 0 if goal != FINISHED and _is_there(found, goal) else exit_code(found)
+    """A run that has reached the goal is good, however it ended; one that completed was running before."""
+    if goal.lower() in (FINISHED, RUNNING):
+        return 0 if _is_there(found, goal) else exit_code(found)
+    return 0 if _is_there(found, goal) else exit_code(found) or NOT_SUCCESSFUL

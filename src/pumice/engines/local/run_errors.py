@@ -75,6 +75,8 @@ class StoreError(RunError):
 class ConnectionFailed(RunError, OSError):
     """There is no answer from a process of Pumice."""
 
+    exit_code = 1
+
 
 class VersionMismatch(ConnectionFailed):
     """The other process speaks other protocols."""

@@ -104,7 +104,7 @@ def _lost(store: RunStore, run: StoredRun) -> str:
         message = f"{cause} {len(recent) + 1} times within {_WITHIN.seconds // 60} minutes"
         data = {"reason": ENGINE_CRASHED, "message": message}
         ended = {"phase": Phase.FAILED, "finished": now, "exit_code": 1, "verdict": (f"{run.ref} failed: {message}",)}
-        _record_loss(run, data, **ended, reason=ENGINE_CRASHED, message=message)
+        _record_loss(run, data, **ended, reason=ENGINE_CRASHED, message=message, note=message)
         _clean_up(store, run)
         return f"{run.ref} failed: {message}"
     if restarted and run.record.options.get("after_reboot") == "suspend":
@@ -130,8 +130,9 @@ def _earlier_entries(run: StoredRun) -> list[Entry]:
 
 
 def _record_loss(run: StoredRun, data: Mapping[str, str], **changes: object) -> None:
-    """Record that the run lost its process, once for each process."""
+    """Record that the run lost its process, once for each process, and its pods with it."""
     entries = read_journal(run.directory)[0]
+    changes["pods"] = msgspec.structs.replace(run.status().pods, running=0, pending=0)
     if len(entries) == len(_earlier_entries(run)):
         queued_runs.append(run, EntryKind.LOST, data, **changes)
     else:

@@ -42,6 +42,7 @@ IDLE: Final = 300.0  # seconds until a service without work ends
 _TICK: Final = 1.0  # between two looks at what other processes change
 _LOOK_AGAIN: Final = 30.0  # for changes that no file shows: memory, programs on GPUs, a removed socket
 _HOUR: Final = 3600.0
+_FIRST_LOOK: Final = 2.0  # for runs that lost their process before the service began
 
 
 @dataclass(slots=True)
@@ -75,10 +76,13 @@ class Service:
         loop.add_signal_handler(signal.SIGUSR1, self._changed.set)
         await self._keep_socket()
         self.log.write(f"service {own_hello().version} started, pid {os.getpid()}, state {self.paths.state}")
-        report_ready(ready)
         await asyncio.to_thread(settle_lost_runs, self.store, wall_clock())
         for run, _ in active_runs(self.store):
             self._recover(run)
+        if self._recovering:
+            # The command that started the service says which runs were interrupted.
+            await asyncio.wait(tuple(self._recovering), timeout=_FIRST_LOOK)
+        report_ready(ready)
         busy, looked, pruned = elapsed(), 0.0, 0.0
         while not self._retired:
             now = elapsed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import EntryKind
 from pumice.engines.local.runs.new_record import gang_pods, new_record, options_of
 from pumice.engines.local.runs.owner_lock import OwnerLock
-from pumice.engines.local.runs.run_record import DETACHED
+from pumice.engines.local.runs.run_record import DETACHED, RunRecord
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import RECORD, OwnedRun, StoredRun
 from pumice.engines.local.scaling import stored
@@ -36,8 +36,21 @@ from pumice.runtime.offline_context import offline_context
 _UNNUMBERED = Path("0")  # the service gives it a number
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedRun:
+    """A run that can be stored: nothing keeps it from starting but a busy machine."""
+
+    request: RunRequest
+    record: RunRecord
+
+
 async def submit(request: RunRequest, now: dt.datetime, environ: Mapping[str, str] = os.environ) -> str:
     """Return the name of the run, `NAME:N`. Raises RunError, before anything is stored."""
+    return await store_run(check_run(request, now), environ)
+
+
+def check_run(request: RunRequest, now: dt.datetime) -> CheckedRun:
+    """Check a run as `run` would. Raises RunError."""
     options = replace(request.options, mode=DETACHED)
     request = replace(request, options=options, job=stored(request.job, options.scale))
     with prepared(request, Emitter([], _raise), dry=True) as plan:
@@ -46,12 +59,17 @@ async def submit(request: RunRequest, now: dt.datetime, environ: Mapping[str, st
         # As written: `--fit` and `--ignore` change it again when the run starts.
         job = replace(plan.admitted, written=request.job.written)
         record = new_record(replace(request, job=job, manifests=plan.manifests), _UNNUMBERED, now)
-    plain = msgspec.to_builtins(record)
     # Before the service is started, which cannot work with such a state directory.
-    encoded(plain)
-    keep_secrets(record.uid, request)
+    encoded(msgspec.to_builtins(record))
+    return CheckedRun(request, record)
+
+
+async def store_run(run: CheckedRun, environ: Mapping[str, str] = os.environ) -> str:
+    """Store and queue a run; return its name, `NAME:N`. Raises RunError, before anything is stored."""
+    record, state = run.record, run.request.options.settings.state
+    keep_secrets(record.uid, run.request)
     try:
-        answer = await ask_service(options.settings.state, environ, "submit", record=plain)
+        answer = await ask_service(state, environ, "submit", record=msgspec.to_builtins(record))
     except AnswerLostError:
         # The run may be stored, and need them.
         raise
