@@ -84,6 +84,8 @@ def test_a_run_ends_with_its_client(terminal: Terminal) -> None:
     (item,) = terminal.items("-a")
     assert (item["reason"], item["exitCode"]) == ("ClientLost", 1)
     assert item["note"] == "the client of the run has gone, so the run was ended"
+    status = json.loads(terminal("get", "trial", "-o", "json").out)["status"]
+    assert (status["state"]["phase"], "running" in status) == ("Terminated", False)
 
 
 def test_a_second_viewer_leaves_a_run_that_goes_on(terminal: Terminal) -> None:

@@ -91,6 +91,9 @@ def test_attach_says_why_a_run_waits_and_shows_it_when_it_runs(terminal: Termina
     assert "w-0 failed first: exit code 3" in text
     # One that has ended is shown from its record; one that never began says why it ended.
     assert "w-0 failed first: exit code 3" in terminal("attach", waiting, code=3).err
+    # The time in the queue is no part of an attempt.
+    (attempt,) = json.loads(terminal("history", waiting, "-o", "json").out)["items"]
+    assert attempt["begin"] > next(each["finished"] for each in terminal.items() if each["run"] == busy)
     held = terminal.submit(job(task("w", "true")), flags=("--hold",))
     terminal("stop", held)
     assert terminal("attach", held, code=143).err == f"{held}: it was stopped\n"

@@ -134,6 +134,8 @@ def test_a_suspended_run_goes_on_where_it_was(terminal: Terminal) -> None:
     assert terminal("suspend", run).out == "trial:1 Aborted\n"
     terminal.until(lambda: not processes(f"{terminal.place.state}/runs"))
     assert terminal("wait", run, code=103).out.startswith("trial:1 Aborted")
+    assert terminal("why", run).out == "trial:1 Suspended: it was suspended\n  to go on: pumice resume trial:1\n"
+    assert terminal("attach", run, code=1).err.endswith("  next          pumice resume trial:1\n")
     assert [each["run"] for each in terminal.items("--active")] == [run]
     (terminal.place.directory / "go").touch()
     assert terminal("resume", run).out == "trial:1\n"

@@ -13,7 +13,7 @@ from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import ContainerRestarted, PhaseChanged, PodChanged
 from pumice.engines.local.outcome import Outcome
 from pumice.engines.local.runs.event_codec import EventDecoder
-from pumice.engines.local.runs.journal import Entry, read_journal
+from pumice.engines.local.runs.journal import Entry, EntryKind, read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.verdict import how_it_failed, one_line, verdict_lines
 from pumice.model.job import Job
@@ -25,12 +25,15 @@ _POLL: Final = 0.2
 
 def attempts(run: StoredRun) -> list[Attempt]:
     """Return the attempts of a run, the first one first."""
-    decoder, found = EventDecoder(Job()), [Attempt(number=1, begin=run.record.created)]
+    entries = read_journal(run.directory)[0]
+    # The time in the queue is no part of the first attempt.
+    begin = next((entry.time for entry in entries if entry.kind == EntryKind.STARTED), run.record.created)
+    decoder, found = EventDecoder(Job()), [Attempt(number=1, begin=begin)]
 
     def change(**fields: object) -> None:
         found[-1] = msgspec.structs.replace(found[-1], **fields)
 
-    for entry in read_journal(run.directory)[0]:
+    for entry in entries:
         event = decoder.decode(entry)
         if isinstance(event, PhaseChanged):
             if event.attempt > found[-1].number:

@@ -22,7 +22,8 @@ from pumice.model.vocabulary import Phase
 
 # What `wait` waits for, besides a phase.
 FINISHED: Final = "finished"
-_GOALS: Final = (FINISHED, "running", *map(str, Phase))
+RUNNING: Final = "running"
+_GOALS: Final = (FINISHED, RUNNING, *map(str, Phase))
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -13,7 +13,7 @@ from pumice.client.run_options import reading
 from pumice.client.run_options.reading import FLAGS, Flags
 from pumice.engines.local.options import Isolation, Locate, Network, RunOptions, at
 from pumice.engines.local.outcome import Outcome
-from pumice.engines.local.verdict import missing_module
+from pumice.engines.local.verdict import missing_module, resume_command
 from pumice.model.findings import SPEC
 from pumice.model.vocabulary import SUSPENDED
 
@@ -149,9 +149,8 @@ def next_step(args: argparse.Namespace, locate: Locate, outcome: Outcome) -> str
     if missing and outcome.host_image and outcome.reason != SUSPENDED:
         this = f"this was {outcome.python}" if outcome.python else "no Python was found here"
         return f"{typed_again(args, '--python', 'PATH')}     PATH has {missing}; {this}"
-    if outcome.stop is not None and outcome.reason == SUSPENDED:
-        stored = Path(outcome.directory)
-        return f"pumice resume {stored.parent.name}:{stored.name}"
+    if resume := resume_command(outcome):
+        return resume
     if outcome.stop is not None:
         return look or typed_again(args, "--keep")
     if outcome.reason == SUSPENDED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,8 @@ from pumice.engines.local.runs.event_codec import EventDecoder
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.model.job import Job
+
+_OF_LIVE_PODS: Final = ("running", "pending", "terminating", "unknown", "taskStatusCount")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +54,13 @@ def job_with_status(stored: StoredRun, found: Status) -> dict[str, Any]:
     for entry in read_journal(stored.directory)[0]:
         decoder.decode(entry)
     job: dict[str, Any] = msgspec.to_builtins(decoder.job) if decoder.job.name else dict(stored.record.job)
+    status = job.get("status") or {}
+    state = status.get("state") or {}
+    if found.is_over and state.get("phase") != found.phase:
+        # Its process was killed, or stopped, before the job could note it. No pod is left.
+        ended = {"phase": found.phase, "reason": found.reason, "message": found.note}
+        rest = {name: value for name, value in status.items() if name not in _OF_LIVE_PODS}
+        job = {**job, "status": {**rest, "state": {**state, **ended}}}
     return {**job, "run": msgspec.to_builtins(found)}
 
 

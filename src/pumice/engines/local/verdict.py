@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from pumice.engines.local.options import Locate, at, nowhere
-from pumice.engines.local.outcome import Failure, Outcome, Stop
+from pumice.engines.local.outcome import SUSPENDED, Failure, Outcome, Stop
 from pumice.engines.local.preflight import container_path
 from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
 from pumice.model.duration import elapsed_text
@@ -43,9 +44,17 @@ _STOPPED = {"Interrupted": " by Ctrl-C", "Terminated": " by SIGTERM", "HungUp": 
 _LONGEST_LINE = 300
 
 
+def resume_command(outcome: Outcome) -> str:
+    """Return the command that goes on with a run that was suspended; empty for others."""
+    if outcome.stop is None or outcome.reason != SUSPENDED or not outcome.directory:
+        return ""
+    stored = Path(outcome.directory)
+    return f"pumice resume {stored.parent.name}:{stored.name}"
+
+
 def verdict_lines(outcome: Outcome, locate: Locate = nowhere, next_step: str = "") -> tuple[str, ...]:
     """Return the verdict; nothing for a job that completed. `next_step` is what the user may type now."""
-    next_step = next_step or outcome.look
+    next_step = next_step or resume_command(outcome) or outcome.look
     ending = [row("next", next_step)] if next_step else []
     if outcome.log:
         ending.insert(0, row("log", outcome.log))
