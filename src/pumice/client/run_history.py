@@ -54,6 +54,8 @@ def attempts(run: StoredRun) -> list[Attempt]:
                 failure = f"{pod.short_name}: {one_line(how_it_failed(pod, ''))}"
                 change(pod=pod.short_name, first_failure=failure, code=end.exit_code, signal=end.signal or None)
                 change(line=one_line(end.last_line))
+    # One whose process was killed has no outcome.
+    change(end=found[-1].end or run.status().finished)
     return found
 
 

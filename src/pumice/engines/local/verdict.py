@@ -10,14 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from pumice.engines.local.options import Locate, at, nowhere
-from pumice.engines.local.outcome import SUSPENDED, Failure, Outcome, Stop
+from pumice.engines.local.outcome import Failure, Outcome, Stop
 from pumice.engines.local.preflight import container_path
 from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
 from pumice.model.duration import elapsed_text
 from pumice.model.job import Job
 from pumice.model.pod import all_containers
 from pumice.model.snapshot import ObservedPod
-from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event, Phase
+from pumice.model.vocabulary import SUSPENDED, TARGETED_ACTIONS, Action, Event, Phase
 from pumice.reconcile.decision import JobEvent
 from pumice.reconcile.failure_lines import waited_in_vain
 from pumice.reconcile.occurrences import Occurrence

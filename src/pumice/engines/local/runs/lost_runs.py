@@ -190,18 +190,20 @@ def _migrate(store: RunStore, directory: Path) -> None:
 def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:
     """The last event of a run that ended was its verdict."""
     try:
-        lines = (run.directory / _OLD_EVENTS).read_text(encoding="utf-8").splitlines()
-        verdict = json.loads(lines[-1]) if lines else {}
+        events = (run.directory / _OLD_EVENTS).read_text(encoding="utf-8").splitlines()
+        verdict = json.loads(events[-1]) if events else {}
     except (OSError, ValueError):
         verdict = {}
     verdict = verdict if isinstance(verdict, dict) else {}
     ended = verdict.get("type") == "verdict"
+    lines = tuple(str(verdict.get("message") or "").splitlines())
     status = msgspec.structs.replace(
         run.status(),
         phase=str(verdict.get("phase") or "") if ended else Phase.TERMINATED,
         reason=str(verdict.get("reason") or "") if ended else CLIENT_LOST.reason,
         exit_code=int(verdict.get("code") or 0) if ended else 1,
-        verdict=tuple(str(verdict.get("message") or "").splitlines()),
+        verdict=lines,
+        note=lines[0] if lines else "",
         finished=finished,
     )
     run.write_status(status)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pumice.client.run_history import attempts
 from pumice.engines.local.runs.lost_runs import migrate
 from pumice.engines.local.runs.run_store import RunStore
 
@@ -40,7 +41,7 @@ def test_runs_of_an_earlier_version_get_a_number_once_they_have_ended(tmp_path: 
     old = store.runs / "ddp-de1f79ab"
     old.mkdir(parents=True)
     (old / "job.json").write_text(json.dumps({"metadata": {"name": "ddp", "uid": "de1f79ab-1"}}))
-    (old / "events.jsonl").write_text('{"type":"verdict","phase":"Failed","code":7}\n')
+    (old / "events.jsonl").write_text('{"type":"verdict","phase":"Failed","code":7,"message":"w-0 failed\\n  more"}\n')
     live = os.open(old, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(live, fcntl.LOCK_EX)
     migrate(store)
@@ -50,4 +51,7 @@ def test_runs_of_an_earlier_version_get_a_number_once_they_have_ended(tmp_path: 
     migrate(store)
     (run,) = store.all_runs()
     assert (run.ref, run.status().phase, run.status().exit_code) == ("ddp:1", "Failed", 7)
+    assert (run.status().note, run.status().verdict) == ("w-0 failed", ("w-0 failed", "  more"))
+    # It has no journal; its only attempt ended with it.
+    assert [each.end for each in attempts(run)] == [run.status().finished]
     assert not old.exists()
