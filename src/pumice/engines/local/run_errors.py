@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pumice.engines.local.scheduling.why import Shortage
 from pumice.model.problem import PumiceError
@@ -80,3 +81,23 @@ class ConnectionFailed(RunError, OSError):
 
 class VersionMismatch(ConnectionFailed):
     """The other process speaks other protocols."""
+
+
+# The errors that another process may send, by name; not ConnectionFailed, which is about that process itself.
+BY_NAME: Final[Mapping[str, type[RunError]]] = {
+    each.__name__: each
+    for each in (
+        Denied,
+        DoesNotFit,
+        InvalidOption,
+        NoNamespacesError,
+        NoSuchPod,
+        NoSuchRun,
+        PullError,
+        RefusedError,
+        StoreError,
+        Unsupported,
+        WaitTimeout,
+        WrongState,
+    )
+}

@@ -23,16 +23,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from pumice.engines.local.daemon.runtime_directory import socket_address
-from pumice.engines.local.run_errors import (
-    ConnectionFailed,
-    InvalidOption,
-    NoSuchPod,
-    RefusedError,
-    RunError,
-    StoreError,
-    VersionMismatch,
-    WrongState,
-)
+from pumice.engines.local.run_errors import BY_NAME, ConnectionFailed, InvalidOption, RunError, VersionMismatch
 
 PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
 LIMIT: Final = 16 << 20
@@ -59,18 +50,17 @@ class RequestError(RunError):
     """The other side refused a request."""
 
 
-# Errors that a client distinguishes.
-_KINDS: Final[Mapping[str, type[RunError]]] = {
-    each.__name__: each for each in (NoSuchPod, WrongState, RefusedError, InvalidOption, StoreError)
-}
-
-
 def result_of(answer: Message) -> Any:
     """Return the result of an answer. Raises RunError."""
     if (error := answer.get("error")) is not None:
-        kind = _KINDS.get(str(error.get("kind")), RequestError)
+        kind = BY_NAME.get(str(error.get("kind")), RequestError)
         raise kind(str(error.get("message", "")), str(error.get("hint", "")))
     return answer.get("result")
+
+
+def _plain(error: RunError) -> Message:
+    message, hint = (str(error.problem), error.hint) if len(error.problems) == 1 else (str(error), "")
+    return {"message": message, "hint": hint, "kind": type(error).__name__}
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +178,7 @@ class Connection:
                 try:
                     answer["result"] = await handler(request)
                 except RunError as error:
-                    answer["error"] = {"message": str(error), "hint": "", "kind": type(error).__name__}
+                    answer["error"] = _plain(error)
             await self.send(answer)
 
 

@@ -15,16 +15,7 @@ from pumice.admission.admit import admit
 from pumice.engines.local.events import LogLine, LogOutput
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError
-from pumice.engines.local.run_errors import (
-    DoesNotFit,
-    InvalidOption,
-    NoNamespacesError,
-    NoSuchPod,
-    PullError,
-    RefusedError,
-    RunError,
-    WrongState,
-)
+from pumice.engines.local.run_errors import BY_NAME, DoesNotFit, RunError
 from pumice.engines.local.runs.event_codec import plain_value, value_of
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.new_record import options_of, plain_options
@@ -37,19 +28,7 @@ START, STOP, DETACH = "start", "stop", "detach"  # requests of a client
 OUTPUT: Final = "Output"  # the announcement of what pods printed
 DETACHED: Final = "Detached"  # the announcement that the run continues without its client
 _SOURCE: Final = attrgetter("pod", "container", "stream")
-_KINDS: Final[Mapping[str, type[RunError]]] = {
-    each.__name__: each
-    for each in (
-        ConsentError,
-        DoesNotFit,
-        NoNamespacesError,
-        NoSuchPod,
-        WrongState,
-        PullError,
-        RefusedError,
-        InvalidOption,
-    )
-}
+_KINDS: Final[Mapping[str, type[RunError]]] = {**BY_NAME, ConsentError.__name__: ConsentError}
 # Errors that say that memory, threads or the disk run out.
 _SYSTEM: Final[Mapping[str, type[Exception]]] = {
     each.__name__: each for each in (ImportError, MemoryError, OSError, RuntimeError)
@@ -132,7 +111,7 @@ def error_of(plain: Mapping[str, Any]) -> Exception:
         found.accesses = tuple(value_of(each, HostAccess) for each in plain["accesses"])
     if isinstance(found, DoesNotFit):
         found.fit_helps = bool(plain["fitHelps"])
-        found.shortages = [value_of(each, Shortage) for each in plain["shortages"]]
+        found.shortages = tuple(value_of(each, Shortage) for each in plain["shortages"])
     return found
 
 

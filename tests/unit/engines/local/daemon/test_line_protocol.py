@@ -60,8 +60,9 @@ def test_requests_and_answers(tmp_path: Path) -> None:
         async with server(tmp_path / "s"), connection_to(tmp_path / "s") as connection:
             assert (connection.peer.serves, connection.peer.pid) == ("here", os.getpid())
             assert await connection.call("echo", text="x" * 100_000 + "\n") == "x" * 100_000 + "\n"
-            with pytest.raises(RefusedError, match=r"no room\n.*make some"):
+            with pytest.raises(RefusedError, match=r"no room\n.*make some") as refused:
                 await connection.call("refuse")
+            assert (refused.value.problem.message, refused.value.hint) == ("no room", "make some")
             with pytest.raises(RequestError, match="unknown request 'dance'"):
                 await connection.call("dance")
             assert await connection.call("echo", text="still there") == "still there"

@@ -15,7 +15,13 @@ from pumice.engines.local.events import LogLine, LogOutput
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError
 from pumice.engines.local.options import Kill, Network, RunOptions
-from pumice.engines.local.run_errors import DoesNotFit, PullError, RunError, WrongState
+from pumice.engines.local.run_errors import (
+    BY_NAME,
+    DoesNotFit,
+    PullError,
+    RunError,
+    WrongState,
+)
 from pumice.engines.local.runs.run_request import JobSource, RunRequest
 from pumice.engines.local.scheduling.why import Shortage
 from pumice.engines.local.state.settings import ExtraMount, Settings
@@ -77,7 +83,7 @@ def _consent() -> ConsentError:
 
 def _short() -> DoesNotFit:
     error = DoesNotFit("too large", "smaller")
-    error.fit_helps, error.shortages = True, [SHORT]
+    error.fit_helps, error.shortages = True, (SHORT,)
     return error
 
 
@@ -88,6 +94,7 @@ def _short() -> DoesNotFit:
         pytest.param(WrongState("not yet"), id="wrong state"),
         pytest.param(_consent(), id="consent"),
         pytest.param(_short(), id="shortages"),
+        *(pytest.param(kind("no", "hint"), id=name) for name, kind in BY_NAME.items()),
     ],
 )
 def test_a_refusal_is_the_same_for_the_client(error: RunError) -> None:
