@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -13,9 +14,11 @@ from pumice.client.async_run import AsyncOwnedRun, AsyncRun
 from pumice.client.lease import Lease
 from pumice.client.loading import origin_of
 from pumice.client.local_client import LocalClient
+from pumice.client.reports import counted
 from pumice.client.requests import run_request
 from pumice.client.run_options.keywords import Options, Pathlike
 from pumice.client.values import Result
+from pumice.client.view.output import fit, style_for
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView
 from pumice.engines.local.events import Listener
@@ -27,7 +30,8 @@ from pumice.model.job import Job
 class AsyncClient:
     """The runs of this user on this machine.
 
-    `namespace` selects runs; by default all. `state` is the directory of their records, by default $XDG_STATE_HOME.
+    `namespace` selects runs, by default all, and is that of Jobs without one. `state` is the directory of their
+    records, by default $XDG_STATE_HOME.
     """
 
     def __init__(self, *, namespace: str = "", state: Pathlike | None = None) -> None:
@@ -76,7 +80,7 @@ class AsyncClient:
         request = await asyncio.to_thread(self.request, job, options)
         # The preparation reads files and the machine; the caller's event loop does not wait for it.
         name = await asyncio.to_thread(lambda: asyncio.run(self._local.submit_async(request)))
-        return AsyncRun(self._local, self._local.store.find(name, job.namespace or "default"))
+        return AsyncRun(self._local, self._local.store.find(name, request.job.job.namespace or "default"))
 
     async def get(self, run: str) -> AsyncRun:
         """Return the run of a name: NAME (its newest run), NAME:N, @last, or 8 or more characters of a uid.
@@ -91,7 +95,9 @@ class AsyncClient:
         `all` returns every stored run, `active` those that have not finished.
         """
         found = await asyncio.to_thread(self._local.runs, names, everything=all, active=active)
-        return [AsyncRun(self._local, self._local.store.find(each.run, each.namespace)) for each in found]
+        stored = [self._local.store.load(Path(each.directory)) for each in found]
+        # One that another program removes meanwhile is left out.
+        return [AsyncRun(self._local, run) for run in stored if run is not None]
 
     async def shut_down(self) -> None:
         """Stop all runs of this client's state directory at once, and the service that queues them."""
@@ -105,9 +111,15 @@ class AsyncClient:
         return await AsyncRun(self._local, lease.stored).wait(check=True)
 
     def request(self, job: Job, options: Options) -> RunRequest:
-        return run_request(job, options, self._local.environ)
+        return run_request(job, options, self._local.environ, self._local.namespace)
 
 
 def terminal_view(job: Job) -> Listener:
-    """Return a listener that prints a run as `pumice run` does."""
-    return TextView(Screen.of(sys.stdout, sys.stderr), origin_of(job).source)
+    """Print the warnings about the Job, and return a listener that prints a run as `pumice run` does."""
+    origin = origin_of(job)
+    style = style_for(sys.stderr)
+    for report in origin.warnings:
+        sys.stderr.write(fit(report.text(style.bold, style.warning), sys.stderr) + "\n")
+    if origin.warnings:
+        sys.stderr.write(counted(origin.warnings) + "\n")
+    return TextView(Screen.of(sys.stdout, sys.stderr), origin.source)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import msgspec
 
 from pumice.admission.admit import Admitted, admit
 from pumice.client import job_files
 from pumice.client.job_files import NO_JOB, JobFile
+from pumice.client.reports import Report
 from pumice.engines.local.runs.job_source import JobSource
-from pumice.model.findings import InvalidJob
+from pumice.model.findings import Finding, InvalidJob
 from pumice.model.job import Job, Manifest
 from pumice.model.problem import Position, Problem
 from pumice.runtime.offline_context import offline_context
@@ -28,6 +29,8 @@ class Origin:
     admitted: Admitted
     source: JobSource
     documents: Sequence[Manifest] = ()  # ConfigMaps, Secrets and claims of the same file
+    content: object = None  # of the Job, to notice that a list or a mapping of it was changed
+    warnings: Sequence[Report] = ()
 
 
 def load(file: str | os.PathLike[str]) -> Job:
@@ -51,8 +54,21 @@ def load_all(file: str | os.PathLike[str]) -> list[Job]:
 
 
 def origin_of(job: Job) -> Origin:
-    """Return where a Job came from, and its admission. Raises InvalidJob."""
-    return job.derived(_ORIGIN, _admitted)
+    """Return where a Job came from, and its admission. Raises InvalidJob.
+
+    A Job is frozen, but its lists and mappings are not: one that was changed is admitted again.
+    """
+    origin = job.derived(_ORIGIN, _admitted)
+    if origin.content == _content(job):
+        return origin
+    return replace(_admitted(job), source=JobSource(origin.source.file), documents=origin.documents)
+
+
+def in_namespace(job: Job, namespace: str) -> Origin:
+    """Return the same for a Job that gets its namespace from a client. Raises InvalidJob."""
+    origin = origin_of(job)
+    metadata = msgspec.structs.replace(job.metadata, namespace=namespace)
+    return replace(origin, admitted=_admitted(msgspec.structs.replace(job, metadata=metadata)).admitted)
 
 
 def _with_origin(each: job_files.JobDocument, file: JobFile) -> Job:
@@ -62,16 +78,34 @@ def _with_origin(each: job_files.JobDocument, file: JobFile) -> Job:
     documents = [document for document, namespace in job_files.documents(file) if namespace in namespaces]
     found = each.document
     source = JobSource(file.name, found.marks, found.text, found.first)
-    origin = Origin(each.admitted, source, documents)
+    warnings = [report for report in file.reports if not report.is_error]
+    origin = Origin(each.admitted, source, documents, _content(job), warnings)
     job.derived(_ORIGIN, lambda _job: origin)
     return job
 
 
 def _admitted(job: Job) -> Origin:
-    found = admit(msgspec.to_builtins(job), offline_context())
+    content = _content(job)
+    # A copy, because what is admitted keeps parts of it.
+    found = admit(_content(job), offline_context())
     if not found.is_good:
         raise InvalidJob(found.findings)
-    return Origin(found, JobSource())
+    return Origin(found, JobSource(), content=content, warnings=[_warning(each) for each in found.findings])
+
+
+def _content(job: Job) -> dict[str, Any]:
+    """Return a Job as plain data, which shares nothing with it. Raises InvalidJob."""
+    try:
+        content: dict[str, Any] = msgspec.to_builtins(job)
+    except TypeError as error:
+        raise InvalidJob(
+            [], [Problem(f"{job.name}: {error}", "a Job has what YAML has: texts, numbers, ...")]
+        ) from error
+    return content
+
+
+def _warning(found: Finding) -> Report:
+    return Report(found.severity, "", 0, 0, str(found.path), found.value, found.message, found.hint)
 
 
 def _invalid(found: JobFile) -> InvalidJob:

@@ -57,11 +57,12 @@ class Report:
         # A file that cannot be opened has neither line nor column.
         numbers = (self.line, self.column) if not self.path else (self.line,)
         position = ":".join((printable(self.file), *(str(number) for number in numbers if number)))
+        position = f"{bold(position)}: " if position else ""
         kind = "" if self.is_error else warning("warning: ")
         path = f"{printable(self.path)}: " if self.path else ""
         value = "" if self.value is ABSENT else f"{_shown(self.value)}: "
         hint = f"\n  hint: {printable(self.hint)}" if self.hint else ""
-        return f"{bold(position)}: {kind}{path}{value}{printable(self.message)}{hint}"
+        return f"{position}{kind}{path}{value}{printable(self.message)}{hint}"
 
     def json(self) -> str:
         fields = {

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Mapping
 
 from pumice.client import job_files
-from pumice.client.loading import origin_of
+from pumice.client.loading import in_namespace, origin_of
 from pumice.client.run_options.keywords import Options, files_of, flags_of
 from pumice.client.run_options.reading import read_options
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.model.findings import InvalidJob
 from pumice.model.job import Job, Manifest
@@ -17,10 +18,17 @@ from pumice.model.problem import Position, Problem
 from pumice.runtime.offline_context import offline_context
 
 
-def run_request(job: Job, options: Options, environ: Mapping[str, str] = os.environ) -> RunRequest:
-    """Return the request of a run. Raises InvalidJob and InvalidOption."""
-    origin = origin_of(job)
-    namespace = job.namespace or "default"
+def run_request(job: Job, options: Options, environ: Mapping[str, str] = os.environ, namespace: str = "") -> RunRequest:
+    """`namespace` is that of a Job without one. Raises InvalidJob and InvalidOption."""
+    given: object = job
+    if not isinstance(given, Job):
+        hint = 'pumice.load("job.yaml") reads one from a file, pumice.job(...) makes one'
+        raise InvalidOption(f"must be a Job, found {type(given).__name__}", hint, Position("job"))
+    if namespace and job.namespace not in ("", namespace):
+        hint = "use a client of that namespace, or of none"
+        raise InvalidOption(f"{job.namespace}: the client is of namespace {namespace}", hint, Position("namespace"))
+    origin = in_namespace(job, namespace) if namespace and not job.namespace else origin_of(job)
+    namespace = job.namespace or namespace or "default"
     more = [document for file in files_of(options) for document in documents_of(file, namespace)]
     flags = flags_of(options, origin.source.file or "-")
     # Pods without an image get the Python of this program, if it has what the job needs.

@@ -22,7 +22,8 @@ from pumice.model.job import Job
 class Client:
     """The runs of this user on this machine.
 
-    `namespace` selects runs; by default all. `state` is the directory of their records, by default $XDG_STATE_HOME.
+    `namespace` selects runs, by default all, and is that of Jobs without one. `state` is the directory of their
+    records, by default $XDG_STATE_HOME.
     """
 
     def __init__(self, *, namespace: str = "", state: Pathlike | None = None) -> None:
