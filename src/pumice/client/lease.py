@@ -33,6 +33,7 @@ class Lease:
         self._run: LeasedRun | None = None
         self._task: asyncio.Task[None] | None = None
         self._stop: Stop | None = None  # asked for before the run began
+        self._process = os.getpid()
 
     async def events(self) -> AsyncIterator[RunEvent]:
         """Start the run and yield its events until it ends or is detached, with a Tick while nothing happens.
@@ -91,6 +92,11 @@ class Lease:
         return self._client.store.find(self._run.name, self._request.job.job.namespace or "default")
 
     @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a forked child of the one that holds the run."""
+        return os.getpid() != self._process
+
+    @property
     def has_begun(self) -> bool:
         return self._run is not None and bool(self._run.name)
 
@@ -102,12 +108,14 @@ class Lease:
             self._stop = why
 
     def close(self) -> None:
-        """Stop the run gracefully, if it has not ended and is not detached."""
-        if self._task is not None and not self._task.done():
+        """Stop the run gracefully, if it has not ended and is not detached. A forked child leaves it to its parent."""
+        if not self.is_inherited and self._task is not None and not self._task.done():
             self.stop(Stop(TERMINATED, "Stopped"))
 
     async def detach(self) -> None:
         """Let the run outlive this process. Raises WrongState if it has ended."""
+        if self.is_inherited:
+            raise WrongState(f"{self.stored.ref} belongs to process {self._process}", "detach it there")
         if self._run is None or self._task is None or self._task.done():
             raise WrongState(f"{self.stored.ref} is not running here")
         await self._run.detach()
@@ -115,7 +123,7 @@ class Lease:
 
     async def ended(self) -> None:
         """Return when the run has ended or is detached, and its process no longer needs this one."""
-        if self._task is not None:
+        if self._task is not None and not self.is_inherited:
             await asyncio.shield(self._task)
 
 
