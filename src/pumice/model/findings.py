@@ -60,6 +60,10 @@ class _Absent:
     def __repr__(self) -> str:
         return "ABSENT"
 
+    def __reduce__(self) -> str:
+        """A copy, or what another process sends, is the same object: it is recognised by `is`."""
+        return "ABSENT"
+
 
 ABSENT: Final = _Absent()
 
