@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from pumice import plugins as plugins
     from pumice.admission.admit import Admitted as Admitted
     from pumice.admission.admit import admit as admit
     from pumice.admission.context import Context as Context
@@ -127,16 +128,20 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
+# `pumice.plugins.PyTorch` needs no import of its own. (`pumice.testing` does: it needs pytest.)
+_PLUGINS = "plugins"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOMES and name != _PLUGINS:
         raise AttributeError(f"module 'pumice' has no attribute {name!r}")
     import importlib  # noqa: PLC0415 - only when a name is used
 
+    if name == _PLUGINS:
+        return importlib.import_module("pumice.plugins")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, _PLUGINS))

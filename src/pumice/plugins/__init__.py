@@ -39,3 +39,7 @@ def __getattr__(name: str) -> Any:
     import importlib  # noqa: PLC0415 - only when a name is used
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
