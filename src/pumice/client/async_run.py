@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pumice.client import run_history
+from pumice.client.builders import words
 from pumice.client.errors import RunFailed
 from pumice.client.lease import Lease
 from pumice.client.local_client import LocalClient
@@ -22,7 +23,7 @@ from pumice.client.pods.copying import copy_from, copy_to
 from pumice.client.requests import documents_of
 from pumice.client.run_history import EventReader
 from pumice.client.run_logs import RunLogs, check_selection, is_live, log_lines
-from pumice.client.run_options.keywords import Pathlike
+from pumice.client.run_options.keywords import Pathlike, seconds_of
 from pumice.client.usage import Sample, usage
 from pumice.client.values import (
     FINISHED,
@@ -90,13 +91,17 @@ class AsyncRun:
         """Return the run at this moment. Raises NoSuchRun if it was removed."""
         return self._client.summary(self._existing())
 
-    async def wait(self, goal: str = FINISHED, *, timeout: float | None = None, check: bool = False) -> Result:  # noqa: ASYNC109
+    async def wait(self, goal: str = FINISHED, *, timeout: float | str | None = None, check: bool = False) -> Result:  # noqa: ASYNC109
         """Wait until the run has ended or has reached the goal: `finished`, `running` or a phase.
 
-        Returns on failure too; `check` raises RunFailed then. Raises WaitTimeout after `timeout` seconds.
+        Returns on failure too; `check` raises RunFailed then. Raises WaitTimeout after `timeout`, which is in seconds,
+        or a text such as `10m`.
         """
+        if not isinstance(goal, str):
+            raise InvalidOption(f"{goal!r}: must be a text", f"a time is timeout={goal!r}", Position("goal"))
         check_goal(goal, "goal")
-        (found,) = await self._client.wait_async([self._existing()], goal, timeout=timeout)
+        limit = None if timeout is None else seconds_of("timeout", timeout)
+        (found,) = await self._client.wait_async([self._existing()], goal, timeout=limit)
         result = result_of(found)
         if check and found.is_over and not result.ok:
             raise RunFailed(result)
@@ -110,7 +115,7 @@ class AsyncRun:
         container: str = "",
         attempt: int = 0,
         previous: bool = False,
-        since: float | dt.timedelta | None = None,
+        since: float | str | dt.timedelta | None = None,
         tail: int | None = None,
         grep: str = "",
         follow: bool = True,
@@ -118,7 +123,7 @@ class AsyncRun:
         """Yield the lines of all pods in one order until the run ends; without `follow`, only what is stored now.
 
         Waits for pods that do not exist yet, and continues after restarts. Raises NoSuchRun, NoSuchPod and
-        InvalidOption at once. `since` is in seconds before now.
+        InvalidOption at once. `since` is the time before now, in seconds or as `10m`.
         """
         return _flat(
             self.log_batches(
@@ -142,7 +147,7 @@ class AsyncRun:
         container: str,
         attempt: int,
         previous: bool,
-        since: float | dt.timedelta | None,
+        since: float | str | dt.timedelta | None,
         tail: int | None,
         grep: str,
         follow: bool,
@@ -192,12 +197,13 @@ class AsyncRun:
         stored = self._existing()
         return (await usage(self._client, [stored]))[stored.ref]
 
-    async def stop(self, *, force: bool = False, grace: float | None = None) -> Result:
+    async def stop(self, *, force: bool = False, grace: float | str | None = None) -> Result:
         """Stop the run gracefully, or at once; return when it has ended.
 
-        `grace`, in seconds, replaces the grace periods of the pods.
+        `grace`, in seconds or as `30s`, replaces the grace periods of the pods.
         """
-        await self._client.stop_async(self._existing(), force=force, grace=grace)
+        seconds = None if grace is None else seconds_of("grace", grace)
+        await self._client.stop_async(self._existing(), force=force, grace=seconds)
         return await self.wait()
 
     async def suspend(self) -> Result:
@@ -233,14 +239,15 @@ class AsyncRun:
         command: Sequence[str],
         *,
         container: str = "",
-        timeout: float | None = None,  # noqa: ASYNC109 - the process of the run ends the command
+        timeout: float | str | None = None,  # noqa: ASYNC109 - the process of the run ends the command
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command in a running container, by default the pod's first; return its code and its output.
 
         Raises NoSuchPod, and WrongState if the container is not running.
         """
-        argv = list(command)
-        fields = {"pod": pod, "argv": argv, "container": container, "timeout": timeout}
+        argv = words("command", command)
+        limit = None if timeout is None else seconds_of("timeout", timeout)
+        fields = {"pod": pod, "argv": argv, "container": container, "timeout": limit}
         answer = await self._client.call_async(self._existing(), "exec", **fields)
         output = str(answer["output"]).encode("utf-8", "surrogateescape")
         return subprocess.CompletedProcess(argv, int(answer["code"]), output)
@@ -275,11 +282,10 @@ class AsyncRun:
             raise NoSuchRun(f"{self.ref}: no such run", "it was removed")
         return self._stored
 
-    def _nanoseconds(self, since: float | dt.timedelta | None) -> int:
+    def _nanoseconds(self, since: float | str | dt.timedelta | None) -> int:
         if since is None:
             return 0
-        seconds = since.total_seconds() if isinstance(since, dt.timedelta) else since
-        return int((self._client.now().timestamp() - seconds) * 1e9)
+        return int((self._client.now().timestamp() - seconds_of("since", since)) * 1e9)
 
 
 class AsyncOwnedRun(AsyncRun):

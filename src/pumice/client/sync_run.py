@@ -65,11 +65,11 @@ class Run:
         """Return the run at this moment. Raises NoSuchRun if it was removed."""
         return private_loop().call(self._core.status())
 
-    def wait(self, goal: str = FINISHED, *, timeout: float | None = None, check: bool = False) -> Result:
+    def wait(self, goal: str = FINISHED, *, timeout: float | str | None = None, check: bool = False) -> Result:
         """Wait until the run has ended or has reached the goal: `finished`, `running` or a phase.
 
-        Returns on failure too; `check` raises RunFailed then. Raises WaitTimeout after `timeout` seconds. An interrupt
-        ends the waiting, not the run.
+        Returns on failure too; `check` raises RunFailed then. Raises WaitTimeout after `timeout`, which is in seconds,
+        or a text such as `10m`. An interrupt ends the waiting, not the run.
         """
         return private_loop().call(self._core.wait(goal, timeout=timeout, check=check))
 
@@ -81,7 +81,7 @@ class Run:
         container: str = "",
         attempt: int = 0,
         previous: bool = False,
-        since: float | dt.timedelta | None = None,
+        since: float | str | dt.timedelta | None = None,
         tail: int | None = None,
         grep: str = "",
         follow: bool = True,
@@ -89,7 +89,7 @@ class Run:
         """Yield the lines of all pods in one order until the run ends; without `follow`, only what is stored now.
 
         Waits for pods that do not exist yet, and continues after restarts. Raises NoSuchRun, NoSuchPod and
-        InvalidOption at once. `since` is in seconds before now.
+        InvalidOption at once. `since` is the time before now, in seconds or as `10m`.
         """
         batches = self._core.log_batches(
             pod=pod,
@@ -124,10 +124,10 @@ class Run:
         """Return what each pod uses of CPUs, memory and GPUs; the last record if the run has ended."""
         return private_loop().call(self._core.top())
 
-    def stop(self, *, force: bool = False, grace: float | None = None) -> Result:
+    def stop(self, *, force: bool = False, grace: float | str | None = None) -> Result:
         """Stop the run gracefully, or at once; return when it has ended.
 
-        `grace`, in seconds, replaces the grace periods of the pods.
+        `grace`, in seconds or as `30s`, replaces the grace periods of the pods.
         """
         return private_loop().call(self._core.stop(force=force, grace=grace))
 
@@ -155,7 +155,7 @@ class Run:
         return private_loop().call(self._core.kill(pod, signal))
 
     def exec(
-        self, pod: str, command: Sequence[str], *, container: str = "", timeout: float | None = None
+        self, pod: str, command: Sequence[str], *, container: str = "", timeout: float | str | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command in a running container, by default the pod's first; return its code and its output.
 

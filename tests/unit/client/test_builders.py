@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 import pumice
 from pumice.plugins import PyTorch, Ssh
 
+TASK = pumice.task("w", command=["true"])
 JOB = pumice.job(
     "ddp",
     tasks=[
@@ -49,15 +51,32 @@ def test_a_cluster_needs_images() -> None:
 
 def test_a_function_is_imported_and_called_with_its_arguments(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("class Loop:\n    @staticmethod\n    def main(**given): print(given)\n")
-    task = pumice.task("w", function="train:Loop.main", kwargs={"epochs": 2, "name": "ä b", "more": [1.5, None]})
+    given = {"epochs": 2, "name": "ä b\0\n", "more": [1.5, None, True, 10**30], "path": "$(HOME) $$(HOME) $", "a": {}}
+    task = pumice.task("w", function="train:Loop.main", kwargs=given)
     _python, *words = task.pod_spec["containers"][0]["command"]
+    # Kubernetes and this machine alike replace $(NAME) in a command.
+    assert not any("$" in word for word in words)
     printed = subprocess.run([sys.executable, *words], cwd=tmp_path, check=True, capture_output=True, encoding="utf-8")
-    assert printed.stdout == "{'epochs': 2, 'name': 'ä b', 'more': [1.5, None]}\n"
+    assert printed.stdout == f"{given}\n"
 
 
 def test_a_function_that_can_be_imported_is_named_by_reference() -> None:
     command = pumice.task("w", function=json.dumps, kwargs={"obj": 1}).pod_spec["containers"][0]["command"]
     assert command[3:] == ["json", "dumps", '{"obj": 1}']
+
+
+class Trainer:
+    def main(self) -> None: ...
+
+    @classmethod
+    def other(cls) -> None: ...
+
+
+def _nested(depth: int) -> list[object]:
+    found: list[object] = []
+    for _ in range(depth):
+        found = [found]
+    return found
 
 
 def _in_main() -> Callable[[], None]:
@@ -78,7 +97,20 @@ def _in_main() -> Callable[[], None]:
         pytest.param({"function": "a:b", "command": ["x"]}, "cannot be combined with command", id="command"),
         pytest.param({"function": "a:b", "kwargs": {"x": object()}}, "not JSON serializable", id="object"),
         pytest.param({"function": "a:b", "kwargs": {"x": float("nan")}}, "not JSON compliant", id="nan"),
+        pytest.param({"function": "a:b", "kwargs": {"x": _nested(100_000)}}, "recursion", id="deep"),
+        pytest.param({"function": "a:b", "kwargs": {"x": "y" * 200_000}}, "write them to a file", id="large"),
+        pytest.param({"function": "a:b", "kwargs": {"no name": 1}}, "'no name': must be the name of", id="bad name"),
+        pytest.param({"function": "a:b", "kwargs": {1: 2}}, "1: must be the name of a parameter", id="number as name"),
+        pytest.param({"function": Trainer().main}, "a pod would call another one", id="method of an object"),
         pytest.param({"kwargs": {}}, "needs function", id="kwargs alone"),
+        pytest.param(
+            {"command": "python train.py"}, r'must be a list of words, such as \["python", "train.py"\]', id="line"
+        ),
+        pytest.param({"args": "-v"}, r'args: .*such as \["-v"\]', id="args"),
+        pytest.param({"depends_on": {"nam": ["a"]}}, "did you mean name", id="dependency"),
+        pytest.param({"depends_on": {"name": "a"}}, "Expected `array`", id="dependency on a text"),
+        pytest.param({"policies": pumice.Policy()}, r"policies=\[...\]", id="single policy"),
+        pytest.param({"policies": [{"event": "PodFailed"}]}, r"pumice.Policy\(...\) returns", id="policy as mapping"),
     ],
 )
 def test_what_cannot_be_called_is_refused(options: dict[str, object], message: str) -> None:
@@ -91,6 +123,54 @@ def test_a_nested_function_is_refused() -> None:
 
     with pytest.raises(pumice.InvalidOption, match="inside another one"):
         pumice.task("w", function=nested)
+
+
+def test_a_class_method_is_a_function() -> None:
+    command = pumice.task("w", function=Trainer.other).pod_spec["containers"][0]["command"]
+    assert command[4] == "Trainer.other"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"tasks": TASK}, r"tasks: .*\n.*write tasks=\[...\]", id="single task"),
+        pytest.param({"tasks": ["w"]}, r"'w': must be a list of what pumice.task\(...\) returns", id="name of a task"),
+        pytest.param({"plugins": PyTorch()}, r"write plugins=\[...\]", id="single plugin"),
+        pytest.param({"plugins": [PyTorch]}, "must be a plugin or its name", id="class"),
+        pytest.param({"plugins": ["env", "env"]}, "env: given twice", id="twice"),
+        pytest.param({"plugins": {"env": "--x"}}, "must be a list of words", id="arguments as a line"),
+    ],
+)
+def test_what_is_no_job_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(pumice.InvalidOption, match=message):
+        pumice.job("a", **{"tasks": [TASK], **options})  # type: ignore[arg-type] # wrong on purpose
+
+
+def test_short_forms_are_what_a_file_has(tmp_path: Path) -> None:
+    first = pumice.task("first", command=[Path("/bin/true")])
+    then = {"name": ["first"], "condition": "Completed"}
+    job = pumice.job(
+        "a",
+        tasks=[first, pumice.task("second", command=["true"], depends_on=then)],
+        plugins=["env", PyTorch(master="first", worker="second")],
+        volumes={"/data": "data", "/own": {"accessModes": ["ReadWriteOnce"]}},
+    )
+    assert yaml.safe_load(job.to_yaml())["spec"] == {
+        "tasks": [
+            {"name": "first", "replicas": 1, "template": _template("first", "/bin/true")},
+            {"name": "second", "replicas": 1, "template": _template("second", "true"), "dependsOn": then},
+        ],
+        "plugins": {"env": [], "pytorch": ["--master=first", "--worker=second"]},
+        "volumes": [
+            {"mountPath": "/data", "volumeClaimName": "data"},
+            {"mountPath": "/own", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}},
+        ],
+    }
+
+
+def _template(name: str, program: str) -> object:
+    container = {"name": name, "image": "pumice.invalid/host", "command": [program]}
+    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
 
 
 def test_bad_arguments_of_plugins_are_findings() -> None:
