@@ -66,6 +66,9 @@ def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Cli
     assert [event.type for event in run.events()][-1] == "verdict"
     assert [(each.number, each.first_failure) for each in run.history()] == [(1, "")]
     assert {line.text for line in run.logs(pod="w-1", grep="up")} == {"up 1"}
+    for options in ({"tail": -1}, {"attempt": -1}):
+        with pytest.raises(pumice.InvalidOption, match="-1: must be 0 or more"):
+            run.logs(**options)  # type: ignore[arg-type] # one of its options
     with pytest.raises(pumice.WrongState):
         run.kill("w-0")
     run.remove()
@@ -227,6 +230,40 @@ def test_an_owned_run_ends_with_the_process_but_not_with_its_forked_child(
     result = pumice_client.get("trial").wait(timeout=100)
     (workdir / "go").touch()
     assert (result.phase, result.ok) == ("Terminated", False)
+
+
+def test_a_program_ends_whatever_it_left_open(pumice_client: pumice.Client, workdir: Path) -> None:
+    """Without closing the run or iterators that have not ended; what is owned ends with it."""
+    (workdir / "program.py").write_text(
+        "import sys, pumice\n"
+        "job = pumice.job('trial', tasks=[pumice.task('w', command=['sh', '-c', 'echo up; sleep 1000'])])\n"
+        "run = pumice.Client(state=sys.argv[1]).start(job)\n"
+        "lines, events, unread = run.logs(), run.events(), run.logs()\n"
+        "print(next(lines).text, next(events).type)\n"
+    )
+    state = pumice_client._core._local.environ["XDG_STATE_HOME"]
+    words = [sys.executable, "-X", "dev", "program.py", state]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "up plan\n", "")
+    assert pumice_client.get("trial").wait(timeout=100).reason == "ClientLost"
+
+
+def test_a_forked_child_leaves_an_owned_run_to_its_parent(pumice_client: pumice.Client) -> None:
+    with pumice_client.start(job(WAITING)) as run:
+        run.wait("running")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                with pytest.raises(pumice.WrongState, match="trial:1 belongs to process"):
+                    run.detach()
+                run.__exit__(None, None, None)
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert run.status().phase == "Running"
+    assert run.status().phase == "Terminated"
 
 
 def test_ctrl_c_stops_gracefully_then_raises(pumice_client: pumice.Client, workdir: Path) -> None:

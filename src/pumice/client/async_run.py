@@ -153,6 +153,9 @@ class AsyncRun:
         follow: bool,
     ) -> AsyncIterator[list[LogLine]]:
         """Yield the lines of `logs`, many at a time."""
+        for name, number in (("attempt", attempt), ("tail", tail or 0)):
+            if number < 0:
+                raise InvalidOption(f"{number}: must be 0 or more", "", Position(name))
         selection = LogSelection(
             pods=frozenset([pod] if isinstance(pod, str) else pod),
             tasks=frozenset([task] if isinstance(task, str) else task),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
@@ -38,6 +39,10 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a synchronous call on the thread of the event loop would wait for itself")
+        if sys.is_finalizing():
+            # Daemon threads do not run any more: the answer would never come.
+            work.close()
+            raise RuntimeError("the interpreter is shutting down")
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
