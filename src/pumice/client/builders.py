@@ -75,6 +75,9 @@ def task(  # noqa: PLR0913 - keyword arguments, as fields of a pod
         command = _call(function, kwargs or {})
     elif kwargs is not None:
         raise InvalidOption("needs function", 'such as function="train:main"', Position("kwargs"))
+    elif not command and not image:
+        hint = "without an image, there is no program that a pod would start by itself"
+        raise InvalidOption("needs command, function or image", hint, Position(f"task {name}"))
     container: Manifest = {"name": name, "image": image or HOST_IMAGE}
     container |= {"command": words("command", command)} if command else {}
     container |= {"args": words("args", args)} if args else {}

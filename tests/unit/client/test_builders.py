@@ -103,14 +103,20 @@ def _in_main() -> Callable[[], None]:
         pytest.param({"function": "a:b", "kwargs": {1: 2}}, "1: must be the name of a parameter", id="number as name"),
         pytest.param({"function": Trainer().main}, "a pod would call another one", id="method of an object"),
         pytest.param({"kwargs": {}}, "needs function", id="kwargs alone"),
+        pytest.param({}, "task w: needs command, function or image", id="no program"),
+        pytest.param({"args": ["-v"]}, "needs command, function or image", id="arguments of no program"),
         pytest.param(
             {"command": "python train.py"}, r'must be a list of words, such as \["python", "train.py"\]', id="line"
         ),
-        pytest.param({"args": "-v"}, r'args: .*such as \["-v"\]', id="args"),
-        pytest.param({"depends_on": {"nam": ["a"]}}, "did you mean name", id="dependency"),
-        pytest.param({"depends_on": {"name": "a"}}, "Expected `array`", id="dependency on a text"),
-        pytest.param({"policies": pumice.Policy()}, r"policies=\[...\]", id="single policy"),
-        pytest.param({"policies": [{"event": "PodFailed"}]}, r"pumice.Policy\(...\) returns", id="policy as mapping"),
+        pytest.param({"image": "a", "args": "-v"}, r'args: .*such as \["-v"\]', id="args"),
+        pytest.param({"image": "a", "depends_on": {"nam": ["a"]}}, "did you mean name", id="dependency"),
+        pytest.param({"image": "a", "depends_on": {"name": "a"}}, "Expected `array`", id="dependency on a text"),
+        pytest.param({"image": "a", "policies": pumice.Policy()}, r"policies=\[...\]", id="single policy"),
+        pytest.param(
+            {"image": "a", "policies": [{"event": "PodFailed"}]},
+            r"pumice.Policy\(...\) returns",
+            id="policy as mapping",
+        ),
     ],
 )
 def test_what_cannot_be_called_is_refused(options: dict[str, object], message: str) -> None:
