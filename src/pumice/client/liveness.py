@@ -19,7 +19,7 @@ from pumice.engines.local.clock import elapsed
 from pumice.engines.local.daemon.logout import ends_at_logout
 from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.daemon.runtime_files import control_socket
-from pumice.engines.local.run_errors import ConnectionFailed, RunError, WrongState
+from pumice.engines.local.run_errors import ConnectionFailed, RunError, Unsupported, WrongState
 from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
 from pumice.engines.local.runs.run_record import FOREGROUND, QUEUED, RunStatus
 from pumice.engines.local.runs.run_store import StoredRun
@@ -88,9 +88,9 @@ def not_running(run: StoredRun) -> WrongState:
 
 
 def check_host(run: StoredRun) -> None:
-    """Raises RunError: a run of another machine, on a shared home, is never changed from here."""
+    """Raises Unsupported: a run of another machine, on a shared home, is never changed from here."""
     if not run.is_of_this_host:
-        raise RunError(f"{run.ref} is a run of {run.record.host}", "run the command there")
+        raise Unsupported(f"{run.ref} is a run of {run.record.host}", "run the command there")
 
 
 async def change(alone: Callable[[], bool], ask: Callable[[], Awaitable[Any]], again: Callable[[], bool]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pumice.admission.admit import admit
 from pumice.client.local_client import LocalClient
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import WrongState
 from pumice.engines.local.runs.new_record import options_of
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import StoredRun
@@ -21,7 +21,7 @@ def run_again(client: LocalClient, run: StoredRun) -> str:
     record = run.record
     if record.secrets:
         names = ", ".join(record.secrets)
-        raise RefusedError(f"{run.ref}: the values of {names} are not stored", f"pumice submit {record.file}")
+        raise WrongState(f"{run.ref}: the values of {names} are not stored", f"pumice submit {record.file}")
     metadata = {name: value for name, value in record.job["metadata"].items() if name not in SERVER_FIELDS}
     admitted = admit({**record.job, "metadata": metadata}, offline_context())
     # The Job is stored as it was scaled.

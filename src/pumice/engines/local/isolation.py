@@ -15,7 +15,7 @@ from pumice.engines.local.network.published_ports import publish
 from pumice.engines.local.network.refused_addresses import refused_networks
 from pumice.engines.local.options import Isolation, Network
 from pumice.engines.local.plain_processes.process_sandbox import ProcessSandbox
-from pumice.engines.local.run_errors import NoNamespacesError, RefusedError
+from pumice.engines.local.run_errors import NoNamespacesError, Unsupported
 from pumice.engines.local.sandbox.client import Sandbox
 from pumice.engines.local.sandbox.diagnosis.kernel_support import check_kernel, covered_proc
 from pumice.engines.local.sandbox.sandbox_errors import ExhaustedError, SandboxError
@@ -60,7 +60,7 @@ async def open_sandbox(
             lines = [f"this machine does not allow the namespaces that pods need: {error}"]
             lines += [f"  {line}" for problem in missing for line in _lines(problem)]
             if isolation == Isolation.NAMESPACES:
-                raise RefusedError("\n".join(lines)) from error
+                raise Unsupported("\n".join(lines)) from error
             if is_root():
                 lines.append("  plain processes of root are not isolated from this machine; to run them all the same:")
                 raise NoNamespacesError("\n".join(lines)) from error
@@ -68,7 +68,7 @@ async def open_sandbox(
         warn("\n".join(lines))
         return await ProcessSandbox.start(name, scratch, warn=warn)
     except ExhaustedError as error:
-        raise RefusedError(f"{name}: cannot be started: {error}") from error
+        raise Unsupported(f"{name}: cannot be started: {error}") from error
 
 
 async def _open_namespaces(name: str, scratch: Path, warn: Warn, options: SandboxOptions) -> SandboxPort:

@@ -15,7 +15,7 @@ from pumice.engines.local.host_access.consent import check_consent, notes
 from pumice.engines.local.host_access.never_shared import why_not
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.options import Locate, at
-from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, RefusedError
+from pumice.engines.local.run_errors import DoesNotFit, InvalidOption, Unsupported
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, shortfall
 from pumice.engines.local.scheduling.fitting import fitted, gang_fit
@@ -153,7 +153,7 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
                 message = f"{task}-{annotations[keys.TASK_INDEX]}: container {name}: {problem.message}"
                 problems[problem] = Problem(message, problem.hint, locate(container_path(job, task, name)))
     if problems:
-        raise RefusedError.of(list(problems.values()))
+        raise Unsupported.of(list(problems.values()))
 
 
 def container_path(job: Job, task: str, container: str) -> JobPath:

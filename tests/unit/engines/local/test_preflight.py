@@ -15,7 +15,7 @@ from pumice.engines.local.preflight import (
     create_claim_directories,
     what_ends_restarts,
 )
-from pumice.engines.local.run_errors import DoesNotFit, RefusedError
+from pumice.engines.local.run_errors import DoesNotFit, Unsupported
 from pumice.engines.local.scaling import stored
 from pumice.engines.local.scheduling.fit import Fit, fit
 from pumice.engines.local.scheduling.fitting import gang, gang_fit
@@ -160,7 +160,7 @@ def test_a_problem_of_many_pods_is_reported_once_with_pod_container_and_position
         (PODS[1], container, [Problem("no ConfigMap x")]),
         (PODS[3], {"name": "added"}, [Problem("no Secret y")]),
     ]
-    with pytest.raises(RefusedError) as error:
+    with pytest.raises(Unsupported) as error:
         check_problems(_job(1, a=None, b=None), found, _locate)
     assert str(error.value).splitlines() == [
         "<spec.tasks[0].template.spec.containers[0]>:7: a-0: container c: no ConfigMap x",

@@ -83,7 +83,7 @@ def check_consent(
     facts = consent_facts(settings, environ)
     project = settings.project or settings.workdir
     if private := [access for access in wanted if is_private(access, facts)]:
-        raise RefusedError.of([Problem(f"{access}: Pumice keeps its own files there") for access in private])
+        raise Denied.of([Problem(f"{access}: Pumice keeps its own files there") for access in private])
     missing = []
     for access in wanted:
         why = why_consent(access, facts)

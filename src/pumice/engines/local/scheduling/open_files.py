@@ -9,7 +9,7 @@ import resource
 from collections.abc import Sequence
 from typing import Final
 
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import Unsupported
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
 
@@ -30,11 +30,11 @@ def needed_files(pods: int, containers: int) -> int:
 
 
 def check_open_files(pods: int, containers: int) -> None:
-    """Raise RefusedError if the job would exceed the hard limit while it runs."""
+    """Raise Unsupported if the job would exceed the hard limit while it runs."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = needed_files(pods, containers)
     if hard != resource.RLIM_INFINITY and needed > hard:
-        raise RefusedError(
+        raise Unsupported(
             f"{pods} pods need {needed} open files, and a process may have {hard} here",
             f"raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with --scale",
         )

@@ -21,7 +21,7 @@ from pumice.engines.local.daemon.line_protocol import RETIRE, Answer, Connection
 from pumice.engines.local.daemon.runtime_files import control_socket
 from pumice.engines.local.events import LogOutput, RunEvent, RunPlanned
 from pumice.engines.local.outcome import TERMINATED, Outcome, Stop
-from pumice.engines.local.run_errors import InvalidOption, RefusedError, RunError
+from pumice.engines.local.run_errors import InvalidOption, RunError, WrongState
 from pumice.engines.local.runs.event_codec import EventEncoder
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.entering import Entering
@@ -171,7 +171,7 @@ class ControlServer:
 
     async def _detach(self, _request: Message) -> Any:
         if self.detach is None or self.lease is None:
-            raise RefusedError("the run is detached already")
+            raise WrongState("the run is detached already")
         return await self.detach()
 
     async def _suspend(self, _request: Message) -> Any:

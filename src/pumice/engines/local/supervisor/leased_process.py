@@ -23,7 +23,7 @@ import msgspec
 from pumice.engines.local.daemon.line_protocol import LIMIT, Connection, Message, own_hello
 from pumice.engines.local.events import RunEvent, RunPlanned, WarningIssued
 from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Stop
-from pumice.engines.local.run_errors import RefusedError, RunError
+from pumice.engines.local.run_errors import RefusedError, RunError, WrongState
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import SUPERVISOR_LOG
 from pumice.engines.local.service.on_demand import connected_service
@@ -153,7 +153,7 @@ class LeasedProcess:
             if request.get("do") == START:
                 answer["result"] = await self._run(request_of(request["request"]))
             elif self._server is None or (handler := self._server.answers().get(str(request.get("do")))) is None:
-                raise RefusedError(f"{request.get('do')}: the run has not begun yet")
+                raise WrongState(f"{request.get('do')}: the run has not begun yet")
             else:
                 answer["result"] = await handler(request)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the client reports it
@@ -189,7 +189,7 @@ class LeasedProcess:
     async def _detach(self) -> str:
         """Let the run continue without its client. Raises RunError, and then the client keeps the lease."""
         if self._session is None or self._request is None:
-            raise RefusedError("the run has not begun yet")
+            raise WrongState("the run has not begun yet")
         settings = self._request.options.settings
         try:
             keep_secrets(self._uid, self._request)

@@ -18,7 +18,7 @@ from typing import Final, NoReturn, Protocol
 
 import msgspec
 
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import Unsupported
 from pumice.engines.local.sandbox.sandbox_errors import NO_PROCESS
 
 _MODULE: Final = "pumice.engines.local.supervisor"
@@ -76,7 +76,7 @@ class _Forked:
 
 
 def forked_supervisor() -> SupervisorProcess:
-    """Fork this process, before any thread or event loop starts: all loaded modules are there. Raises RefusedError."""
+    """Fork this process, before any thread or event loop starts: all loaded modules are there. Raises Unsupported."""
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -85,7 +85,7 @@ def forked_supervisor() -> SupervisorProcess:
     try:
         pid = os.fork()
     except OSError as error:
-        raise RefusedError(NO_PROCESS if isinstance(error, BlockingIOError) else str(error)) from error
+        raise Unsupported(NO_PROCESS if isinstance(error, BlockingIOError) else str(error)) from error
     if pid == 0:
         _become_supervisor(theirs)
     theirs.close()

@@ -11,7 +11,7 @@ import pytest
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError, check_consent, is_ordinary, remember_consent
 from pumice.engines.local.host_access.unshared import directory_with_missed_file, unshared_path
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.state.settings import ExtraMount, Settings
 
 
@@ -80,7 +80,7 @@ def test_an_answer_is_remembered_by_project_path_and_mode(home: Path, settings: 
 @pytest.mark.parametrize("name", ["state", "config/x"])
 def test_own_directories_are_never_mounted(name: str, home: Path, settings: Settings) -> None:
     settings = replace(settings, allowed=(home / name,))
-    with pytest.raises(RefusedError, match="Pumice keeps its own files there"):
+    with pytest.raises(Denied, match="Pumice keeps its own files there"):
         check_consent(settings, [pod(home / name)], {"HOME": str(home)})
 
 

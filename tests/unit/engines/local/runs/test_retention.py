@@ -10,7 +10,6 @@ import pytest
 from pumice.engines.local.runs.retention import FinishedRun, expired, expired_runs, finished_runs, removal_text
 from pumice.engines.local.runs.run_record import RunRecord, RunStatus
 from pumice.engines.local.runs.run_store import RunStore, StoredRun, host_name
-from pumice.engines.local.service.queued_runs import write_status
 from pumice.engines.local.state.settings import Retention
 
 NOW = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
@@ -49,7 +48,7 @@ def test_the_runs_of_a_namespace_with_the_sizes_that_their_processes_did_not_not
         )
         owned = store.create(directory, record)
         (directory / "log").write_bytes(bytes(5000))
-        write_status(owned.run, RunStatus(phase="Failed", finished=NOW, size=note))
+        owned.run.write_status(RunStatus(phase="Failed", finished=NOW, size=note))
         owned.lock.release()
     sizes = {each.run.ref: each.size for each in finished_runs(store, "d")}
     assert sizes["a:1"] == 7
