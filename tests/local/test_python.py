@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -37,7 +38,9 @@ def job(script: str = "echo hello $VC_TASK_INDEX", replicas: int = 2, **fields: 
 def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Client, workdir: Path) -> None:
     run = pumice_client.submit(job(WAITING), note="a remark", env={"EPOCHS": "1"})
     assert (run.ref, str(run), repr(run)) == ("trial:1", "trial:1", "<Run trial:1>")
-    assert run.wait("running", timeout=100).exit_code is None
+    assert run.wait("running", timeout="100s").exit_code is None
+    sent = pickle.loads(pickle.dumps(run))
+    assert (sent, sent.uid, sent.status().phase) == (run, run.uid, "Running")
     assert (run.status().phase, run.status().note) == (pumice.Phase.RUNNING, "a remark")
     lines = run.logs()
     assert {next(lines).text for _ in range(2)} == {"up 0", "up 1"}
@@ -77,6 +80,8 @@ def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Cli
             method()
     with pytest.raises(pumice.NoSuchRun):
         pumice_client.get("trial")
+    with pytest.raises(pumice.NoSuchRun):
+        pickle.loads(pickle.dumps(run))
 
 
 def test_the_verdict_is_data(pumice_client: pumice.Client) -> None:
@@ -162,9 +167,12 @@ def test_threads_and_forked_children_use_loops_of_their_own(pumice_client: pumic
 def test_run_prints_what_the_command_prints_and_raises(
     pumice_client: pumice.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert pumice_client.run(job(), scale={"w": 1}).ok
+    with_warning = job(policies=[pumice.Policy(event="PodPending", action="RestartJob")])
+    assert pumice_client.run(with_warning, scale={"w": 1}).ok
     out, err = capsys.readouterr()
     assert out == "w-0  hello 0\n"
+    assert err.startswith("warning: spec.policies[0]: never acts: PodPending needs a timeout\n  hint: add timeout: 5m\n")
+    assert "\n1 warning\n" in err
     assert "run trial:1 " in err
     assert "Completed" in err
     with pytest.raises(pumice.RunFailed, match="trial:2 Failed: w-0 failed first: exit code 3") as caught:
@@ -183,6 +191,7 @@ def test_pods_get_the_python_of_the_program(pumice_client: pumice.Client, workdi
 def test_an_owned_run_stops_with_its_block(pumice_client: pumice.Client) -> None:
     with pumice_client.start(job(WAITING)) as run:
         assert repr(run) == "<OwnedRun trial:1>"
+        assert type(pickle.loads(pickle.dumps(run))) is pumice.Run
         run.wait("running")
         assert {next(run.logs()).text} <= {"up 0", "up 1"}
     assert (run.status().phase, run.status().stopped) == ("Terminated", True)
@@ -284,6 +293,47 @@ def test_ctrl_c_stops_gracefully_then_raises(pumice_client: pumice.Client, workd
         program.send_signal(signal.SIGINT)
         assert program.stdout.read() == "w-0  stopped\ninterrupted\n"
     assert pumice_client.get("trial").status().reason == "Interrupted"
+
+
+def test_a_second_ctrl_c_ends_the_run_at_once(pumice_client: pumice.Client, workdir: Path) -> None:
+    (workdir / "program.py").write_text(
+        "import signal, sys, pumice\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "script = 'trap \"echo no\" TERM; echo up; while :; do sleep 0.05; done'\n"
+        "job = pumice.job('trial', tasks=[pumice.task('w', command=['sh', '-c', script])])\n"
+        "try:\n"
+        "    pumice.Client(state=sys.argv[1]).run(job)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    state = pumice_client._core._local.environ["XDG_STATE_HOME"]
+    with subprocess.Popen([sys.executable, "-u", "program.py", state], stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        for line in ("w-0  up\n", "w-0  no\n"):
+            assert program.stdout.readline() == line
+            program.send_signal(signal.SIGINT)
+        assert program.stdout.read() == "interrupted\n"
+    # Long before the 30 seconds that the pod has to end.
+    assert pumice_client.get("trial").status().reason == "Killed"
+
+
+def test_an_interrupt_ends_the_waiting_for_a_submitted_run_only(pumice_client: pumice.Client, workdir: Path) -> None:
+    run = pumice_client.submit(job(WAITING))
+    lines = run.logs()
+    next(lines)
+    for wait in (run.wait, lambda: list(lines), lambda: list(run.events())):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+        timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+        finally:
+            timer.join()
+            signal.signal(signal.SIGINT, before)
+    assert run.status().phase == "Running"
+    (workdir / "go").touch()
+    assert run.wait().ok
 
 
 def test_a_cancelled_run_stops_gracefully(pumice_client: pumice.Client, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pumice.client import run_history
 from pumice.client.builders import words
@@ -72,6 +72,10 @@ class AsyncRun:
 
     def __hash__(self) -> int:
         return hash(self.uid)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process has the same identity; an owned run stays with its owner."""
+        return restored, (self._client.environ.get("XDG_STATE_HOME"), self._client.namespace, self._stored.directory)
 
     def _repr_html_(self) -> str:
         return run_html(self._client, self._stored)
@@ -311,6 +315,16 @@ class AsyncOwnedRun(AsyncRun):
     async def detach(self) -> None:
         """Let the run continue without this process, also after the block. Raises WrongState if it is not running."""
         await self._lease.detach()
+
+
+def restored(state: str | None, namespace: str, directory: Path) -> AsyncRun:
+    """Return the handle of a run that was pickled. Raises NoSuchRun if the run was removed."""
+    environ = os.environ if state is None else {**os.environ, "XDG_STATE_HOME": state}
+    client = LocalClient(environ, namespace)
+    stored = client.store.load(directory)
+    if stored is None:
+        raise NoSuchRun(f"{directory}: no such run", "it was removed")
+    return AsyncRun(client, stored)
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pumice.client.async_run import WATCH_SECONDS, AsyncOwnedRun, AsyncRun
 from pumice.client.loop_thread import private_loop
@@ -45,6 +45,10 @@ class Run:
 
     def __hash__(self) -> int:
         return hash(self.uid)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process has the same identity; an owned run stays with its owner."""
+        return Run, (self._core,)
 
     def _repr_html_(self) -> str:
         return self._core._repr_html_()
