@@ -31,6 +31,15 @@ else echo "resumed, loss 0.5, epochs: $EPOCHS"; fi
 """
 
 
+FAILING = """\
+import pumice
+def test_leaves_runs_open(pumice_client):
+    job = pumice.job("left", tasks=[pumice.task("w", command=["sleep", "1000"])])
+    runs = [pumice_client.submit(job), pumice_client.start(job)]
+    assert runs[1].wait("running").ok
+"""
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a reader: a Job file, a module, and a program for `torchrun`."""
@@ -104,7 +113,12 @@ def test_with_pytest(folder: Path) -> None:
     conftest, tests = _code(PYTEST)
     (folder / "conftest.py").write_text(conftest)
     (folder / "test_job.py").write_text(tests)
-    out = _run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}")
-    assert "2 passed" in out
-    logs = [path.read_text() for path in folder.glob("tmp/pumice*/pumice/runs/default/quick/1/pods/*/*/*.log")]
+    (folder / "test_more.py").write_text(FAILING)
+    words = ["-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=300, check=False)
+    assert "1 failed, 2 passed" in done.stdout, done.stdout
+    # What a failed test left open is stopped, too.
+    assert list(folder.glob("tmp/**/left/1/run.json"))
+    assert list(folder.glob("tmp/**/active/*")) == []
+    logs = [path.read_text() for path in folder.glob("tmp/**/runs/default/quick/1/pods/*/*/*.log")]
     assert any("resumed" in text for text in logs)
