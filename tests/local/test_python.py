@@ -171,7 +171,7 @@ def test_run_prints_what_the_command_prints_and_raises(
     assert pumice_client.run(with_warning, scale={"w": 1}).ok
     out, err = capsys.readouterr()
     assert out == "w-0  hello 0\n"
-    assert err.startswith("warning: spec.policies[0]: never acts: PodPending needs a timeout\n  hint: add timeout: 5m\n")
+    assert err.startswith("warning: spec.policies[0]: never acts: PodPending needs a timeout\n  hint: add timeout")
     assert "\n1 warning\n" in err
     assert "run trial:1 " in err
     assert "Completed" in err

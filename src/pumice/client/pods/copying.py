@@ -15,7 +15,7 @@ import msgspec
 
 from pumice.client.pods.entering import EnteredCommand, enter_to_copy
 from pumice.engines.local.events import PodChanged
-from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, RunError, WrongState
+from pumice.engines.local.run_errors import NoSuchPod, RunError, WrongState
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.sandbox.syscalls import open_beneath
@@ -59,7 +59,7 @@ def copy_from(run: StoredRun, pod: str, path: str, local: Path, container: str =
 def copy_to(run: StoredRun, local: Path, pod: str, path: str, container: str = "") -> list[Skipped]:
     """Copy a local file or directory to a path of a pod, or into it if it is a directory there. Raises RunError."""
     if not local.exists():
-        raise InvalidOption(f"{local}: no such file or directory")
+        raise RunError(f"{local}: no such file or directory")
     found = _Report()
     entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
     try:
