@@ -251,7 +251,7 @@ def test_a_program_ends_whatever_it_left_open(pumice_client: pumice.Client, work
         "print(next(lines).text, next(events).type)\n"
     )
     state = pumice_client._core._local.environ["XDG_STATE_HOME"]
-    words = [sys.executable, "-X", "dev", "program.py", state]
+    words = [sys.executable, "-W", "default", "program.py", state]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "up plan\n", "")
     assert pumice_client.get("trial").wait(timeout=100).reason == "ClientLost"
@@ -319,6 +319,7 @@ def test_a_second_ctrl_c_ends_the_run_at_once(pumice_client: pumice.Client, work
 
 def test_an_interrupt_ends_the_waiting_for_a_submitted_run_only(pumice_client: pumice.Client, workdir: Path) -> None:
     run = pumice_client.submit(job(WAITING))
+    run.wait("running")
     lines = run.logs()
     next(lines)
     for wait in (run.wait, lambda: list(lines), lambda: list(run.events())):
