@@ -26,7 +26,7 @@ from pumice.ui.data.metrics import SampleCache, metrics, sample_size
 from pumice.ui.data.pods import limits_of, pod_page
 from pumice.ui.data.policies import file, policies
 from pumice.ui.data.rendered import RenderedPods
-from pumice.ui.data.runs import RunTable, is_over
+from pumice.ui.data.runs import RunTable, group_of, is_over
 from pumice.ui.data.states import attempt_states
 from pumice.ui.data.timeline import timeline
 from pumice.ui.detail_values import (
@@ -45,7 +45,7 @@ from pumice.ui.detail_values import (
     Volume,
 )
 from pumice.ui.queries import JobPosition, JobQuery
-from pumice.ui.values import Group, Info, Job, Listing
+from pumice.ui.values import Group, Info, Job, Listing, Waiting
 from pumice.ui.views import Frame, JobView
 
 _MOST_ROWS: Final = 50  # that a stream sends at once
@@ -288,6 +288,14 @@ class PageData:
             if samples != at.samples and samples:
                 changes.append(("metric", {"size": samples}))
             return now, changes
+
+    def changed_waiting(self, query: JobQuery, seen: Waiting | None) -> tuple[Waiting | None, Changes]:
+        """Return why a job waits, and a change if that was not seen: the journal says nothing about the queue."""
+        with self._lock:
+            run = self.run(query.uid)
+            waiting = group_of(run.status()) is Group.WAITING
+            now = self.machine.waiting(run, with_queue=True) if waiting else None
+            return now, [] if now is None or now == seen else [("job", self.jobs.job(run))]
 
     def new_lines(self, query: JobQuery, at: JobPosition, seconds: float | None = None) -> LogWindow | None:
         """Return the lines after a position, at most the newest ones; None if there are none.

@@ -20,6 +20,7 @@ from aiohttp import web
 from pumice.ui.page_data import NoSuchJobError, PageData, SeenJobs
 from pumice.ui.queries import JobPosition, JobQuery
 from pumice.ui.security import HEADERS
+from pumice.ui.values import Waiting
 
 _MOST_STREAMS: Final = 32
 _BEAT: Final = 2.0  # seconds
@@ -111,6 +112,7 @@ class Streams:
         at = JobPosition.parse(last)
         beat = float("-inf")
         read: float | None = None
+        waiting: Waiting | None = None
         async for now in self._ticks():
             at, changes = await self.read(self.data.changed_job, query, at)
             for kind, value in changes:
@@ -122,6 +124,9 @@ class Streams:
                 yield Sent("line", lines, str(at))
             if now - beat >= _BEAT:
                 beat = now
+                waiting, changes = await self.read(self.data.changed_waiting, query, waiting)
+                for kind, value in changes:
+                    yield Sent(kind, value, str(at))
                 yield Sent("beat", {"time": self.data.client.now()}, str(at))
 
 

@@ -436,6 +436,14 @@ def test_what_a_waiting_run_lacks_is_held_by_another_run(alone: Made) -> None:
     page = html_job.page(alone.data.job_view(Frame(alone.data.info(), ""), JobQuery(run.record.uid)))
     assert re.search(r" holds [\d.]+, until ~\d\d:\d\d: its time limit\.", page)
     assert [(each.position, each.job) for each in job.waiting.queue] == [(None, "pytorch-job:1"), (1, "horovod:1")]
+    query = JobQuery(run.record.uid)
+    waiting, changes = alone.data.changed_waiting(query, None)
+    assert [(kind, value.waiting) for kind, value in changes] == [("job", waiting)]
+    assert alone.data.changed_waiting(query, waiting) == (waiting, [])
+    alone.maker.make(Story("horovod", (), "Pending", 90.0, text=small))
+    alone.data.machine.forget()
+    assert len(alone.data.changed_waiting(query, waiting)[1]) == 1, "the queue is another one"
+    assert alone.data.changed_waiting(JobQuery("pytorch-job:1"), None) == (None, [])
     reserved = alone.data.info().reserved
     assert [each.job for each in reserved] == ["pytorch-job:1"]
 
