@@ -162,7 +162,8 @@ class Handler(BaseHTTPRequestHandler):
             try:
                 self.wfile.write(event)
             except OSError:
-                return
+                break
+        state.streams.remove(events)
 
     def log_message(self, *_arguments: object) -> None:
         """Print nothing."""
