@@ -38,6 +38,7 @@ from pumice.reconcile.ledger_update import record_successes
 
 SPEC_CHANGED: Final = "SpecChanged"
 _WITH_STATUS: Final = (StatusWritten.__name__, PhaseChanged.__name__)
+_STATUSES: Final = 2
 _KINDS: Final[Mapping[str, type[Any]]] = {
     each.__name__: each
     for each in (
@@ -114,13 +115,19 @@ def last_status(entries: Sequence[Entry]) -> JobStatus | None:
 
 
 def status_to_continue(entries: Sequence[Entry], job: Job) -> JobStatus:
-    """Return the status for the next process of a run, with the pods that succeeded after it was written."""
+    """Return the status for the next process of a run, with the pods that succeeded since.
+
+    A status is decided before it is written, so a pod may have succeeded in between. It saw every pod that changed
+    before the status before it was written.
+    """
     status = last_status(entries)
     if status is None:
         return JobStatus()
     pods: list[ObservedPod] = []
+    written = 0
     for entry in reversed(entries):
-        if entry.kind in _WITH_STATUS:
+        written += entry.kind == StatusWritten.__name__
+        if written == _STATUSES:
             break
         if entry.kind == PodChanged.__name__ and (changed := _tolerated(entry.data, PodChanged)) is not None:
             pods.append(changed.pod)
