@@ -245,6 +245,8 @@ def test_a_run_that_waits_is_taken_out_of_the_queue(terminal: Terminal) -> None:
     assert terminal("rm", second, code=1).err.startswith("trial:2 has not finished\n")
     assert terminal("stop", second).out == "trial:2 Terminated\n"
     assert terminal("wait", second, code=103).out == "trial:2 Terminated: trial:2: it was stopped\n"
+    assert terminal("rm", second, first, code=1).err.startswith("trial:1 is running\n")
+    assert terminal.phase(second) == "Terminated", "none is removed if one cannot be"
     (terminal.place.directory / "go").touch()
     assert terminal("wait", first).out == "trial:1 Completed\n"
     assert not (terminal.place.directory / "ran.txt").exists()

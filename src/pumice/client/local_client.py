@@ -219,12 +219,18 @@ class LocalClient:
         """Remove the record of a run. Raises WrongState if it has not finished, unless `force` stops it first."""
         asyncio.run(self.remove_async(run, force=force))
 
-    async def remove_async(self, run: StoredRun, *, force: bool = False) -> None:
+    def check_removable(self, run: StoredRun) -> None:
+        """Raises WrongState if the run has not finished, RunError if it belongs to another machine."""
         check_host(run)
         if not self.summary(run).is_finished:
-            if not force:
-                what = "is running" if run.is_owned else "has not finished"
-                raise WrongState(f"{run.ref} {what}", f"pumice stop {run.ref}, or --force")
+            what = "is running" if run.is_owned else "has not finished"
+            raise WrongState(f"{run.ref} {what}", f"pumice stop {run.ref}, or --force")
+
+    async def remove_async(self, run: StoredRun, *, force: bool = False) -> None:
+        if not force:
+            self.check_removable(run)
+        check_host(run)
+        if not self.summary(run).is_finished:
             await self.stop_async(run, force=True)
             await self.wait_async([run], timeout=60)
         lock = OwnerLock.take(run.directory)

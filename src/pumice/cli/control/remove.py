@@ -21,7 +21,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _remove(args: argparse.Namespace) -> int:
     client = client_of(args)
-    for each in one_or_more(args.runs, client):
+    runs = one_or_more(args.runs, client)
+    for each in () if args.force else runs:
+        client.check_removable(each)  # all of them, before any is removed
+    for each in runs:
         client.remove(each, force=args.force)
         print(each.ref)
         for claim in claims_of(each, client.store) if args.claims else ():

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pumice.engines.local.run_errors import NoSuchRun, StoreError
+from pumice.engines.local.run_errors import InvalidOption, NoSuchRun, StoreError
 from pumice.engines.local.runs.atomic_files import replace_file, sync_directory
 from pumice.engines.local.runs.job_source import JobSource
 from pumice.engines.local.runs.journal import status_from_journal
@@ -234,12 +234,12 @@ class RunStore:
         return StoredRun(directory, record)
 
     def find(self, text: str, namespace: str = "") -> StoredRun:
-        """Return the run that a user named. Raises NoSuchRun."""
+        """Return the run that a user named. Raises NoSuchRun, and InvalidOption if several runs have the name."""
         name = parse_run(text)
         found = self._find(name, namespace) if name is not None else []
         if len(found) > 1:
             choices = ", ".join(f"{run.ref} in namespace {run.record.namespace}" for run in found)
-            raise NoSuchRun(f"{text}: several runs have this name: {choices}", "choose one with -n NAMESPACE")
+            raise InvalidOption(f"{text}: several runs have this name: {choices}", "choose one with -n NAMESPACE")
         if not found:
             if name is not None and (damaged := self._damaged(name, namespace)) is not None:
                 hint = f"its files are in {damaged}; remove them if you do not need them"

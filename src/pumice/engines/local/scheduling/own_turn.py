@@ -113,7 +113,12 @@ class OwnTurn:
 
     def _decide(self, own: Waiting) -> Decision:
         queue = read_queue(self.store, active_runs(self.store))
-        others = [waiting for uid, (_, waiting) in queue.waiting.items() if uid != self.uid]
+        # A run of another namespace may have the same name.
+        others = [
+            replace(waiting, name=f"{run.record.namespace}/{run.ref}") if waiting.name == own.name else waiting
+            for uid, (run, waiting) in queue.waiting.items()
+            if uid != self.uid
+        ]
         if not own.arrival:
             # The last one; it gets a number when it has to wait.
             own = replace(own, arrival=1 + max((each.arrival for each in others), default=0))

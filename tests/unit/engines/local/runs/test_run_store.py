@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pumice.engines.local.run_errors import NoSuchRun, StoreError
+from pumice.engines.local.run_errors import InvalidOption, NoSuchRun, StoreError
 from pumice.engines.local.runs.run_record import RunRecord
 from pumice.engines.local.runs.run_store import OwnedRun, RunStore, host_name
 
@@ -70,7 +70,7 @@ def test_names(tmp_path: Path) -> None:
     assert store.find("sweep").ref == "sweep:1"
     assert store.find("@last", "default").ref == "ddp:2"
     assert store.find("00000005").ref == "sweep:1"
-    with pytest.raises(NoSuchRun, match="several runs have this name: ddp:2 in namespace default, ddp:1 in"):
+    with pytest.raises(InvalidOption, match="several runs have this name: ddp:2 in namespace default, ddp:1 in"):
         store.find("ddp")
     for text in ("nothing", "ddp:9", "ddp:0", "", "../x", "a b"):
         with pytest.raises(NoSuchRun, match="no such run"):
