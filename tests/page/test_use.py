@@ -267,7 +267,7 @@ def test_banner_says_that_the_server_is_away_or_another_one(browser: Browser, sa
             page.wait_for_timeout(20)
         page.clock.fast_forward(6000)
         page.locator(".banner").wait_for()
-        assert "pumice ui does not answer. Shown is how things stood at " in page.locator(".banner").inner_text()
+        assert "pumice ui does not answer. This is the state at " in page.locator(".banner").inner_text()
         assert page.evaluate("document.body.classList.contains('stale')")
         page.locator(".crumb a").click()
         assert page.url == f"{origin}/jobs/u-run", "what is known stays on screen"
