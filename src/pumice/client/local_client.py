@@ -13,11 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import msgspec
 
-from pumice.client.export import export
 from pumice.client.liveness import (
     NOT_RESPONDING,
     PROCESS_KILLED,
@@ -340,10 +339,6 @@ class LocalClient:
     def service_command(self) -> str:
         """Return the command line that starts the service in the foreground."""
         return shlex.join(service_words(self.store.state))
-
-    def export(self, run: StoredRun, out: BinaryIO, *, logs: bool = True) -> None:
-        """Write an archive of the run. Raises OSError."""
-        export(run, out, logs=logs)
 
     def notices(self) -> list[str]:
         """Return the messages of the service that no command has printed yet: interrupted runs, removed runs."""

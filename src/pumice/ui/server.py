@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from pumice.client.local_client import LocalClient
-from pumice.engines.kubernetes.controller.connections import HttpServer
 from pumice.engines.local.run_errors import RunError
+from pumice.runtime.http_server import HttpServer
 from pumice.ui import html_job, html_jobs
 from pumice.ui.data.actions import ACTIONS
 from pumice.ui.detail_values import ActionResult

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from pumice.cli.runs.arguments import BAD_INPUT, RUN_HELP, add_namespace, chosen_run, client_of, guarded
+from pumice.client.export import export
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +29,11 @@ def _export(args: argparse.Namespace) -> int:
     if not args.no_logs:
         print("logs are packed as the programs wrote them; --no-logs leaves them out", file=sys.stderr)
     if file == "-":
-        client.export(stored, sys.stdout.buffer, logs=not args.no_logs)
+        export(stored, sys.stdout.buffer, logs=not args.no_logs)
         return 0
     try:
         with open(file, "xb") as out:
-            client.export(stored, out, logs=not args.no_logs)
+            export(stored, out, logs=not args.no_logs)
     except FileExistsError:
         print(f"{file}: exists already", file=sys.stderr)
         return BAD_INPUT

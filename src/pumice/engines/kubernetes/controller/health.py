@@ -13,8 +13,8 @@ from aiohttp import web
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
-from pumice.engines.kubernetes.controller.connections import HttpServer
 from pumice.engines.kubernetes.controller.metrics import CONTENT_TYPE
+from pumice.runtime.http_server import HttpServer
 
 _log = logging.getLogger(__name__)
 CHECK_INTERVAL: Final = 2.0

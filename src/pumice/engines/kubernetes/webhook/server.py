@@ -20,13 +20,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from pumice.engines.kubernetes.auth.tls import load_key_pair
-from pumice.engines.kubernetes.controller.connections import HttpServer
 from pumice.engines.kubernetes.controller.health import add_metrics, health_app
 from pumice.engines.kubernetes.install.webhook_configurations import MUTATE, VALIDATE
 from pumice.engines.kubernetes.webhook import review_metrics, reviews
 from pumice.engines.kubernetes.webhook.certificates import Credentials, expiry
 from pumice.engines.kubernetes.webhook.cluster_facts import ClusterFacts
 from pumice.engines.kubernetes.webhook.schema_check import Schema
+from pumice.runtime.http_server import HttpServer
 
 # An API server accepts objects of 3 MiB; the review of an update holds two, and the rest is a margin.
 LARGEST_REVIEW: Final = 8 * 1024 * 1024

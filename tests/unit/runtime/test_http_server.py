@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from pumice.engines.kubernetes.controller import connections
 from pumice.engines.kubernetes.install.webhook_configurations import VALIDATE
 from pumice.engines.kubernetes.webhook import server
 from pumice.engines.kubernetes.webhook.server import WebhookServer
+from pumice.runtime import http_server
 from tests.builders import a_document
 from tests.unit.engines.kubernetes.played_api import played
 from tests.unit.engines.kubernetes.webhook.test_reviews import body
@@ -72,7 +72,7 @@ def post(length: int, sent: bytes = b"") -> bytes:
 
 @played
 async def test_a_head_that_does_not_arrive_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.1)
     async with attacked() as (_, caller):
         for sent in (b"", b"POST /validate HTTP/1.1\r\nHost:"):
             reader, _writer = await caller.connect(sent)
@@ -100,7 +100,7 @@ async def test_a_broken_connection_leaves_no_traceback(caplog: pytest.LogCapture
 
 @played
 async def test_the_oldest_connection_without_a_request_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 3)
     async with attacked() as (_, caller):
         used, used_writer = await caller.connect(post(len(REVIEW), REVIEW))
         assert await used.readuntil(b"\r\n") == b"HTTP/1.1 200 OK\r\n"
@@ -114,7 +114,7 @@ async def test_the_oldest_connection_without_a_request_makes_room(monkeypatch: p
 
 @played
 async def test_without_idle_connections_the_least_recently_used_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 1)
     async with attacked() as (_, caller):
         used, _writer = await caller.connect(post(len(REVIEW), REVIEW))
         await used.readuntil(b"\r\n")

@@ -1,7 +1,8 @@
 """Serves HTTP with a bounded number of connections, and a bounded time for each to send a request.
 
-Every pod of the cluster can connect. A client that holds connections open must cost little and must not keep out the
-API server, so the connection that has waited longest for its first request is the first to be closed.
+Every pod of a cluster can connect to the webhook, every program of the machine to the page. A client that holds
+connections open must cost little and must not keep out the others, so the connection that has waited longest for its
+first request is the first to be closed.
 """
 
 from __future__ import annotations
