@@ -48,7 +48,9 @@ def test_the_use_of_each_pod_is_recorded_and_shown(isolation: str, terminal: Ter
     (terminal.place.directory / "go").touch()
     # The view ends with the run; what was drawn last stays.
     assert live.read_to_end() == 0
-    assert [line.split()[1] for line in live.screen.lines if line.startswith("trial:1 ")] == ["busy-0", "idle-0"]
+    left = [line.split()[1] for line in live.screen.lines if line.startswith("trial:1 ")]
+    # One pod may have ended when the last sample was taken.
+    assert left in (["busy-0", "idle-0"], ["busy-0"], ["idle-0"])
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (out, err)
     recorded = read_samples(run.directory, pod="busy-0", attempt=1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from pumice.model.findings import ABSENT, METADATA, ROOT, SPEC, Finding, Path, Severity, warning, without_consequences
@@ -73,3 +75,7 @@ def test_what_has_a_wrong_name_is_not_missing_as_well() -> None:
 
 def test_two_findings_that_say_the_same_are_equal() -> None:
     assert Finding(SPEC, "unknown field", correct_path=SPEC / "a") == Finding(SPEC, "unknown field")
+
+
+def test_no_value_is_the_same_object_after_a_copy() -> None:
+    assert pickle.loads(pickle.dumps(ABSENT)) is ABSENT
