@@ -119,6 +119,8 @@ def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watc
 
     shown.keyboard.press("[")
     until(shown, "document.querySelector('.ln.first .msg')?.textContent === 'ValueError: loss <is> nan'")
+    shown.keyboard.press("]")
+    until(shown, "document.querySelector('#logs').dataset.attempt === '2'")
     assert page.fits
 
 

@@ -107,6 +107,12 @@ def test_list_tabs_and_logs_by_key(watched: Watched) -> None:
     page.locator(LIVE).wait_for()
     focused = "document.activeElement.textContent"
     press = page.keyboard.press
+    for number, group in enumerate(("active", "waiting", "failed", "suspended", "done"), start=2):
+        press(str(number))
+        page.wait_for_url(f"**phase={group}")
+    press("1")
+    page.wait_for_url(f"{watched.origin}/")
+    page.locator(LIVE).wait_for()
     press("j")
     assert page.evaluate(focused) == "llama-ft:3"
     press("j")
@@ -114,8 +120,10 @@ def test_list_tabs_and_logs_by_key(watched: Watched) -> None:
     press("Enter")
     page.wait_for_url("**/jobs/u-run")
     page.locator(LIVE).wait_for()
-    press("4")
-    page.wait_for_url("**tab=events*")
+    for number, tab in ((2, "resources"), (3, "rendered"), (5, "policies"), (4, "events")):
+        press(str(number))
+        page.wait_for_url(f"**tab={tab}*")
+        page.locator(f"#tab-{tab}[aria-current]").wait_for()
     page.locator("#events").wait_for()
     press("1")
     page.locator("#timeline").wait_for()
