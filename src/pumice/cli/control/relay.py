@@ -97,6 +97,7 @@ class _Relay:
     _ended: bool = False
 
     def run(self) -> int:
+        self._ended = self.entered.has_ended
         os.set_blocking(self.sink, False)
         for source in self.outputs:
             os.set_blocking(source, False)

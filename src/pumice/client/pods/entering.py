@@ -39,8 +39,13 @@ class EnteredCommand:
     descriptors: Sequence[int]
 
     def fileno(self) -> int:
-        """Readable when the command has ended."""
+        """Readable when the command ends."""
         return self.channel.socket.fileno()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end of the command came together with the answer: it ended at once, or this process is slow."""
+        return self.channel.has_message
 
     def code(self) -> int:
         """Wait for the end, and return the exit code (128 + n after signal n). Raises RunError."""

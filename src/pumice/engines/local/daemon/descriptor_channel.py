@@ -74,6 +74,11 @@ class DescriptorChannel:
         except msgspec.DecodeError as error:
             raise ConnectionFailed(f"a message is not a JSON object: {error}") from error
 
+    @property
+    def has_message(self) -> bool:
+        """Whether an object was received together with an earlier one: the socket is not readable for it."""
+        return b"\n" in self._buffer
+
     def call(self, what: str, **fields: Any) -> Any:
         """Send a request and return the result. Raises RunError and ConnectionFailed."""
         self._last_id += 1
