@@ -64,6 +64,7 @@ USER_TESTS = (
 )
 # Run by root, these run only as an ordinary user: they show the same as root, or need limits that root does not have.
 ONLY_AS_USER = (
+    "tests/local/test_consent.py",
     "tests/local/test_damaged_store.py",
     "tests/local/test_first_hour.py",
     "tests/local/test_full_disk.py",
@@ -72,6 +73,7 @@ ONLY_AS_USER = (
     "tests/local/test_init.py",
     "tests/local/test_kill.py::test_kill_9_at_random_moments_without_namespaces",
     "tests/local/test_process_sandbox.py",
+    "tests/local/test_run.py",
     "tests/local/test_run_inputs.py",
     "tests/local/test_scripted_hour.py",
     "tests/local/test_session.py",
