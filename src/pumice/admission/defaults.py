@@ -10,11 +10,11 @@ import msgspec
 from pumice.model import naming
 from pumice.model.job import Job, Manifest, TaskSpec
 from pumice.model.status import first_min_available
+from pumice.model.vocabulary import MAX_RETRY
 from pumice.plugins.registry import Registry
 
 QUEUE: Final = "default"
 SCHEDULER: Final = "volcano"
-MAX_RETRY: Final = 3
 HOST_NETWORK_DNS: Final = "ClusterFirstWithHostNet"
 
 Operation = dict[str, Any]

@@ -18,7 +18,6 @@ from pumice.client.builders import words
 from pumice.client.errors import RunFailed
 from pumice.client.lease import Lease
 from pumice.client.local_client import LocalClient
-from pumice.client.notebook import displayed, run_html
 from pumice.client.pods.copying import copy_from, copy_to
 from pumice.client.requests import documents_of
 from pumice.client.run_history import EventReader
@@ -36,6 +35,7 @@ from pumice.client.values import (
     check_goal,
     result_of,
 )
+from pumice.client.view.notebook import displayed, run_html
 from pumice.engines.local.logs.log_reader import LogSelection
 from pumice.engines.local.run_errors import InvalidOption, NoSuchRun
 from pumice.engines.local.runs.run_store import StoredRun

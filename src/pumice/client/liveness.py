@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pwd
 import selectors
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,7 +19,7 @@ from pumice.engines.local.daemon.logout import ends_at_logout
 from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.daemon.runtime_files import control_socket
 from pumice.engines.local.run_errors import ConnectionFailed, RunError, Unsupported, WrongState
-from pumice.engines.local.runs.owner_lock import OwnerLock, read_owner
+from pumice.engines.local.runs.owner_lock import read_owner
 from pumice.engines.local.runs.run_record import FOREGROUND, QUEUED, RunStatus
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.service.service_paths import ServicePaths
@@ -28,9 +27,6 @@ from pumice.engines.local.service.service_paths import ServicePaths
 NOT_RESPONDING: Final = "not responding"
 PROCESS_KILLED: Final = "its process was killed"
 _PATIENCE: Final = 2.0  # seconds
-_ENDS_WITHIN: Final = 5.0
-_CHANGES_WITHIN: Final = 30.0
-_POLL: Final = 0.1
 _LITTLE: Final = 1 << 20  # bytes
 
 
@@ -40,22 +36,6 @@ def service_is_running(state: Path) -> bool:
     Taking the lock for a moment would make a service end that starts at this moment.
     """
     return ServicePaths(state).holder().is_alive
-
-
-async def lock_of_suspended(run: StoredRun) -> OwnerLock | None:
-    """Take the owner lock of a run that is suspended; None if it is not.
-
-    Its process has stored that the run is suspended, and may need a moment to end.
-    """
-    deadline = elapsed() + _ENDS_WITHIN
-    while run.status().needs_resume and elapsed() < deadline:
-        lock = OwnerLock.take(run.directory)
-        if lock is not None and run.status().needs_resume:
-            return lock
-        if lock is not None:
-            lock.release()
-        await asyncio.sleep(_POLL)
-    return None
 
 
 def logout_warning() -> str:
@@ -91,25 +71,6 @@ def check_host(run: StoredRun) -> None:
     """Raises Unsupported: a run of another machine, on a shared home, is never changed from here."""
     if not run.is_of_this_host:
         raise Unsupported(f"{run.ref} is a run of {run.record.host}", "run the command there")
-
-
-async def change(alone: Callable[[], bool], ask: Callable[[], Awaitable[Any]], again: Callable[[], bool]) -> bool:
-    """Change a run that no process owns, else ask its process. Return whether no process was asked.
-
-    It may get or lose its process meanwhile, and a reader that looks for an owner seems to be one for an instant: then
-    both are tried again, as long as `again` says so. Raises RunError.
-    """
-    deadline = elapsed() + _CHANGES_WITHIN
-    while not alone():
-        try:
-            await ask()
-        except WrongState:
-            if elapsed() > deadline or not again():
-                raise
-        else:
-            return False
-        await asyncio.sleep(_POLL)
-    return True
 
 
 def lost_status(run: StoredRun, status: RunStatus) -> RunStatus:

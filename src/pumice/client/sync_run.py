@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from pumice.client.async_run import WATCH_SECONDS, AsyncOwnedRun, AsyncRun
 from pumice.client.loop_thread import private_loop
-from pumice.client.notebook import displayed
 from pumice.client.run_options.keywords import Pathlike
 from pumice.client.usage import Sample
 from pumice.client.values import FINISHED, Attempt, Event, LogLine, PodStatus, Result, Status
+from pumice.client.view.notebook import displayed
 from pumice.engines.local.scheduling.why import Why
 
 

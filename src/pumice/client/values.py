@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from pumice.admission.defaults import MAX_RETRY
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.run_record import GangPods, PodCounts, RunStatus, Verdict
 from pumice.engines.local.runs.run_store import StoredRun
@@ -18,7 +17,7 @@ from pumice.model.problem import Position
 from pumice.model.quantity import Quantity
 from pumice.model.resources import sum_usage
 from pumice.model.suggestions import did_you_mean
-from pumice.model.vocabulary import Phase
+from pumice.model.vocabulary import MAX_RETRY, Phase
 
 # What `wait` waits for, besides a phase.
 FINISHED: Final = "finished"

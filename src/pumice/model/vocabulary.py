@@ -52,6 +52,8 @@ class Action(StrEnum):
 SUSPENDED: Final = "Suspended"  # the reason of a Job, or of a run, that was suspended and can be resumed
 
 # Events and actions that a policy may name; only the controller uses the others.
+MAX_RETRY: Final = 3  # where a Job says nothing
+
 POLICY_EVENTS: Final = (
     Event.ANY,
     Event.POD_FAILED,

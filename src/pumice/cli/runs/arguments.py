@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from pumice.client.liveness import disk_warnings
-from pumice.client.local_client import LocalClient
+from pumice.client.run_reader import RunReader
 from pumice.engines.local.run_errors import InvalidOption, NoSuchPod, NoSuchRun, RunError
 from pumice.engines.local.runs.run_names import LAST, is_directory_name
 from pumice.engines.local.runs.run_store import StoredRun
@@ -21,6 +21,10 @@ from pumice.model.duration import Duration, DurationError, elapsed_text
 from pumice.model.problem import Position
 from pumice.yaml.writer import write_yaml
 
+if TYPE_CHECKING:
+    from pumice.client.local_client import LocalClient
+
+Reader = TypeVar("Reader", bound=RunReader)
 BAD_INPUT: Final = 2
 FAILED: Final = 1
 NOT_SUCCESSFUL: Final = 100
@@ -43,18 +47,33 @@ def add_output(parser: argparse.ArgumentParser, *more: str) -> None:
 
 def client_of(args: argparse.Namespace) -> LocalClient:
     """Return the client; print what the service did since the last command: runs interrupted, old runs removed."""
-    if args.namespace and args.all_namespaces:
+    from pumice.client.local_client import LocalClient
+
+    return _announced(LocalClient(namespace=_namespace(args)))
+
+
+def reader_of(args: argparse.Namespace) -> RunReader:
+    """Do the same for a command that only lists runs."""
+    return _announced(RunReader(namespace=_namespace(args)))
+
+
+def _namespace(args: argparse.Namespace) -> str:
+    namespace: str = args.namespace
+    if namespace and args.all_namespaces:
         raise InvalidOption("cannot be combined with -n", "leave out one of them", Position("-A"))
-    if args.namespace and not is_directory_name(args.namespace):
-        raise InvalidOption(f"{args.namespace}: cannot be a namespace", "pumice ps -o wide shows them", Position("-n"))
-    client = LocalClient(namespace=args.namespace)
-    print_notices(client)
-    for line in disk_warnings(client.store.state):
+    if namespace and not is_directory_name(namespace):
+        raise InvalidOption(f"{namespace}: cannot be a namespace", "pumice ps -o wide shows them", Position("-n"))
+    return namespace
+
+
+def _announced(reader: Reader) -> Reader:
+    print_notices(reader)
+    for line in disk_warnings(reader.store.state):
         print(line, file=sys.stderr)
-    return client
+    return reader
 
 
-def print_notices(client: LocalClient) -> None:
+def print_notices(client: RunReader) -> None:
     """Print what the service did, and no command has printed yet."""
     with suppress(InvalidOption):
         # Without a state directory there is no service.
@@ -62,7 +81,7 @@ def print_notices(client: LocalClient) -> None:
             print(line, file=sys.stderr)
 
 
-def chosen_run(client: LocalClient, text: str | None) -> StoredRun:
+def chosen_run(client: RunReader, text: str | None) -> StoredRun:
     """Return the named run; without a name the newest, which is named on stderr. Raises NoSuchRun."""
     run = client.find(text or LAST)
     if not text:
@@ -75,7 +94,7 @@ def guarded(work: Callable[[], int], no_such_run: int = BAD_INPUT) -> int:
     try:
         return _guarded(work, no_such_run)
     finally:
-        print_notices(LocalClient())
+        print_notices(RunReader())
 
 
 def _guarded(work: Callable[[], int], no_such_run: int) -> int:
@@ -131,7 +150,7 @@ def lasted(begin: dt.datetime, end: dt.datetime) -> str:
     return elapsed_text((end - begin).total_seconds())
 
 
-def one_or_more(texts: Sequence[str], client: LocalClient) -> list[StoredRun]:
+def one_or_more(texts: Sequence[str], client: RunReader) -> list[StoredRun]:
     """Return all named runs, each once. Raises NoSuchRun for the first that does not exist, before any effect."""
     found = [client.find(text) for text in texts]
     return list({run.record.uid: run for run in found}.values())

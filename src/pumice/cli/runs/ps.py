@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from pumice.cli.runs.arguments import add_namespace, add_output, age, client_of, guarded, print_data
-from pumice.client.local_client import LocalClient
+from pumice.cli.runs.arguments import add_namespace, add_output, age, guarded, print_data, reader_of
+from pumice.client.run_reader import RunReader
 from pumice.client.values import Status, requested
 from pumice.client.view.output import columns, table
 from pumice.client.view.screen import plain
@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return guarded(lambda: _list(client_of(args), args))
+    return guarded(lambda: _list(reader_of(args), args))
 
 
-def _list(client: LocalClient, args: argparse.Namespace) -> int:
+def _list(client: RunReader, args: argparse.Namespace) -> int:
     if args.all and args.active:
         raise InvalidOption("cannot be combined with --active", "leave out one of them", Position("--all"))
     if args.watch:
@@ -64,7 +64,7 @@ def _list(client: LocalClient, args: argparse.Namespace) -> int:
     return 0
 
 
-def _watch(client: LocalClient, args: argparse.Namespace) -> None:
+def _watch(client: RunReader, args: argparse.Namespace) -> None:
     """Redraw the table on a terminal; elsewhere print the runs that changed. Ctrl-C ends it."""
     known: dict[str, Status] = {}
     terminal, begun = sys.stdout.isatty() and not args.json and args.output != "name", False
@@ -89,7 +89,7 @@ def _print_json(found: Sequence[Status]) -> None:
         print(msgspec.json.encode(each).decode())
 
 
-def lines(found: Sequence[Status], client: LocalClient, *, wide: bool) -> list[str]:
+def lines(found: Sequence[Status], client: RunReader, *, wide: bool) -> list[str]:
     """Return the table; on a terminal, notes are cut at its width."""
     now = client.now()
     rows = [("RUN", "PHASE", "PODS", "TRY", "AGE", *(_WIDE if wide else ()), "NOTE")]

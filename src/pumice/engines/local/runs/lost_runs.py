@@ -33,7 +33,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.recorder import ended_status
 from pumice.engines.local.runs.run_names import is_directory_name
 from pumice.engines.local.runs.run_record import FOREGROUND, RunRecord, RunStatus
-from pumice.engines.local.runs.run_store import RECORD, OwnedRun, RunStore, StoredRun, host_name
+from pumice.engines.local.runs.run_store import OLD_JOB, RECORD, OwnedRun, RunStore, StoredRun, host_name
 from pumice.engines.local.state.remove_tree import remove_tree
 from pumice.engines.local.state.run_directory import SCRATCH
 from pumice.engines.local.verdict import explained
@@ -41,7 +41,6 @@ from pumice.model.job import Job
 from pumice.model.vocabulary import SUSPENDED, Phase
 
 STOPPED: Final = Stop(TERMINATED, "Stopped", "it was stopped")
-_OLD_JOB: Final = "job.json"
 _OLD_EVENTS: Final = "events.jsonl"
 
 
@@ -145,7 +144,7 @@ def journal_outcome(run: StoredRun, before: RunStatus | None = None) -> RunStatu
 
 def migrate(store: RunStore) -> None:
     """Take over the runs of an earlier Pumice, which had no numbers."""
-    old = [each for each in _children(store.runs) if (each / _OLD_JOB).is_file()]
+    old = [each for each in _children(store.runs) if (each / OLD_JOB).is_file()]
     for directory in sorted(old, key=lambda each: each.stat().st_mtime_ns):
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -159,7 +158,7 @@ def migrate(store: RunStore) -> None:
 
 
 def _migrate(store: RunStore, directory: Path) -> None:
-    job: dict[str, Any] = json.loads((directory / _OLD_JOB).read_bytes())
+    job: dict[str, Any] = json.loads((directory / OLD_JOB).read_bytes())
     metadata = job["metadata"]
     created = dt.datetime.fromtimestamp(directory.stat().st_mtime, dt.UTC)
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "default")
@@ -184,7 +183,7 @@ def _migrate(store: RunStore, directory: Path) -> None:
     except OSError:
         store.give_up(target)
         raise
-    (target / _OLD_JOB).unlink()
+    (target / OLD_JOB).unlink()
 
 
 def _write_old_status(run: StoredRun, finished: dt.datetime) -> None:

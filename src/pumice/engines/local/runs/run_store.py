@@ -37,6 +37,7 @@ from pumice.model.job import Job
 RECORD: Final = "run.json"
 STATUS: Final = "status.json"
 SUPERVISOR_LOG: Final = "supervisor.log"  # the output of the process of a detached run
+OLD_JOB: Final = "job.json"  # of an earlier Pumice
 _NEXT: Final = "next"
 _PRIVATE: Final = 0o700
 _TRIES: Final = 1000
@@ -232,6 +233,10 @@ class RunStore:
         except (OSError, msgspec.DecodeError, ValueError):
             return None
         return StoredRun(directory, record)
+
+    def has_old_runs(self) -> bool:
+        """Return whether there are runs of an earlier Pumice, which had no numbers."""
+        return any(Path(each.path, OLD_JOB).is_file() for each in _entries(self.runs))
 
     def find(self, text: str, namespace: str = "") -> StoredRun:
         """Return the run that a user named. Raises NoSuchRun, and InvalidOption if several runs have the name."""

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pumice.client.notebook import displayed, html_of
 from pumice.client.values import LogLine, PodStatus, Status
+from pumice.client.view.notebook import displayed, html_of
 from pumice.engines.local.run_errors import Unsupported
 from pumice.engines.local.runs.run_record import PodCounts, Verdict
 
