@@ -26,7 +26,7 @@ PROGRAMS = tuple(GUIDES / f"{name}.md" for name in ("your-first-job", "resume-tr
 END = "pumice.Client().shut_down()"
 TRAIN = """\
 if [ "$VC_TASK_INDEX$DATA" = 0/nowhere ]; then echo "no data in $DATA" >&2; exit 1
-elif [ "$VC_TASK_INDEX$WAIT" = 1yes ] && [ ! -e second ]; then touch second; echo first; sleep 1000
+elif [ "$VC_TASK_INDEX$WAIT$DATA" = 1yes ] && [ ! -e second ]; then touch second; echo first; sleep 1000
 else echo "resumed, loss 0.5, epochs: $EPOCHS"; fi
 """
 
