@@ -69,7 +69,7 @@ def active_python(
     found = [
         read_python(path, of_project=of_project)
         for path, of_project in dict.fromkeys(_candidates(environ, wanted, project))
-        if path.is_file() and os.access(path, os.X_OK)
+        if os.access(path, os.X_OK) and path.is_file()
     ]
     complete = [each for each in found if wanted and all(map(each.has, wanted))]
     # Pumice's own checkout has a `.venv` as well: a job beside it does not ask for that one.
@@ -103,7 +103,8 @@ def _candidates(environ: Mapping[str, str], wanted: Sequence[str], project: Path
         yield project / ".venv" / "bin" / "python3", True
     for directory in environ.get("PATH", os.defpath).split(os.pathsep):
         path = Path(directory or ".", "python3").absolute()
-        if path.is_file() and (real := _behind_shim(path, environ)) is not None:
+        # Access comes first: below a directory that the user may not enter, is_file raises an error.
+        if os.access(path, os.R_OK) and path.is_file() and (real := _behind_shim(path, environ)) is not None:
             yield real, False
             break
     home = home_directory(environ)

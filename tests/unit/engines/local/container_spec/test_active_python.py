@@ -108,3 +108,11 @@ def test_mpi_prefers_mpi4py_and_does_not_miss_it(tmp_path: Path) -> None:
     (fetched / "mpi4py-is-complete").touch()
     found = active_python(given, ["mpi"])
     assert found.text(["mpi"], tmp_path / "home") == "~/.cache/pumice/mpi4py/bin/python3 3.12, mpi4py 4.1.2"
+
+
+def test_directories_of_the_path_that_cannot_be_entered_are_passed_over(tmp_path: Path) -> None:
+    """A name that is too long stands for a directory without permission, which root does not have."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").touch(mode=0o755)
+    environ = {"PATH": f"/{'x' * 300}:{tmp_path / 'bin'}", "HOME": str(tmp_path)}
+    assert active_python(environ).bin == str(tmp_path / "bin")
