@@ -97,9 +97,13 @@ class Check:
 
 @dataclass(slots=True)
 class Beside:
-    """A program that runs beside a check and is a check of its own afterwards, which prints its output."""
+    """A program that runs beside a check and is a check of its own afterwards, which prints its output.
+
+    With `only_errors` it prints the output only if the program fails.
+    """
 
     arguments: Sequence[str]
+    only_errors: bool = False
     _output: IO[bytes] | None = None
     _process: subprocess.Popen[bytes] | None = None
 
@@ -117,8 +121,9 @@ class Beside:
         if self._process is None or self._output is None:
             return False
         code = self._process.wait()
-        self._output.seek(0)
-        print(self._output.read().decode(errors="replace"), flush=True)
+        if code != 0 or not self.only_errors:
+            self._output.seek(0)
+            print(self._output.read().decode(errors="replace"), flush=True)
         return code == 0
 
 
@@ -256,7 +261,14 @@ def _read_times(file: Path | None) -> dict[str, float]:
 
 def main(arguments: Sequence[str]) -> int:
     what = arguments[0] if arguments else "test"
-    checks = [*lint(), *({"check": unit_tests, "test": tests}[what]() if what != "lint" else [])]
+    checks = lint()
+    if what == "check":
+        checks += unit_tests()
+    if what == "test":
+        # pytest rewrites the asserts of each file once and keeps the bytecode. Without this all workers would do so.
+        collection = Beside([sys.executable, "-m", "pytest", "--collect-only", "-qq"], only_errors=True)
+        collection.start({})
+        checks += [Check("collection of the tests", 1, collection.finish), *tests()]
     building = build_kubernetes() if what == "test" else None
     try:
         return 0 if perform(checks, ROOT / ".venv" / "check-times.json") else 1
