@@ -18,10 +18,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.admission.admit import admit_stored
 from pumice.engines.memory.clock import VirtualClock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import io
 import sys
@@ -11,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final, cast
+
+import msgspec
 
 from pumice.admission.admit import Admitted
 from pumice.cli.offline.plugins import default_text
@@ -146,7 +147,7 @@ def _short(value: str) -> str:
 def _objects(admitted: Admitted, plugin: type[Base]) -> str:
     """Return the objects that exist only because of the plugin, and its additions to other objects."""
     others = tuple(other for other in admitted.plugins if other.name != plugin.name)
-    without = {_identity(m): m for m in render(dataclasses.replace(admitted, plugins=others))}
+    without = {_identity(m): m for m in render(msgspec.structs.replace(admitted, plugins=others))}
     parts = []
     for manifest in render(admitted):
         before = without.get(_identity(manifest))

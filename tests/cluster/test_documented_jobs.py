@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.cli.run.options import add_arguments, read_options
 from pumice.engines.local.container_spec.active_python import active_python

@@ -8,11 +8,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.engines.local import live_run

@@ -7,11 +7,12 @@ only create pods from templates without errors, so that one mistake is not repor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults
@@ -38,8 +39,7 @@ from pumice.plugins.registry import Resolved
 _TEMPLATE: Final = SPEC / "tasks" / 0 / "template"
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     written: Job  # as decoded
     job: Job  # with defaults
     plugins: tuple[Base, ...]

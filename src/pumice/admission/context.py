@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pumice.model.shape import Schema
 from pumice.plugins.registry import Registry
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Struct, frozen=True):
     """A queue of the cluster."""
 
     state: str = "Open"
     children: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     registry: Registry
     kubernetes: Schema
     # The queues of the cluster; None if they are not known, as offline.

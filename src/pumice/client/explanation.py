@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.admission.admit import Admitted
 from pumice.model.findings import Path
@@ -34,8 +35,7 @@ DEFAULT: Final = "default"
 _ORDER: Final = list(HEADINGS)
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """One pod with the provenance of everything in it, and the defaults of its job. `line_of` finds a path's line."""
 
     slot: Slot

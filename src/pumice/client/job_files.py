@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.admission.admit import Admitted, admit
 from pumice.admission.context import Context
@@ -36,8 +37,7 @@ _HINTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class JobDocument:
+class JobDocument(Struct, frozen=True):
     document: Document
     admitted: Admitted
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted, admit
 from pumice.client import job_files
@@ -22,8 +23,7 @@ from pumice.runtime.offline_context import offline_context
 _ORIGIN: Final = "pumice.client.loading"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a Job came from. A changed copy of a Job that was loaded has none."""
 
     admitted: Admitted

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from pumice.model.findings import ABSENT, Finding, Severity
 from pumice.model.problem import Position, Problem
@@ -17,8 +18,7 @@ _LONGEST_IN_JSON: Final = 2000
 Paint: TypeAlias = Callable[[str], str]  # adds colour to a text
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """A finding with its position in a file. A problem of the text itself has no path, but its column is printed."""
 
     severity: Severity

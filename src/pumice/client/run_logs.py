@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.client.values import LogLine
 from pumice.engines.local.events import RunPlanned
@@ -31,8 +32,7 @@ _NANOSECONDS: Final = 10**9
 _SHOWN: Final = 8  # names in a hint
 
 
-@dataclass(frozen=True, slots=True)
-class RunLogs:
+class RunLogs(Struct, frozen=True):
     run: StoredRun
     selection: LogSelection = field(default_factory=LogSelection)
     prefix: Callable[[Execution], bytes] = lambda _execution: b""  # of each line

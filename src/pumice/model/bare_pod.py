@@ -5,8 +5,9 @@ The parts that all pods of a task share are computed once per task; only the ind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model import keys, naming
 from pumice.model.job import Job, Manifest, TaskSpec
@@ -35,8 +36,7 @@ def bare_pod(slot: Slot) -> Pod:
     return Pod({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": frame.spec})
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(Struct, frozen=True):
     """The parts that all pods of a task share."""
 
     labels: dict[str, str]

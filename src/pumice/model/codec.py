@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from pumice.model.findings import ABSENT, MOST_FINDINGS, ROOT, SPEC, Finding, Path
 from pumice.model.job import Job
@@ -27,8 +27,7 @@ _PLUGINS: Final = SPEC / "plugins"
 _OBJECT_LISTS: Final = {("spec", "tasks"), ("spec", "policies"), ("spec", "volumes"), ("spec", "tasks", "policies")}
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     job: Job
     findings: tuple[Finding, ...]
     # Paths of values that could not be read. Rules that depend on them do not run.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.job import Job, TaskSpec
 
@@ -102,8 +103,7 @@ def hosts(job: Job, task: TaskSpec) -> list[str]:
     return [f"{stem}{index}.{domain}" for index in range(task.replicas)]
 
 
-@dataclass(frozen=True, slots=True)
-class LongestName:
+class LongestName(Struct, frozen=True):
     """The longest name of one kind that a job leads to, and its limit."""
 
     what: str

@@ -8,8 +8,9 @@ describes such a Secret.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pumice.model import naming
 from pumice.model.job import Job, Manifest
@@ -34,8 +35,7 @@ def owned(job: Job, api_version: str, kind: str, name: str, body: Mapping[str, A
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(Struct, frozen=True):
     private: str
     public: str
 
@@ -43,8 +43,7 @@ class KeyPair:
 KeyMaker = Callable[[str], KeyPair]  # "rsa" or "ed25519" -> a fresh pair
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
+class Once(Struct, frozen=True):
     """A Secret with entries that are generated when it is created. It is never written again, even if edited."""
 
     manifest: Manifest

@@ -7,8 +7,9 @@ An addition never replaces a variable, port, mount or init container of the user
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pumice.model.findings import Path
 from pumice.model.job import Manifest
@@ -34,8 +35,7 @@ def containers_with_paths(spec: Mapping[str, Any], at: Path) -> Iterator[tuple[P
             yield at / field / index, container
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True):
     manifest: Manifest
 
     @property

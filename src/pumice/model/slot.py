@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model import naming
 from pumice.model.job import Job, TaskSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     job: Job
     task: TaskSpec
     index: int

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from pumice.model.command import Command
 from pumice.model.job import Job, Manifest
@@ -39,8 +42,7 @@ EVICTED: Final = "Evicted"
 FINISHED_PODS = frozenset((PodPhase.SUCCEEDED, PodPhase.FAILED))
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
+class ContainerEnd(Struct, frozen=True):
     """How a container ended."""
 
     container: str
@@ -51,16 +53,14 @@ class ContainerEnd:
     last_line: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Why a pod does not run: what is said of its first waiting container, or by its scheduler."""
 
     reason: str  # such as ImagePullBackOff or Unschedulable
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedPod:
+class ObservedPod(Struct, frozen=True):
     name: str
     uid: str
     task: str
@@ -121,8 +121,7 @@ class ObservedPod:
         return max((end.finished_at for end in self.ends if end.finished_at), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class GangProvider:
+class GangProvider(Struct, frozen=True):
     """What starts the pods of a job together on a cluster."""
 
     name: str
@@ -144,8 +143,7 @@ NO_GANG: Final = GangProvider("none", scheduler=DEFAULT_SCHEDULER)
 GANG_PROVIDERS: Final = {provider.name: provider for provider in (VOLCANO, NATIVE, COSCHEDULING, NO_GANG)}
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedGroup:
+class ObservedGroup(Struct, frozen=True):
     """The PodGroups of a job, by name, and what their scheduler says of them."""
 
     manifests: Mapping[str, Manifest]
@@ -158,24 +156,22 @@ class ObservedGroup:
         return self.phase not in ("", "Pending")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Something that an engine could not do when it was last asked."""
 
     reason: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     job: Job
     pods: tuple[ObservedPod, ...] = ()
     group: ObservedGroup | None = None
-    owned_objects: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)  # by kind and name
+    owned_objects: Mapping[tuple[str, str], Manifest] = msgspec.field(default_factory=dict)  # by kind and name
     claims: frozenset[str] = frozenset()  # those that exist, of all that the job names
     commands: tuple[Command, ...] = ()
     failures: tuple[Failure, ...] = ()
     errors: tuple[str, ...] = ()  # what is wrong with a job that was let in all the same
-    priorities: Mapping[str, int] = field(default_factory=dict)  # of priority classes
+    priorities: Mapping[str, int] = msgspec.field(default_factory=dict)  # of priority classes
     gang: GangProvider = VOLCANO
     records_min_available: bool = False  # whether the spec may lack what its defaults were at first

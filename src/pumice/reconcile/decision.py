@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from pumice.model.findings import ROOT, Path
 from pumice.model.job import Manifest
@@ -12,39 +13,33 @@ from pumice.model.objects import OwnedObject
 from pumice.model.status import JobStatus
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePod:
+class CreatePod(Struct, frozen=True):
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePod:
+class DeletePod(Struct, frozen=True):
     name: str
     uid: str  # a new pod of the same name must not be deleted
     unless_finished: bool = False  # a pod that has finished meanwhile stays, with its logs
 
 
-@dataclass(frozen=True, slots=True)
-class Ensure:
+class Ensure(Struct, frozen=True):
     """Create the object, or update it."""
 
     owned: OwnedObject
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     kind: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveCommand:
+class RemoveCommand(Struct, frozen=True):
     name: str
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteJob:
+class DeleteJob(Struct, frozen=True):
     """Delete the job with everything that it owns."""
 
     uid: str
@@ -58,8 +53,7 @@ class Severity(StrEnum):
     WARNING = "Warning"
 
 
-@dataclass(frozen=True, slots=True)
-class JobEvent:
+class JobEvent(Struct, frozen=True):
     """An Event of the Job in Kubernetes."""
 
     reason: str
@@ -71,8 +65,7 @@ class JobEvent:
     action: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     status: JobStatus
     commands: tuple[EngineCommand, ...] = ()
     events: tuple[JobEvent, ...] = ()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pumice.model.slot import MOST_PODS, NONE, Indexes, read_indexes, write_indexes
 from pumice.model.status import MIN_AVAILABLE, JobStatus, first_min_available
@@ -32,8 +34,7 @@ class RestartKind(StrEnum):
 _KINDS: Final = frozenset(str(kind) for kind in RestartKind)
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """A restart under way: which pods it replaces. Kept until they are gone."""
 
     kind: RestartKind
@@ -41,8 +42,7 @@ class Restart:
     targets: ByTask = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     spent: int = 0  # of maxRetry
     generation: int = 0  # of the spec that was last acted on
     void: int = 0  # successes of earlier versions were voided by a restart of the whole job

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pumice.model.job import TaskSpec
 from pumice.model.slot import NONE
@@ -18,8 +19,7 @@ from pumice.reconcile.ledger import Ledger
 from pumice.reconcile.state import POLICY_PHASES, State
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """An event, its pod, and since when it holds."""
 
     event: Event

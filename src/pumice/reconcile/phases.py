@@ -12,8 +12,9 @@ whether it applies only to the pods of the event (`targeted`), and whether it co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.job import Job
 from pumice.model.snapshot import PodPhase
@@ -21,8 +22,7 @@ from pumice.model.vocabulary import Action, Phase
 from pumice.reconcile.state import PodCounts
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The input of the rules."""
 
     job: Job
@@ -32,8 +32,7 @@ class Facts:
     pending_failure: bool = False  # a policy will act on a failure once its timeout has passed
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Looks at the facts and says which of these phases comes next."""
 
     outcomes: tuple[Phase, ...]
@@ -44,8 +43,7 @@ class Rule:
         return self.ask(facts)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     to: Phase | Rule
     new_version: bool = False
     targeted: bool = False

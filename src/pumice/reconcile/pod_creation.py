@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.job import TaskSpec
 from pumice.model.objects import claim_names, claims
@@ -24,8 +25,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 CLAIM_MISSING: Final = "ClaimMissing"
 
 
-@dataclass(frozen=True, slots=True)
-class PodPlan:
+class PodPlan(Struct, frozen=True):
     missing: Sequence[tuple[TaskSpec, int]] = ()  # slots that need a pod
     blocked: Failure | None = None  # why none of them is created now, as far as there is something to say
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.model.duration import Duration
 from pumice.model.findings import SPEC, Path
@@ -16,8 +18,7 @@ from pumice.model.vocabulary import TARGETED_ACTIONS, Action, Event
 from pumice.reconcile.occurrences import Occurrence
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """An occurrence and the policy that matches it."""
 
     occurrence: Occurrence

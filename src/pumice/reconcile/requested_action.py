@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pumice.model.command import Command
 from pumice.model.job import Job
@@ -19,8 +20,7 @@ from pumice.reconcile.state import POLICY_PHASES, State
 FREE_OF_CHARGE = frozenset((Event.POD_EVICTED, Event.JOB_UPDATED))
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     action: Action | str
     matches: tuple[Match, ...] = ()  # the policies that requested it
     command: Command | None = None

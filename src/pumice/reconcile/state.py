@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pumice.model.job import Job
 from pumice.model.slot import NONE
@@ -26,8 +27,7 @@ WANTS_PODS: Final = frozenset((Phase.PENDING, Phase.RUNNING))
 POLICY_PHASES: Final = WANTS_PODS | {Phase.RESTARTING}
 
 
-@dataclass(frozen=True, slots=True)
-class PodCounts:
+class PodCounts(Struct, frozen=True):
     """The numbers that the status and the rules of the phase table need."""
 
     pending: int = 0
@@ -49,8 +49,7 @@ class PodCounts:
         return {task: TaskState(phase=dict(sorted(counts.items()))) for task, counts in sorted(self.by_task.items())}
 
 
-@dataclass(frozen=True, slots=True)
-class PodBuckets:
+class PodBuckets(Struct, frozen=True):
     # Pods of the job's version, in one of its slots, that no restart replaces. Pods that are being deleted included.
     current: list[ObservedPod] = field(default_factory=list)
     # Pods that the restart under way replaces; it ends when none is left.
@@ -62,8 +61,7 @@ class PodBuckets:
     counts: PodCounts = field(default_factory=PodCounts)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     snapshot: Snapshot
     ledger: Ledger
     pods: PodBuckets

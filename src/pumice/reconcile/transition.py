@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.model.duration import Duration
 from pumice.model.status import JobCondition, JobState, JobStatus
@@ -25,8 +26,7 @@ from pumice.reconcile.state import POLICY_PHASES, State, with_status
 LONGEST_MESSAGE: Final = 32_000
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """The row of the phase table that applies, and the phase that it leads to."""
 
     request: Request | None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.snapshot import ContainerEnd, ObservedPod, PodPhase
 from pumice.model.text import printable
@@ -23,8 +24,7 @@ LONGEST_REASON: Final = 64
 LONGEST_CAUSE: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     reason: str
     message: str
     pod: str = ""

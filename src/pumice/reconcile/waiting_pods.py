@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.model.snapshot import ObservedPod, Waiting
 from pumice.model.status import JobState
@@ -34,8 +35,7 @@ _SAME_CAUSE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     uid: str = ""  # of the pod that it is about; empty if it is about the job

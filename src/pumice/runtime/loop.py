@@ -12,10 +12,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted, admit_stored
 from pumice.admission.context import Context

@@ -6,7 +6,7 @@ limits in `source` and `reader` bound time and memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from pumice.model.findings import Path
 from pumice.model.problem import Position, Problem
@@ -15,8 +15,7 @@ from pumice.yaml.reader import parse
 from pumice.yaml.source import read_text
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One document of a file. Aliases share one object, so values must not be changed."""
 
     value: object

@@ -5,7 +5,7 @@ Aliases share the tree as they share the value, so an alias bomb costs nothing h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from pumice.model.findings import Path
 
@@ -14,8 +14,7 @@ Mark = tuple[int, int, "Marks"]
 Marks = dict[str, Mark] | list[Mark] | None
 
 
-@dataclass(frozen=True, slots=True)
-class MarkTree:
+class MarkTree(Struct, frozen=True):
     line: int
     column: int
     children: Marks

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from pumice.admission.portability import paths_of_field
 from pumice.model.job import PUMICE_FIELDS

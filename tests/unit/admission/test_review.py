@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.admission.context import Context, Queue
 from pumice.admission.review import mutate, validate

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.engines.local.events import LogLine, PhaseChanged, PodChanged
 from pumice.engines.local.outcome import Failure, Outcome, Stop
@@ -48,7 +48,7 @@ def pod_changed(task: str, index: int, phase: PodPhase, *ends: ContainerEnd) -> 
 
 def end(code: int = 1, **fields: object) -> ContainerEnd:
     plain = ContainerEnd("main", code, finished_at=START + dt.timedelta(seconds=1), last_line="words")
-    return replace(plain, **fields)  # type: ignore[arg-type] # fields of ContainerEnd
+    return replace(plain, **fields)
 
 
 def entered(

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.model.command import Command
 from pumice.model.job import Job, Metadata

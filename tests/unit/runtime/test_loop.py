@@ -524,7 +524,7 @@ def test_a_large_job_is_reconciled_in_a_thread(large: bool) -> None:
 
     note = "x" * (LONGEST_SPEC_AT_ONCE if large else 1)
     document = a_document(tasks=[{"replicas": 1, "template": a_template(hostname=note)}], plugins={"recorder": []})
-    bench = Bench(document, dataclasses.replace(a_context(), registry=Registry({"recorder": Recorder})))
+    bench = Bench(document, msgspec.structs.replace(a_context(), registry=Registry({"recorder": Recorder})))
     with ThreadPoolExecutor(1) as bench.loop.threads:
         assert bench.serve()
     assert [thread is threading.main_thread() for thread in threads[:1]] == [not large]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.admission.podtemplate.checks import one_of, required, required_one_of, required_spelled, unique
 from pumice.admission.podtemplate.document_view import View
@@ -23,8 +24,7 @@ _MOST_RULES: Final = 20
 _MOST_EXIT_CODES: Final = 255
 
 
-@dataclass(frozen=True, slots=True)
-class PodParts:
+class PodParts(Struct, frozen=True):
     """The parts of a pod that the checks of its containers use; `volumes` maps names to types."""
 
     spec: View

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime as dt
 import ipaddress
 import json
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from pumice.client.view.output import style_for
 from pumice.engines.kubernetes.install import names
@@ -170,7 +171,7 @@ async def _upgrade(client: Client, args: argparse.Namespace) -> int:
             "install it: pumice install --image NAME | kubectl apply --server-side -f -",
         )
     options = installation.options(args.image or "", args.gang or "")
-    options = dataclasses.replace(options, api_servers=_ranges(args))
+    options = msgspec.structs.replace(options, api_servers=_ranges(args))
     for component, kept in options.kept.items():
         flags = f", {' '.join(kept.flags)}" if kept.flags else ""
         print(f"{component}: {kept.replicas} replicas, image {kept.image}{flags}", file=sys.stderr)

@@ -6,7 +6,8 @@ import argparse
 import datetime as dt
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pumice.cli.runs.arguments import BAD_INPUT, FAILED, add_namespace, client_of, guarded
 from pumice.client.run_options import flags

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Values:
+
+class Values(Struct, frozen=True):
     """What may stand for an argument: words, files, or names that `pumice completion --names` prints."""
 
     words: tuple[str, ...] = ()
@@ -16,15 +16,13 @@ class Values:
     names: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Struct, frozen=True):
     names: tuple[str, ...]
     help: str
     values: Values | None  # None: it takes none
 
 
-@dataclass(frozen=True, slots=True)
-class CommandWords:
+class CommandWords(Struct, frozen=True):
     name: str
     summary: str
     flags: tuple[Flag, ...]

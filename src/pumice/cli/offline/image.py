@@ -6,8 +6,9 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from pumice.cli.main import BAD_INPUT
 from pumice.client.view.output import ProgressLine, columns, table

@@ -6,16 +6,16 @@ import json
 import shlex
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 STARTED_BY: Final = {".py": ("python3",), ".sh": ("bash",)}
 _LONGEST_COMMENT: Final = 100
 _COMPLETES: Final = ("policies:", "  - event: TaskCompleted", "    action: CompleteJob")
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(Struct, frozen=True):
     name: str
     script: str
     workers: int

@@ -8,9 +8,11 @@ import io
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pumice.cli.runs.arguments import add_namespace, chosen_run, client_of, guarded, seconds
 from pumice.client.local_client import LocalClient

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.client.pods.entering import EnteredCommand, enter_to_copy
 from pumice.engines.local.events import PodChanged
@@ -25,8 +26,7 @@ from pumice.engines.local.state.run_directory import KEPT
 _MOST_REPORTED: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """What was not copied, and why. It is an error, or something that is never copied, such as a device."""
 
     path: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.client.liveness import not_responding, not_running, wake_owner
 from pumice.engines.local.daemon.descriptor_channel import DescriptorChannel
@@ -31,8 +32,7 @@ class NotStartedError(RunError):
         self.exit_code = _CODES.get(kind, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class EnteredCommand:
+class EnteredCommand(Struct, frozen=True):
     """`descriptors` are this side of the terminal, or of standard input, output and error. `close` ends the command."""
 
     channel: DescriptorChannel

@@ -6,9 +6,11 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pumice.client.run_options import flags
 from pumice.engines.local.host_access.access import HostAccess
@@ -24,8 +26,7 @@ _TABLES: Final = ("images", "entrypoints", "programs", "files", "mounts")
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True, slots=True)
-class TomlSettings:
+class TomlSettings(Struct, frozen=True):
     """Tables by names of images. Paths are relative to the file."""
 
     images: Mapping[str, Path] = field(default_factory=dict)

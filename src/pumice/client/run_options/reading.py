@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.client.run_options import flags
 from pumice.client.run_options.project_file import read_toml
@@ -18,8 +20,7 @@ from pumice.engines.local.state.settings import ExtraMount, Settings, config_dir
 from pumice.model.problem import Position
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The flags as texts. `file` is the Job file; `-` if there is none."""
 
     file: str = "-"
@@ -54,7 +55,7 @@ class Flags:
     keep: bool = False
 
 
-FLAGS: Final = tuple(field.name for field in dataclasses.fields(Flags))
+FLAGS: Final = tuple(field.name for field in msgspec.structs.fields(Flags))
 
 
 def read_options(given: Flags, plugins: Sequence[str], environ: Mapping[str, str]) -> RunOptions:

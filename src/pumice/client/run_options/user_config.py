@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.client.run_options import flags
 from pumice.engines.local.options import Isolation, Network
@@ -29,8 +30,7 @@ _PRIORITIES: Final = "priorities"
 CHOICES: Final = {"network": tuple(map(str, Network)), "isolation": tuple(map(str, Isolation))}
 
 
-@dataclass(frozen=True, slots=True)
-class UserConfig:
+class UserConfig(Struct, frozen=True):
     mounts: tuple[ExtraMount, ...] = ()
     allowed: tuple[Path, ...] = ()
     env: dict[str, str] = field(default_factory=dict)

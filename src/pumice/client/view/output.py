@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from msgspec import Struct
+
 COLOUR: Final = re.compile(r"\x1b\[[0-9;:]*m")
 _LABEL: Final = re.compile(r" *[^ ]+(?: [^ ]+)*  +(?=[^ ])")
 _LONGEST_LABEL: Final = 20
 _NARROWEST: Final = 16  # columns in which a sentence can be read
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     coloured: bool
 
     def bold(self, text: str) -> str:

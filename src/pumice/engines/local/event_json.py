@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.local.events import (
     ContainerRestarted,
@@ -36,8 +36,7 @@ Fields = Mapping[str, Any]
 _LINE_ENDS: Final = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 
 
-@dataclass(frozen=True, slots=True)
-class JsonView:
+class JsonView(Struct, frozen=True):
     """`write` gets whole lines; `explain` returns the verdict in words."""
 
     write: Callable[[str], None]

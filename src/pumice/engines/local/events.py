@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import Struct
+
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.outcome import Outcome, Stop
 from pumice.engines.local.scheduling.why import Why
@@ -15,8 +18,7 @@ from pumice.reconcile.decision import JobEvent
 from pumice.runtime.once import Once
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     pod: str  # short name
     container: str
     stream: str  # stdout or stderr
@@ -24,8 +26,7 @@ class LogLine:
     unfinished: bool = False  # a progress bar, which the next line replaces
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlanned:
+class RunPlanned(Struct, frozen=True):
     """The run may start: nothing keeps it from this machine."""
 
     job: Job
@@ -37,20 +38,17 @@ class RunPlanned:
     note: str = ""  # of the user
 
 
-@dataclass(frozen=True, slots=True)
-class RunWaits:
+class RunWaits(Struct, frozen=True):
     """The run waits for room on this machine."""
 
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class LogOutput:
+class LogOutput(Struct, frozen=True):
     lines: Sequence[LogLine]
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseChanged:
+class PhaseChanged(Struct, frozen=True):
     """The job entered a phase, or a policy acted, which may be the reason for it."""
 
     job: Job
@@ -59,31 +57,27 @@ class PhaseChanged:
     acted: JobEvent | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusWritten:
+class StatusWritten(Struct, frozen=True):
     """The status of the job was written: what another process needs to go on with the run."""
 
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
-class PodChanged:
+class PodChanged(Struct, frozen=True):
     """A pod entered a phase. `images`, by container, are set when the pod is created; `follows` when it fails."""
 
     pod: ObservedPod
-    images: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = msgspec.field(default_factory=dict)
     follows: str = ""  # what its failure leads to
     gpus: tuple[str, ...] = ()  # the devices that it has, while it has them
 
 
-@dataclass(frozen=True, slots=True)
-class PodKilled:
+class PodKilled(Struct, frozen=True):
     pod: str
     flag: str  # that asked for it
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRestarted:
+class ContainerRestarted(Struct, frozen=True):
     """A container starts again: how it ended, how many restarts it has had, and what would end them."""
 
     pod: ObservedPod
@@ -92,43 +86,37 @@ class ContainerRestarted:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PortPublished:
+class PortPublished(Struct, frozen=True):
     pod: str
     port: int
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class WarningIssued:
+class WarningIssued(Struct, frozen=True):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """Why preparation takes a while, such as an image that is unpacked."""
 
     message: str
     transient: bool = False  # the next message replaces it
 
 
-@dataclass(frozen=True, slots=True)
-class Stopping:
+class Stopping(Struct, frozen=True):
     """The run was asked to stop; the pods have this many seconds to end."""
 
     grace: float
 
 
-@dataclass(frozen=True, slots=True)
-class RequestAccepted:
+class RequestAccepted(Struct, frozen=True):
     """The run was asked to end, or to have other numbers of pods. The request outlives the process that accepted it."""
 
     stop: Stop | None = None
-    replicas: Mapping[str, int] = field(default_factory=dict)  # by task
+    replicas: Mapping[str, int] = msgspec.field(default_factory=dict)  # by task
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time passed, for listeners that show a clock."""
 
 

@@ -11,6 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from pumice.engines.local.clock import ClockWatch, elapsed
 from pumice.engines.local.engine import LocalEngine
 from pumice.engines.local.events import Emitter, PhaseChanged, PodKilled, Stopping, Tick, WarningIssued
@@ -78,8 +81,7 @@ class JobProgress:
             self.ended.set()
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRun:
+class LiveRun(Struct, frozen=True):
     plan: Preparation
     emit: Emitter
     pods: PodFactory
@@ -87,8 +89,8 @@ class LiveRun:
     loop: Loop
     progress: JobProgress
     has_own_proc: bool = True  # /proc of a container shows its own processes only
-    doing: dict[str, str] = field(default_factory=dict)  # by pod, when the run was found to hang
-    largest: list[DiskUse] = field(default_factory=lambda: [DiskUse()])  # the largest use of the disk so far
+    doing: dict[str, str] = msgspec.field(default_factory=dict)  # by pod, when the run was found to hang
+    largest: list[DiskUse] = msgspec.field(default_factory=lambda: [DiskUse()])  # the largest use of the disk so far
 
     def _disk_use(self) -> DiskUse:
         plan = self.plan

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pumice.engines.local.container_spec.active_python import active_python
 from pumice.engines.local.host_access.access import HostAccess, is_within
@@ -44,22 +45,19 @@ class Network(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """Kill a pod this many seconds after the job's first Running."""
 
     pod: str
     after: float
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Struct, frozen=True):
     pod: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """Messages name an option as its flag."""
 
     settings: Settings

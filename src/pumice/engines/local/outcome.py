@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.local.state.disk_use import DiskUse
 from pumice.model.job import Job
@@ -22,8 +26,7 @@ TERMINATED = 143
 KILLED = "Killed"  # the reason of a run that was stopped by force
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """Why a run is asked to end before its job does. `message` is empty where the user knows."""
 
     code: int = TERMINATED
@@ -41,8 +44,7 @@ def suspension(job: str) -> Stop:
     return Stop(1, SUSPENDED, f"{job} was suspended")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A failed pod; it may have been removed since."""
 
     pod: ObservedPod
@@ -105,8 +107,7 @@ def _in_order(found: Iterable[Failure]) -> tuple[Failure, ...]:
     return tuple(ordered)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     job: Job  # as it ended, with its status
     failures: Sequence[Failure] = ()  # the first one first
     restarted: Sequence[Failure] = ()  # of containers that started again
@@ -118,7 +119,7 @@ class Outcome:
     look: str = ""  # the command that shows the lines of its log around the failure; empty if it printed nothing
     doing: Sequence[str] = ()  # of a run that hung: what its pods were doing
     directory: str = ""  # of the run
-    disk: DiskUse = field(default_factory=DiskUse)
+    disk: DiskUse = msgspec.field(default_factory=DiskUse)
     unshared: str = ""  # a path of this machine that it missed, if its last line names one
     misses_workdir: str = ""  # its workingDir, if it missed a file there that the working directory has
     misses_project: str = ""  # the directory of the Job file, if that has the file which it missed

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.header_notes import header_notes
@@ -47,8 +49,7 @@ from pumice.plugins.owned_objects import owned_objects
 from pumice.plugins.shaping import pods
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
+class Preparation(Struct, frozen=True, kw_only=True):
     admitted: Admitted
     manifests: Sequence[Manifest]  # of all pods
     inputs: JobInputs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted, admit_stored
 from pumice.admission.updates import check_update, scaled

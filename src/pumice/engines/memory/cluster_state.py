@@ -8,9 +8,10 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.engines.memory.clock import VirtualClock
 from pumice.model import keys
@@ -118,7 +119,7 @@ class World:
     def change_pod(self, key: JobKey, name: str, **fields: object) -> None:
         stored = self.pods.get((key, name))
         if stored is not None:
-            stored.seen = replace(stored.seen, **fields)  # type: ignore[arg-type]  # names are checked by dataclasses
+            stored.seen = replace(stored.seen, **fields)
             self.touch(key)
 
     def end_pod(self, key: JobKey, name: str, end: ContainerEnd) -> None:

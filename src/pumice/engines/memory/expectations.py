@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from pumice.engines.memory.cluster_state import World
 from pumice.engines.memory.scenario import GONE, PODS, Expectation
 from pumice.model.snapshot import JobKey
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Whether and when an expectation was met, and the values at the last check."""
 
     expectation: Expectation

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.client.view.screen import Screen
 from pumice.client.view.text_view import TextView

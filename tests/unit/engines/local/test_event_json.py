@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.engines.local.event_json import JsonView
 from pumice.engines.local.events import (

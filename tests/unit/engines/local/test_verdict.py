@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pumice.engines.local.outcome import Failures, Outcome, Stop
 from pumice.engines.local.runs.run_record import ActedPolicy, Follower, Verdict
@@ -31,7 +31,7 @@ JOB = Job(
 
 def _end(second: float, code: int = 1, line: str = "", **fields: object) -> ContainerEnd:
     end = ContainerEnd("w", code, finished_at=START + dt.timedelta(seconds=second), last_line=line)
-    return replace(end, **fields)  # type: ignore[arg-type] # fields of ContainerEnd
+    return replace(end, **fields)
 
 
 def _failed(index: int, end: ContainerEnd, *, version: int = 0, uid: str = "") -> ObservedPod:

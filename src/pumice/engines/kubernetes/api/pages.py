@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api.deep_json import elements, members
 from pumice.engines.kubernetes.api.errors import UnreachableError
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     items: list[msgspec.Raw]
     resource_version: str
     continue_token: str  # empty on the last page

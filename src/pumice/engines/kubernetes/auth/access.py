@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api.errors import AccessError
 from pumice.engines.kubernetes.auth.credentials import Credentials, TokenFile
@@ -30,8 +31,7 @@ _NO_PROXY: Final = "must be an address such as http://proxy:3128; other kinds of
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     server: str
     namespace: str
     tls: ssl.SSLContext | None

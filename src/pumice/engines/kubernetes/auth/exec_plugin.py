@@ -14,10 +14,10 @@ import ssl
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from pumice.engines.kubernetes.api.errors import UnreachableError
 from pumice.engines.kubernetes.auth.credentials import bearer
@@ -45,8 +45,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExecPlugin:
+class ExecPlugin(Struct, frozen=True):
     """The `exec` of a kubeconfig user."""
 
     command: str

@@ -6,9 +6,10 @@ import base64
 import binascii
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api.errors import AccessError
 from pumice.engines.kubernetes.auth.credentials import Credentials, StaticCredentials, TokenFile, bearer
@@ -22,8 +23,7 @@ _INTERACTIVE = ("Never", "IfAvailable", "Always")
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The entry of a kubeconfig: its description for messages, and the directory for relative paths."""
 
     description: str

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
@@ -50,8 +51,7 @@ V = TypeVar("V")
 Owner = TypeVar("Owner")
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceCache(Generic[T]):
+class ResourceCache(Struct, Generic[T], frozen=True):
     """All objects of one kind in the served namespaces."""
 
     informers: Mapping[str, Informer[T]]  # by namespace, or one for ALL_NAMESPACES

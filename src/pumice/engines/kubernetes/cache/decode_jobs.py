@@ -7,10 +7,11 @@ schema accepts anything, and the errors belong in the status of the job, not in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.admission.size_limits import check_size
 from pumice.model.codec import decode
@@ -26,8 +27,7 @@ _JOB: Final = msgspec.json.Decoder(Job)
 _COMMAND: Final = msgspec.json.Decoder(Command)
 
 
-@dataclass(frozen=True, slots=True)
-class CachedJob:
+class CachedJob(Struct, frozen=True):
     job: Job
     errors: tuple[str, ...] = ()  # fields that do not fit their types
     size: int = 0  # bytes
@@ -53,8 +53,7 @@ class CachedJob:
         return JobKey(self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class CachedCommand:
+class CachedCommand(Struct, frozen=True):
     namespace: str
     name: str
     uid: str

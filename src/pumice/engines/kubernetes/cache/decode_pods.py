@@ -7,7 +7,6 @@ the memory and half of the time.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -133,8 +132,7 @@ class _Object(Struct, frozen=True):
     metadata: _Meta
 
 
-@dataclass(frozen=True, slots=True)
-class CachedPod:
+class CachedPod(Struct, frozen=True):
     """A pod of a Job."""
 
     namespace: str
@@ -148,8 +146,7 @@ class CachedPod:
     group: str = ""  # spec.schedulingGroup
 
 
-@dataclass(frozen=True, slots=True)
-class CachedObject:
+class CachedObject(Struct, frozen=True):
     """The metadata of any other object."""
 
     namespace: str
@@ -164,8 +161,7 @@ class _PriorityClass(_Object, frozen=True):
     value: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CachedPriorityClass:
+class CachedPriorityClass(Struct, frozen=True):
     """A PriorityClass, which has no namespace."""
 
     name: str

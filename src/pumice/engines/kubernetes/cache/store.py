@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 # Seconds that a tombstone is kept: no response arrives later.
 _TOMBSTONE_LIFE = 300.0
@@ -37,8 +38,7 @@ def is_older(version: str, than: str) -> bool:
     return version.isdigit() and than.isdigit() and int(version) < int(than)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tombstone:
+class _Tombstone(Struct, frozen=True):
     created: float
     # The version of the deletion, if the watch showed it. A newer object is alive: it only lost its label for a while,
     # which looks like a deletion in a watch by label.

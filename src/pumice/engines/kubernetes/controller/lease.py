@@ -10,10 +10,12 @@ import datetime as dt
 import enum
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
@@ -42,21 +44,19 @@ class _Lease(msgspec.Struct, frozen=True):
     spec: _Spec = _Spec()
 
 
-@dataclass(frozen=True, slots=True)
-class Durations:
+class Durations(Struct, frozen=True):
     lease: float = 15.0  # how long others wait after the last renewal they saw
     renew: float = 10.0  # how long the holder works without a renewal
     retry: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """The last seen version of a Lease, and since when it has not changed."""
 
     name: str = ""
     version: str = ""
     since: float = 0.0
-    spec: _Spec = field(default_factory=_Spec)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
 
     @classmethod
     def unknown(cls, name: str, now: float) -> Observed:

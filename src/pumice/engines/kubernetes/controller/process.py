@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
+from msgspec import Struct, field
 
 from pumice.admission.context import Context
 from pumice.admission.defaults import with_defaults, with_first_min_available
@@ -54,8 +54,7 @@ _STATUS_INTERVAL: Final = dt.timedelta(seconds=1)
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     gang: str = choice.AUTO
     namespaces: Sequence[str] = ()
     leader_elect: bool = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.discovery import has_resource

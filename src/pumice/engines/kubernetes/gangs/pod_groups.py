@@ -6,12 +6,12 @@ one, so `check_membership` refuses them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -54,8 +54,7 @@ class _Group(msgspec.Struct, frozen=True):
     status: _Status = _Status()
 
 
-@dataclass(frozen=True, slots=True)
-class CachedGroup:
+class CachedGroup(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
@@ -197,7 +196,7 @@ class PodGroupManager:
                 self.watched.remove(group)
             else:
                 # It stays until its pods are gone. Its successor has the same name, so the job waits for its removal.
-                deleting = dataclasses.replace(group, is_deleting=True, resource_version=answer.resource_version)
+                deleting = msgspec.structs.replace(group, is_deleting=True, resource_version=answer.resource_version)
                 self.watched.put(deleting)
 
 

@@ -8,8 +8,9 @@ volume of their own, `kubectl drain` needs no further flag to move them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.engines.kubernetes.install import names, webhook_configurations
 from pumice.engines.kubernetes.install.crds import custom_resources
@@ -23,8 +24,7 @@ _LEVEL: Final = "pod-security.kubernetes.io"
 _METRICS: Final = {"name": "metrics", "port": names.METRICS_PORT, "targetPort": "metrics"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Component:
+class _Component(Struct, frozen=True):
     """The differences between controller and webhook."""
 
     label: str
@@ -36,8 +36,7 @@ class _Component:
     memory: str
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentOptions:
+class ComponentOptions(Struct, frozen=True):
     """What an operator may choose for the Deployment of a component."""
 
     image: str
@@ -46,8 +45,7 @@ class ComponentOptions:
     resources: Mapping[str, Any] = field(default_factory=dict)  # instead of those of the manifests
 
 
-@dataclass(frozen=True, slots=True)
-class InstallOptions:
+class InstallOptions(Struct, frozen=True):
     image: str
     namespace: str = names.NAMESPACE
     gang: str = "auto"

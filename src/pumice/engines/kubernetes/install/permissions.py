@@ -8,8 +8,9 @@ whether one exists by a patch that changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from pumice.engines.kubernetes.install import names
 from pumice.model.job import Manifest
@@ -22,8 +23,7 @@ _WATCH: Final = ("list", "watch")
 _MANAGE: Final = ("get", *_WATCH, "create", "update", "delete")
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     component: Component
     group: str
     resources: tuple[str, ...]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
@@ -18,6 +17,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec import Struct
 
 AUTHORITY_LIFE: Final = dt.timedelta(days=3 * 365)
 CERTIFICATE_LIFE: Final = dt.timedelta(days=90)
@@ -28,8 +28,7 @@ _CLOCK_SKEW: Final = dt.timedelta(hours=1)
 _AUTHORITY_NAME: Final = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pumice webhook authority")])
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Struct, frozen=True):
     """All in PEM. `authority` has the current authority first, then older ones that must stay trusted."""
 
     authority: bytes

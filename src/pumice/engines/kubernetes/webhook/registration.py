@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
@@ -32,8 +33,7 @@ _RESOURCES: Final = {
 _ATTEMPTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(Struct, frozen=True):
     """What the API server trusts after a CA bundle was published."""
 
     trusted: bool = True  # the bundle is in force

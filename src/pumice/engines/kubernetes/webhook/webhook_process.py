@@ -7,9 +7,10 @@ import datetime as dt
 import ipaddress
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -47,8 +48,7 @@ class WebhookError(PumiceError):
     """The webhook cannot start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     access: Access
     host: str
     port: int

@@ -9,9 +9,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.state.settings import home_directory
@@ -29,8 +30,7 @@ _METADATA: Final = re.compile(r"([A-Za-z0-9_.]+)-([0-9][^-]*?)(?:-py[0-9.]+)?\.(
 _KNOWN: Final = (*(name for names in _FRAMEWORKS.values() for name in names), "pumice")
 
 
-@dataclass(frozen=True, slots=True)
-class ActivePython:
+class ActivePython(Struct, frozen=True):
     """`bin` goes to the front of PATH; `directories` are all that this Python needs to run."""
 
     bin: str = ""

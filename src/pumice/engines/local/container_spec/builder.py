@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from pumice.engines.local.container_spec.env import DEFAULT_PATH, complete_env, container_env, error_file_env
 from pumice.engines.local.container_spec.etc_hosts import name_files
 from pumice.engines.local.container_spec.job_inputs import JobInputs
@@ -44,14 +47,13 @@ from pumice.plugins import wait_for_master
 _PROCESSES_PER_POD: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxFacts:
+class SandboxFacts(Struct, frozen=True, kw_only=True):
     """What an open sandbox and its network offer to containers."""
 
     all_users: bool = True
     only_user: str = ""  # without all_users: why every container runs as the same user
     kernel_limits: frozenset[str] = frozenset()  # the resources whose limits the kernel enforces
-    env: Mapping[str, str] = field(default_factory=dict)  # such as http_proxy
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)  # such as http_proxy
     nameservers: Sequence[str] = ()
 
 

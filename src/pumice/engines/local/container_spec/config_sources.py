@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
@@ -17,8 +18,7 @@ from pumice.model.suggestions import did_you_mean
 from pumice.model.syntax import config_key_error
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSources:
+class ConfigSources(Struct, frozen=True):
     """`binary` holds a ConfigMap's binaryData, which cannot become a variable."""
 
     config_maps: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)

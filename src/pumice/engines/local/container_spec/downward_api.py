@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
@@ -28,8 +29,7 @@ _SHORT_ESCAPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodFacts:
+class PodFacts(Struct, frozen=True, kw_only=True):
     """What a scheduled pod may read about itself beyond its manifest."""
 
     name: str

@@ -8,8 +8,9 @@ address keeps reverse lookups from failing; it has one name only, so that no nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pumice.engines.local.sandbox.specs import File
 from pumice.model.job import Manifest
@@ -27,8 +28,7 @@ ff02::2 ip6-allrouters
 """
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPod:
+class NamedPod(Struct, frozen=True):
     """A pod as other pods look it up."""
 
     ip: str

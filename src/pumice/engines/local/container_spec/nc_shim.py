@@ -11,9 +11,10 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.engines.local.sandbox.specs import File, Mount
 
@@ -46,8 +47,7 @@ exit 127
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True):
     """A Python by its real path, and the directory that it needs to run."""
 
     executable: Path

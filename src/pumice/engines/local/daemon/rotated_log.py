@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.engines.local.clock import wall_clock
 
 _LIMIT: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RotatedLog:
+class RotatedLog(Struct, frozen=True):
     path: Path
     limit: int = _LIMIT
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
 from pumice.engines.local.sandbox.syscalls import open_beneath
 from pumice.model.job import Manifest
@@ -48,8 +51,7 @@ class HostAccess:
         return f"{self.path}{leads} ({self.mode}, {self.origin})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentFacts:
+class ConsentFacts(Struct, frozen=True, kw_only=True):
     """What decides about consent besides the path. All paths are real paths."""
 
     writable: Sequence[Path] = ()  # what pods may change anyway: the working directory
@@ -57,7 +59,7 @@ class ConsentFacts:
     homes: Sequence[Path] = ()
     credentials: Sequence[Path] = ()
     private: Sequence[Path] = ()  # Pumice's own directories, which no pod ever gets
-    user: int = field(default_factory=os.geteuid)
+    user: int = msgspec.field(default_factory=os.geteuid)
 
 
 def host_volumes(manifests: Iterable[Manifest]) -> list[HostAccess]:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.sockets import HostSockets
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES, Mount
@@ -18,8 +20,7 @@ from pumice.engines.local.state.settings import Settings, home_directory
 _HOMES = ("/home", "/root")
 
 
-@dataclass(frozen=True, slots=True)
-class Covers:
+class Covers(Struct, frozen=True):
     """Paths in a container that appear empty, and mounts that keep a pod from moving them away."""
 
     directories: tuple[str, ...] = ()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class ImageConfig:
+
+class ImageConfig(Struct, frozen=True):
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)

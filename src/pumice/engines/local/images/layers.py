@@ -17,9 +17,10 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final, cast
+
+from msgspec.structs import asdict
 
 from pumice.engines.local.images.blobs import Blobs
 from pumice.engines.local.images.config import read_config

@@ -9,8 +9,9 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.engines.local.images.blobs import Blobs, read_document
 from pumice.engines.local.images.errors import ImageError
@@ -25,22 +26,19 @@ _DEEPEST_INDEX: Final = 4
 _MOST_LAYERS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     file: str  # its name in the archive
     digest: str  # of the file as it is stored; empty if unknown
     diff_id: str  # the digest of the uncompressed tar
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSource:
+class ImageSource(Struct, frozen=True):
     digest: str  # of the configuration, which identifies the image
     document: Mapping[str, Any]
     layers: tuple[Layer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     names: tuple[str, ...]
     config: str
     config_digest: str

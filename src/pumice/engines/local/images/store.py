@@ -11,11 +11,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct, field
 
 from pumice.engines.local.images.blobs import ArchiveBlobs, Blobs, DirectoryBlobs, plain_file, spooled
 from pumice.engines.local.images.config import ImageConfig
@@ -34,8 +34,7 @@ _PARTIAL: Final = ".partial-"
 _REMOVED: Final = ".removed-"
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image that can be run. A directory of the user has no digest."""
 
     name: str

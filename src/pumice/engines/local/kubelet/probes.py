@@ -7,8 +7,10 @@ import contextlib
 import os
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.local.sandbox.sandbox_errors import SandboxError, StartError
 from pumice.model.job import Manifest
@@ -25,8 +27,7 @@ class Reach(Protocol):
     async def connect(self, port: int) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """A probe of a container's manifest, with Kubernetes' defaults."""
 
     handler: Manifest

@@ -14,10 +14,11 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from zlib import crc32
+
+from msgspec import Struct
 
 RECORD: Final = 32  # bytes
 STDERR: Final = 1
@@ -40,8 +41,7 @@ def encode_record(sequence: int, time: int, end: int, lines: int, flags: int = 0
     return body + crc32(body, _RESIDUE).to_bytes(4, "little")
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """Records of an index, in columns, because there may be hundreds of thousands of them."""
 
     sequence: Sequence[int]

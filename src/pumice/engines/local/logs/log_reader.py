@@ -14,6 +14,7 @@ from time import time_ns
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.local.logs.log_source import Execution, LogBatch, LogSource, Position
 from pumice.model import keys
@@ -26,8 +27,7 @@ _TICK: Final = 10**9  # nanoseconds; of most file systems it is shorter
 _number_of: Final = itemgetter(0)
 
 
-@dataclass(frozen=True, slots=True)
-class LogSelection:
+class LogSelection(Struct, frozen=True):
     """Which lines of a run; by default all of them. `tail` counts the lines that would be shown."""
 
     pods: frozenset[str] = frozenset()  # short names

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from operator import add, mul
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.local.logs.log_index import GAP, RECORD, STDERR, Records, decode_records
 
@@ -54,8 +57,7 @@ def stream_of(time: int, flags: int) -> str:
     return "stderr" if flags & STDERR else "stdout"
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     segment: int = 0
     record: int = 0  # of the segment's index
     offset: int = 0  # in the segment's text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from pumice.engines.local.network.addresses import GATEWAY, NETWORK
 from pumice.engines.local.network.network_env import proxy_env
@@ -37,8 +38,7 @@ class NetworkSandbox(Protocol):
     async def listen(self, address: str, port: int) -> socket.socket: ...
 
 
-@dataclass(frozen=True, slots=True)
-class OutboundRoute:
+class OutboundRoute(Struct, frozen=True):
     """`env` and `nameservers` are for pods; `note` names limitations. Close it before the sandbox."""
 
     close: Callable[[], Awaitable[None]]

@@ -14,9 +14,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from pumice.engines.local.network.addresses import NETWORK
 from pumice.engines.local.sandbox.net.tunnel import INTERFACE, READY
@@ -35,8 +36,7 @@ class TunnelError(PumiceError):
     """The program is installed and does not work; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class TunnelProgram:
+class TunnelProgram(Struct, frozen=True):
     """In its arguments, NETWORK is replaced by the path of the job's network namespace."""
 
     name: str

@@ -10,9 +10,10 @@ import asyncio
 import hashlib
 import re
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
+
+from msgspec import Struct
 
 from pumice.engines.local.images.errors import from_os_error
 from pumice.engines.local.registry.registry_client import RegistryClient
@@ -26,8 +27,7 @@ _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(?:\d{1,19}|\*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(Struct, frozen=True):
     digest: str  # a valid one
     size: int
     what: str  # for messages: layer 2 of 5

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.names import familiar, normalised
@@ -14,8 +15,7 @@ DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _API_HOSTS: Final = {"docker.io": "registry-1.docker.io"}
 
 
-@dataclass(frozen=True, slots=True)
-class ImageReference:
+class ImageReference(Struct, frozen=True):
     name: str  # full
     host: str
     repository: str

@@ -6,8 +6,9 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.registry.blob_download import Blob
@@ -35,8 +36,7 @@ _MOST_LAYERS: Final = 1000
 _DEEPEST_INDEX: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PulledManifest:
+class PulledManifest(Struct, frozen=True):
     body: bytes
     digest: str
     media_type: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError
 from pumice.engines.local.images.sources import this_machine
@@ -19,8 +20,7 @@ _DEFAULT_VARIANTS: Final = {"arm64": "v8", "arm": "v7"}
 _VARIANTS_HERE: Final = {"armv6l": "v6", "armv7l": "v7"}
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(Struct, frozen=True):
     system: str
     architecture: str
     variant: str = ""

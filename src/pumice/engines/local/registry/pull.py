@@ -11,9 +11,10 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.engines.local.images.errors import ImageError, from_os_error
 from pumice.engines.local.images.layers import Report
@@ -31,8 +32,7 @@ from pumice.engines.local.state.remove_tree import remove_tree
 _AT_ONCE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PullReport:
+class PullReport(Struct, frozen=True):
     """Where a pull says what it does: `line` for what stays, `progress` for what the next call replaces."""
 
     line: Report

@@ -6,11 +6,12 @@ The job is stored once, with the plan and after each change; events that carry i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.engines.local.events import (
     ContainerRestarted,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.model.findings import Path
 from pumice.model.problem import NOWHERE, Position
@@ -12,8 +13,7 @@ from pumice.yaml.marks import MarkTree
 LONGEST_TEXT: Final = 256 << 10  # characters that are stored
 
 
-@dataclass(frozen=True, slots=True)
-class JobSource:
+class JobSource(Struct, frozen=True):
     """Call it with a path of the Job to get the path's position. A Job that was not read from a file has none."""
 
     file: str = ""

@@ -9,11 +9,11 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.engines.local.options import RunOptions, priority_of
 from pumice.engines.local.preflight import has_counted_processes

@@ -9,11 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 import msgspec
+from msgspec import Struct
 
 FILE: Final = "owner.lock"
 _LIMIT: Final = 4096
@@ -32,8 +32,7 @@ class Owner(msgspec.Struct, frozen=True):
         return self.boot == boot_id() and self.start != 0 and self.start == start_time(self.pid)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerLock:
+class OwnerLock(Struct, frozen=True):
     descriptor: int
 
     @classmethod

@@ -10,9 +10,10 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_store import RunStore, StoredRun
@@ -24,8 +25,7 @@ _MOST_NAMED: Final = 3
 _SHARE: Final = 10  # a tenth of the file system at most
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRun:
+class FinishedRun(Struct, frozen=True):
     run: StoredRun
     name: tuple[str, str]  # namespace and name
     number: int

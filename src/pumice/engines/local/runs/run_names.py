@@ -7,8 +7,9 @@ POD = [RUN/]TASK-INDEX                                        without RUN: @last
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 LAST: Final = "@last"
 _NUMBERED: Final = re.compile(r"(?P<name>[a-z0-9][-.a-z0-9]*):(?P<number>[1-9][0-9]{0,8})")
@@ -17,8 +18,7 @@ _NAME: Final = re.compile(r"[a-z0-9][-.a-z0-9]*")
 _POD: Final = re.compile(r"(?:(?P<run>[^/]+)/)?(?P<pod>[a-z0-9][-a-z0-9]*-[0-9]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class RunName:
+class RunName(Struct, frozen=True):
     """What a user typed for a run. `name` may also be the start of a uid."""
 
     text: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.options import RunOptions
@@ -14,8 +15,7 @@ from pumice.model.job import Manifest
 __all__ = ["JobSource", "OwnedRun", "RunRequest"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """`documents` are the ConfigMaps, Secrets and claims that the job uses."""
 
     job: Admitted

@@ -17,11 +17,11 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.local.run_errors import InvalidOption, NoSuchRun, StoreError
 from pumice.engines.local.runs.atomic_files import replace_file, sync_directory
@@ -46,8 +46,7 @@ _RECORD_DECODER: Final = msgspec.json.Decoder(RunRecord)
 _STATUS_DECODER: Final = msgspec.json.Decoder(RunStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
+class StoredRun(Struct, frozen=True):
     """A run in the store. `record` never changes; everything else is read when it is asked for."""
 
     directory: Path
@@ -108,16 +107,14 @@ class StoredRun:
         return ", ".join(filter(None, ("written by a newer Pumice", self.record.version)))
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedRun:
+class OwnedRun(Struct, frozen=True):
     """A run that this process may write to."""
 
     run: StoredRun
     lock: OwnerLock
 
 
-@dataclass(frozen=True, slots=True)
-class RunStore:
+class RunStore(Struct, frozen=True):
     state: Path
 
     @property

@@ -6,16 +6,16 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _QUERY: Final = ("--query-gpu=index,uuid,utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 _PATIENCE: Final = 10.0  # seconds; it is slow while the driver wakes up
 _COLUMNS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class GpuUse:
+class GpuUse(Struct, frozen=True):
     """`percent` is None where the driver does not say it, as for a part of a GPU."""
 
     percent: float | None

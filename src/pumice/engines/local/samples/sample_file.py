@@ -17,6 +17,7 @@ from typing import Any, Final
 from zlib import crc32
 
 import msgspec
+from msgspec import Struct
 
 FILE: Final = "samples.bin"
 # Kind, small number, number of 16 bits, number of 32 bits; then the fields of each kind.
@@ -49,8 +50,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpu_memory: int = 0  # bytes, of all its devices
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What a pod has used: CPU time since its start, and what it has now."""
 
     cpu_seconds: float
@@ -60,8 +60,7 @@ class Usage:
     gpu_memory: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SampledPod:
+class SampledPod(Struct, frozen=True):
     """`started` is on the monotonic clock. The uid distinguishes pods of one name and one attempt."""
 
     uid: str

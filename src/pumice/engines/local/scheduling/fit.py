@@ -6,8 +6,9 @@ Where a container has only limits, they are its requests, as in an API server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from pumice.model.job import Manifest
 from pumice.model.pod import all_containers
@@ -33,8 +34,7 @@ def pod_requests(spec: Manifest) -> Usage:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One resource: what the gang requests in total, and what is free."""
 
     name: str
@@ -46,8 +46,7 @@ class Row:
         return max(self.requested - self.free, Quantity())
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     pods: int  # that must run at once
     fitting: int  # how many of them fit at once
     rows: tuple[Row, ...]

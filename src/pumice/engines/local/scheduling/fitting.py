@@ -6,11 +6,11 @@ The Job's own templates change, before plugins shape the pods, so that what plug
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.admission.admit import Admitted, admit_stored
 from pumice.engines.local.run_errors import InvalidOption
@@ -35,8 +35,7 @@ _KINDS: Final = ("initContainers", "containers")
 Edit = Callable[[str, dict[str, Any], dict[str, Any]], None]  # changes the requests and the limits of a container
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """A job, and what was changed, a line each."""
 
     admitted: Admitted

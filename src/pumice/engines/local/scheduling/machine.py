@@ -11,9 +11,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.model.quantity import Format, Quantity
@@ -25,8 +27,7 @@ _NVIDIA_SMI_TIMEOUT: Final = 10  # it is slow while the driver wakes up
 _NO_LIMIT: Final = 2**60
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     cpus: tuple[int, ...]
     cpu_share: float  # how many CPUs this process may keep busy, possibly a fraction
     memory: int  # bytes available without swapping

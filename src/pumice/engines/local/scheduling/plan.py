@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.local.scheduling.fit import GPU
 from pumice.engines.local.scheduling.machine import Machine
@@ -29,8 +31,7 @@ _ZERO: Final = Quantity()
 _ONE: Final = Quantity.parse(1)
 
 
-@dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSet(Struct, frozen=True):
     """Pods of one task that request the same."""
 
     task: str
@@ -38,8 +39,7 @@ class PodSet:
     requests: Mapping[str, Quantity]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     name: str  # the run (`sweep:7`), or a further pod of an elastic job (`ddp:3/worker-4`)
     pods: tuple[PodSet, ...]  # start all at once or not at all
     arrival: int  # a sequence number: the clock may be set
@@ -55,26 +55,22 @@ class Waiting:
         return sum_usage((pods.requests, pods.count) for pods in self.pods)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Struct, frozen=True, kw_only=True):
     name: str
     amounts: Mapping[str, Quantity]  # that it has reserved; of GPUs, `gpus` counts
     gpus: tuple[str, ...] = ()
     ends_by: dt.datetime | None = None  # at the latest; None if it has no bound
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """It does not fit the empty machine."""
 
     short: tuple[Shortage, ...]
@@ -179,8 +175,7 @@ def _hints(each: Waiting, behind: Waiting | None, free: Mapping[str, Quantity]) 
             yield Hint(text, f"pumice scale {each.name} {largest.task}={count}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
+class _Room(Struct, frozen=True):
     """The machine with the runs on it. The available memory of the machine lacks what these runs use."""
 
     machine: Machine

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from pumice.engines.local.scheduling.fit import GPU, Fit, amount_text, fit, pod_requests
 from pumice.engines.local.scheduling.machine import Machine
 from pumice.engines.local.scheduling.reservations import Reservation, Reservations, total
@@ -25,8 +27,7 @@ from pumice.runtime.once import Once
 RETRY_INTERVAL: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     usage: Mapping[str, Quantity]
     gpus: tuple[str, ...] = ()
 

@@ -13,9 +13,10 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct, field
 
 from pumice.model.quantity import Quantity
 from pumice.model.resources import Usage
@@ -25,8 +26,7 @@ _SUFFIX: Final = ".json"
 _LIMIT: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """What one run counts on. `amounts` include the number of GPUs; `gpus` are their ids."""
 
     amounts: Mapping[str, Quantity] = field(default_factory=dict)

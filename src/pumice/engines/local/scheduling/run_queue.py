@@ -11,8 +11,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.run_record import FOREGROUND, GangPods, RunStatus
@@ -26,8 +28,7 @@ from pumice.engines.local.scheduling.why import Why, WhyCode
 from pumice.model.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class RunQueue:
+class RunQueue(Struct, frozen=True):
     """What the store says about the runs of this machine at one moment."""
 
     waiting: Mapping[str, tuple[StoredRun, Waiting]]  # by uid

@@ -7,11 +7,11 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.local.daemon.runtime_directory import private_directory, runtime_directory
 from pumice.engines.local.runs.owner_lock import Owner, OwnerLock
@@ -19,8 +19,7 @@ from pumice.engines.local.runs.run_store import host_name
 from pumice.engines.local.state.settings import home_directory
 
 
-@dataclass(frozen=True, slots=True)
-class ServicePaths:
+class ServicePaths(Struct, frozen=True):
     state: Path
 
     @property

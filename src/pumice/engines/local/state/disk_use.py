@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 _BLOCK: Final = 512
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
@@ -15,8 +16,7 @@ _THOUSAND: Final = 1024
 _SMALL: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUse:
+class DiskUse(Struct, frozen=True):
     """In bytes."""
 
     claims: int = 0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.run_errors import InvalidOption
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraMount:
+class ExtraMount(Struct, frozen=True):
     """A path of this machine that all pods see; at its own path unless `at` names another."""
 
     path: Path
@@ -25,8 +25,7 @@ class ExtraMount:
         return self.at or self.path
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """Which finished runs are kept: those of the last days, a number for each name, and a size of all in bytes."""
 
     keep_days: int = 30
@@ -34,8 +33,7 @@ class Retention:
     max_size: int = 20 << 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     workdir: Path  # visible in every pod at the same path
     share_workdir: bool = True  # if not, the working directory of pods has this path, but is their own
     state: Path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from pumice.engines.local.images.names import familiar
 from pumice.engines.local.images.store import Image, ImageStore
@@ -14,8 +15,7 @@ from pumice.engines.local.state.disk_use import measure, size_text
 from pumice.engines.local.state.remove_tree import remove_tree
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     directory: Path
 
     @property
@@ -31,8 +31,7 @@ class Claim:
         remove_tree(self.directory)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredImage:
+class StoredImage(Struct, frozen=True):
     store: ImageStore
     image: Image
 

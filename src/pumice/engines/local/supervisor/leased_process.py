@@ -14,11 +14,12 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from pumice.engines.local.daemon.line_protocol import LIMIT, Connection, Message, own_hello
 from pumice.engines.local.events import RunEvent, RunPlanned, WarningIssued

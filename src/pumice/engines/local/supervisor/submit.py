@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.engines.local.daemon.line_protocol import AnswerLostError, encoded
@@ -36,8 +37,7 @@ from pumice.runtime.offline_context import offline_context
 _UNNUMBERED = Path("0")  # the service gives it a number
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRun:
+class CheckedRun(Struct, frozen=True):
     """A run that can be stored: nothing keeps it from starting but a busy machine."""
 
     request: RunRequest

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from msgspec import Struct
+
 from pumice.engines.local.container_spec.config_sources import ConfigSources, missing_key, missing_source
 from pumice.engines.local.container_spec.downward_api import PodFacts, field_value, resource_value
 from pumice.model.job import Manifest
@@ -16,8 +18,7 @@ KINDS: Final = ("configMap", "secret", "downwardAPI", "projected")
 _DEFAULT_MODE: Final = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     data: bytes
     mode: int = _DEFAULT_MODE
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from pumice.engines.local.container_spec.config_sources import ConfigSources
 from pumice.engines.local.container_spec.downward_api import PodFacts
 from pumice.engines.local.container_spec.env import container_env, expand, unknown_references
@@ -31,8 +33,7 @@ _EMPTY: Final = "emptyDir"
 _EMPTY_MODE: Final = 0o777
 
 
-@dataclass(frozen=True, slots=True)
-class MakeDirectory:
+class MakeDirectory(Struct, frozen=True):
     """Make the directory unless it exists; `group` gets write access to all of it."""
 
     path: Path
@@ -40,8 +41,7 @@ class MakeDirectory:
     group: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFiles:
+class WriteFiles(Struct, frozen=True):
     """Fill the directory with exactly these files; `group` gets read access."""
 
     path: Path
@@ -49,8 +49,7 @@ class WriteFiles:
     group: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostPath:
+class HostPath(Struct, frozen=True):
     """Check that a real path of the host has the type that the pod declares."""
 
     path: Path
@@ -58,8 +57,7 @@ class HostPath:
     volume: str
 
 
-@dataclass(frozen=True, slots=True)
-class SubPath:
+class SubPath(Struct, frozen=True):
     """Make a directory within a volume unless it exists; symbolic links must not lead out of the volume."""
 
     base: Path
@@ -70,8 +68,7 @@ class SubPath:
 Step: TypeAlias = MakeDirectory | WriteFiles | HostPath | SubPath
 
 
-@dataclass(frozen=True, slots=True)
-class Volumes:
+class Volumes(Struct, frozen=True):
     """What one container mounts. Execute the steps in order before mounting."""
 
     mounts: tuple[Mount | Tmpfs, ...] = ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import dataclasses
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 from aiohttp import web
@@ -289,7 +289,7 @@ def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_
 
     async def story() -> int:
         async with serving(good, server_side(pki)) as port, proxy(said) as proxy_port:
-            access = dataclasses.replace(access_to(port, tls=tls), proxy=f"http://me:s%20t@127.0.0.1:{proxy_port}")
+            access = msgspec.structs.replace(access_to(port, tls=tls), proxy=f"http://me:s%20t@127.0.0.1:{proxy_port}")
             async with asyncio.timeout(60), Client(access) as client:
                 for _ in range(3):
                     assert b"Pod" in await client.get(PODS, "n", "p")
@@ -307,7 +307,7 @@ def test_through_a_proxy(new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_
 @played
 async def test_a_proxy_that_refuses_to_connect() -> None:
     async with proxy([], b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as port:
-        access = dataclasses.replace(access_to(1, tls=tls_context(None)), proxy=f"http://127.0.0.1:{port}")
+        access = msgspec.structs.replace(access_to(1, tls=tls_context(None)), proxy=f"http://127.0.0.1:{port}")
         async with Client(access) as client:
             with pytest.raises(UnreachableError, match=r"the proxy 127.0.0.1:\d+ answered 407"):
                 await client.get(PODS, "n", "p")

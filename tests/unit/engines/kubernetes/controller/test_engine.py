@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 from collections.abc import Callable
@@ -178,8 +177,8 @@ def test_a_pod_that_is_known_to_have_finished_is_not_deleted() -> None:
     """A request would fail, because there is no server."""
     engine = with_objects(cast(Client, None))
     known = engine.cache.pods_of[KEY]["p"]
-    done = dataclasses.replace(
-        known, resource_version="4", observed=dataclasses.replace(known.observed, has_ended=True)
+    done = msgspec.structs.replace(
+        known, resource_version="4", observed=msgspec.structs.replace(known.observed, has_ended=True)
     )
     engine.cache.pods.put(done)
     asyncio.run(engine.apply(KEY, DeletePod("p", "p1", unless_finished=True)))

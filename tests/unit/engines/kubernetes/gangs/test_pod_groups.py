@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import dataclasses
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -129,10 +129,10 @@ def a_condition(type_: str, moment: str, message: str = "no room") -> Condition:
 def test_only_relevant_changes_enqueue_the_job(change: dict[str, Any], is_enqueued: bool) -> None:
     enqueued: list[JobKey] = []
     groups = a_manager(enqueued=enqueued)
-    before = dataclasses.replace(GROUP, conditions=(a_condition("A", "01"),))
+    before = msgspec.structs.replace(GROUP, conditions=(a_condition("A", "01"),))
     groups.watched.put(before)
     enqueued.clear()
-    groups.watched.put(dataclasses.replace(before, resource_version="6", **change))
+    groups.watched.put(msgspec.structs.replace(before, resource_version="6", **change))
     assert set(enqueued) == ({KEY} if is_enqueued else set())
 
 
@@ -143,7 +143,7 @@ def test_another_order_of_the_conditions_in_time_enqueues_the_job() -> None:
     for version, moments in enumerate((("01", "02"), ("03", "02"))):
         conditions = tuple(a_condition(type_, moment) for type_, moment in zip("AB", moments, strict=True))
         enqueued.clear()
-        groups.watched.put(dataclasses.replace(GROUP, resource_version=str(5 + version), conditions=conditions))
+        groups.watched.put(msgspec.structs.replace(GROUP, resource_version=str(5 + version), conditions=conditions))
     assert KEY in enqueued
 
 
@@ -189,7 +189,8 @@ def test_observed_phase_and_message(
     expected: tuple[str, str] | None,
 ) -> None:
     groups = [
-        dataclasses.replace(GROUP, name=f"train-{UID}{ending}", phase=phase, conditions=conditions) for ending in names
+        msgspec.structs.replace(GROUP, name=f"train-{UID}{ending}", phase=phase, conditions=conditions)
+        for ending in names
     ]
     manager = a_manager(provider=provider)
     for group in groups:

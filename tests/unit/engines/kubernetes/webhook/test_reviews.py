@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.admission.context import Context
 from pumice.engines.kubernetes.install.crds import job_schema

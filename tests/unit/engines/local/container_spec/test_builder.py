@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.engines.local.container_spec.builder import SandboxFacts, SpecBuilder, holder_id
 from pumice.engines.local.container_spec.job_inputs import JobInputs

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.admission.admit import admit
 from pumice.engines.local.container_spec.header_notes import header_notes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pumice.engines.local.host_access.access import HostAccess
 from pumice.engines.local.host_access.consent import ConsentError, check_consent, is_ordinary, remember_consent

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api.client import Client
 from pumice.engines.kubernetes.api.errors import ApiError
@@ -18,8 +18,7 @@ from pumice.engines.kubernetes.install.installation import Installation
 APPLY: Final = "kubectl apply --server-side --force-conflicts -f -"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What a cluster is compared with: the flags of its installation, or those that the user gave."""
 
     namespace: str = names.NAMESPACE
@@ -53,8 +52,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     subject: str
     state: State
     found: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
@@ -23,8 +23,7 @@ STALE: Final = dt.timedelta(seconds=60)
 RENEWAL_SECONDS: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLease:
+class HeldLease(Struct, frozen=True):
     namespace: str
     name: str
     holder: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pumice.engines.kubernetes.api import resources
 from pumice.engines.kubernetes.api.client import Client
@@ -22,8 +22,7 @@ _PARALLEL_REQUESTS: Final = 16
 _MOST_SHOWN: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Permission:
+class _Permission(Struct, frozen=True):
     group: str
     resource: str
     verb: str
