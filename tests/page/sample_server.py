@@ -28,6 +28,7 @@ JOBS: Final[dict[str, Callable[[], JobView]]] = {
     "u-wait": samples_live.waiting,
     "u-many": samples_live.many,
     "u-hostile": samples_live.hostile,
+    "u-tasks": samples_live.seven_tasks,
 }
 ERROR: Final = ErrorView(samples.FRAME, "No such job", "mpi-bench-7: no run has this uid")
 # Every view that the pictures show, by name
@@ -62,7 +63,8 @@ def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str
         return html_job.action(ActionView(samples.FRAME, view.job, samples.STOP))
     tab = query.get("tab", ["overview"])[0]
     pod = query.get("pod", [""])[0]
-    return html_job.page(replace(view, tab=tab, chosen=msgspec.structs.replace(view.chosen, pod=pod)))
+    view = replace(view, tab=tab, chosen=msgspec.structs.replace(view.chosen, pod=pod))
+    return html_job.page(samples_live.with_every_line(view) if "every" in query else view)
 
 
 def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
@@ -93,7 +95,7 @@ def _window(logs: LogWindow | None, query: dict[str, list[str]]) -> LogWindow | 
     start = max(0, min(at, logs.total - 1))
     items = logs.items[start : start + lines]
     if "whole" in query:
-        items = tuple(msgspec.structs.replace(line, text=line.text * 3, cut=None) for line in items)
+        items = tuple(msgspec.structs.replace(line, text=line.text * 3, cut=None, redraws=0) for line in items)
     return msgspec.structs.replace(logs, at=start, items=items)
 
 

@@ -154,6 +154,14 @@ LOG_TEXTS = (
     (252.32, "worker-3", "stderr", "    loss = step(model, batch)"),
     (252.33, "worker-3", "stderr", '  File "/app/bert/step.py", line 58, in step'),
     (252.34, "worker-3", "stderr", "    out = model(**batch)"),
+    *(
+        (252.35, "worker-3", "stderr", text)
+        for line in range(1736, 1748)
+        for text in (
+            f'  File "/lib/torch/nn/modules/module.py", line {line}, in _call_impl',
+            "    return forward_call()",
+        )
+    ),
     (
         252.40,
         "worker-3",
@@ -185,8 +193,9 @@ def log_window(texts: tuple[tuple[float, str, str, str], ...] = LOG_TEXTS, *, li
                 stream="stderr" if stream in {"first", "stderr"} else "stdout",
                 text=text,
                 attempt=3,
-                error=stream == "first" or "Traceback" in text or text.startswith("  "),
+                error=stream == "first" or "Traceback" in text,
                 kind=kind,
+                redraws=212 if text.startswith("loading") else 0,
             )
         )
     return LogWindow(

@@ -195,6 +195,8 @@ def many(total: int = 1000) -> JobView:
         ROWS[1],
         actions=ACTIONS,
         events=3020,
+        min_success=950,
+        min_success_line=8,
         attempts=(Attempt(number=1, outcome="running", start=before(2860), first="trial-417"),),
         verdict=Verdict(
             text="352 done, 641 running, 4 waiting, 3 failed: trial-417 first (exit 1, 16 m in). "
@@ -297,6 +299,34 @@ def many(total: int = 1000) -> JobView:
         policies=policies(),
         file=job_file(),
     )
+
+
+def with_every_line(view: JobView) -> JobView:
+    """Return a job with a lifeline for each of its many pods."""
+    assert view.timeline is not None
+    assert view.pods is not None
+    odd = {line.pod: line for line in view.timeline.pods}
+    lines = tuple(
+        odd.get(row.pod)
+        or Lifeline(
+            pod=row.pod,
+            task=row.task,
+            index=row.index,
+            state=row.state,
+            segments=(Segment(kind="run", start=before(2860 - row.index), state=row.state),),
+        )
+        for row in view.pods.items
+    )
+    return replace(view, timeline=structs.replace(view.timeline, pods=lines, every=True))
+
+
+def seven_tasks() -> JobView:
+    """Return a job with more tasks than there are colours; its first two print the same."""
+    base = running()
+    names = tuple(f"task{i}" for i in range(7))
+    texts = tuple((i, f"{name}-0", "stdout", f"line {max(1, i)}") for i, name in enumerate(names))
+    job = structs.replace(base.job, uid="u-tasks", tasks=tuple(task(name, PodState.RUNNING) for name in names))
+    return replace(base, job=job, logs=log_window((*texts, (8, "", "phase", "Running"))))
 
 
 def hostile() -> JobView:

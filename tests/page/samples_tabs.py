@@ -67,6 +67,7 @@ def rendered() -> Rendered:
         name="bert-pretrain-worker-3",
         attempt=3,
         pods=tuple(DELAYS),
+        ranks=tuple(range(len(DELAYS))),
         rank=4,
         world=8,
         items=items,

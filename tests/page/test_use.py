@@ -45,6 +45,9 @@ def test_hostile_names_and_lines_are_text(watched: Watched) -> None:
     page.get_by_role("button", name="9,012 bytes, folded · show").click()
     until(page, "document.querySelectorAll('#lines .msg')[2].textContent.length > 9000")
     assert page.locator("[data-whole]").count() == 0
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download these lines").click()
+    assert len(saved.value.path().read_bytes()) > 9000, "long lines as a whole"
     page.goto(watched.origin)
     page.locator(LIVE).wait_for()
     assert page.locator("tr#job-u-hostile .jn").inner_text() == HOSTILE
@@ -55,7 +58,8 @@ def test_script_draws_lines_as_the_server_does(watched: Watched) -> None:
     logs = log_window()
     rows = [
         LogLine(number=i, seq=i, time=logs.begin, pod="worker-1", task="worker", container="main", stream="stderr",
-                text=text, attempt=1, error=i == 1, kind={2: "pod", 4: "gap"}.get(i, "line"), cut={3: 9000}.get(i))
+                text=text, attempt=1, error=i == 1, kind={2: "pod", 4: "gap"}.get(i, "line"), cut={3: 9000}.get(i),
+                redraws=i // 6)
         for i, text in enumerate(LINES)
     ]  # fmt: skip
     window = LogWindow(filter=logs.filter, total=len(rows), errors=0, at=0, begin=logs.begin, first_error=5)
@@ -65,7 +69,7 @@ def test_script_draws_lines_as_the_server_does(watched: Watched) -> None:
     begin = logs.begin.isoformat() if logs.begin else ""
     lines = [
         {"number": r.number, "time": begin, "pod": r.pod, "task": r.task, "stream": r.stream, "text": r.text,
-         "error": r.error, "kind": r.kind, "cut": r.cut}
+         "error": r.error, "kind": r.kind, "cut": r.cut, "redraws": r.redraws}
         for r in rows
     ]  # fmt: skip
     pairs = page.evaluate(
@@ -240,15 +244,38 @@ def test_buttons_act_once_after_another_pod_was_chosen(watched: Watched) -> None
     assert page.locator("#lines.nots").count() == 1
 
 
-def test_equal_lines_of_several_pods_are_folded(watched: Watched) -> None:
+def test_equal_lines_tracebacks_and_redraws_are_folded(watched: Watched) -> None:
     page = watched.page
     page.goto(f"{watched.origin}/jobs/u-fail")
     page.locator(LIVE).wait_for()
-    assert page.locator(".ln.dup").count() == 6
-    page.locator("#lines").get_by_role("button", name="6 more pods · show").click()
-    assert page.locator(".ln.dup").count() == 0
+    lines, folded = page.locator("#lines"), page.locator(".ln.dup")
+    assert folded.count() == 6 + 2 * 11 + 1
+    for words, left in (("6 more pods said", 23), ("1 more pod said", 22), ("11 more frames", 0)):
+        lines.get_by_role("button", name=words).click()
+        assert folded.count() == left
+    lines.get_by_role("button", name="212 redraws folded · show").click()
+    until(page, "document.querySelectorAll('[data-whole]').length === 0")
     page.locator("#search").fill("answered")
     until(page, "document.querySelectorAll('#lines mark').length === 7")
+
+
+def test_a_task_is_hidden_by_its_name_though_others_share_its_colour(watched: Watched) -> None:
+    page = watched.page
+    page.goto(f"{watched.origin}/jobs/u-tasks")
+    page.locator(LIVE).wait_for()
+    shown = (
+        "[...document.querySelectorAll('.ln')].filter(row => row.offsetHeight).map(row => row.children[2].innerText)"
+    )
+    others = [f"task{i}-0" for i in range(2, 7)]
+    assert page.evaluate(shown) == ["task0-0", *others, "pumice"], "an equal line of task1 is folded"
+    drawn = "[...document.querySelectorAll('.tchip')].map(each => each.className)"
+    assert len(set(page.evaluate(drawn))) == 8, "each chip has another colour or another shape"
+    page.get_by_role("button", name="task0").click()
+    page.locator(".tchip", has_text="pumice").click()
+    assert page.evaluate(shown) == ["task1-0", *others]
+    page.reload()
+    page.locator(LIVE).wait_for()
+    assert page.evaluate(shown) == ["task1-0", *others], "it is remembered"
 
 
 def test_theme_is_chosen_and_remembered(watched: Watched) -> None:

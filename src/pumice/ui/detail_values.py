@@ -61,7 +61,10 @@ class FailureMark(Value, frozen=True):
 
 
 class Timeline(Value, frozen=True):
-    """`GET …/timeline`. Up to 64 pods: `pods`; more: `buckets`, and in `pods` at most 12 that stand out."""
+    """`GET …/timeline`. Up to 64 pods: `pods`; more: `buckets`, and in `pods` at most 12 that stand out.
+
+    With `every=1`, `pods` has the first 1,000 of more pods, too.
+    """
 
     attempt: int  # 0: all
     begin: dt.datetime
@@ -73,6 +76,7 @@ class Timeline(Value, frozen=True):
     pods: tuple[Lifeline, ...] = ()
     buckets: tuple[StateCounts, ...] = ()
     failures: tuple[FailureMark, ...] = ()
+    every: bool = False  # `pods` was asked for as a whole, not only what stands out
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------
@@ -145,6 +149,9 @@ class LogLine(Value, frozen=True):
     restart: int = 0
     error: bool = False
     cut: int | None = None  # the line had so many bytes, and is cut here
+    redraws: int = (
+        0  # parts that a carriage return replaced, as those of a progress bar; only the last one is in `text`
+    )
     kind: str = "line"  # or gap, phase, pod, policy: what Pumice says between the lines
 
 
@@ -248,6 +255,7 @@ class Rendered(Value, frozen=True):
     name: str  # with the job's
     attempt: int
     pods: tuple[str, ...]
+    ranks: tuple[int | None, ...] = ()  # of `pods`; empty if no plugin numbers them
     rank: int | None = None
     world: int | None = None
     compare: str = ""

@@ -100,6 +100,10 @@ def _facts(view: JobView) -> list[Html]:
         where = f", line {job.min_available_line}" if job.min_available_line else ""
         words = "all together" if job.min_available >= total else f"{job.min_available} of them together"
         facts.append(join(f"{words} (minAvailable {job.min_available}{where})"))
+    if job.min_success is not None:
+        facts.append(
+            f"minSuccess {job.min_success:,}" + (f" (line {job.min_success_line})" if job.min_success_line else "")
+        )
     if len(job.attempts) > 1 or (job.budget and job.budget.spent):
         spent = f", {job.budget.spent} of {plural(job.budget.limit, 'retry', 'retries')} spent" if job.budget else ""
         facts.append(join(tag("b", len(job.attempts)), f" attempts{spent}"))

@@ -28,7 +28,7 @@ from pumice.ui.data.policies import file, policies
 from pumice.ui.data.rendered import RenderedPods
 from pumice.ui.data.runs import RunTable, group_of, is_over
 from pumice.ui.data.states import attempt_states
-from pumice.ui.data.timeline import timeline
+from pumice.ui.data.timeline import TimelineQuery, timeline
 from pumice.ui.detail_values import (
     ActionPlan,
     ActionResult,
@@ -139,7 +139,8 @@ class PageData:
         with self._lock:
             history, _ = self._history(query)
             last_lines = self._logs.last_times(history.run.record.uid)
-            return timeline(history, query.attempt or 0, query.buckets, self.client.now(), last_lines)
+            asked = TimelineQuery(query.attempt or 0, query.buckets, query.every)
+            return timeline(history, asked, self.client.now(), last_lines)
 
     def pods(self, query: JobQuery) -> PodPage:
         with self._lock:

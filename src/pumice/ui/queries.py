@@ -23,7 +23,7 @@ class BadQueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """`?tab&attempt&pod&task&stream&at&lines&q&only&whole&compare&after&step`.
+    """`?tab&attempt&pod&task&stream&at&lines&q&only&whole&compare&after&step&buckets&every`.
 
     Without `attempt` it is the newest; `all` is 0.
     """
@@ -43,6 +43,7 @@ class JobQuery:
     after: str = ""
     step: float | None = None
     buckets: int | None = None
+    every: bool = False  # a lifeline for each pod, not only for those that stand out
 
     @classmethod
     def of(cls, uid: str, query: Mapping[str, str]) -> JobQuery:
@@ -73,6 +74,7 @@ class JobQuery:
             after=query.get("after", ""),
             step=None if step is None else float(step),
             buckets=_number(query, "buckets"),
+            every=bool(query.get("every")),
         )
 
     @property

@@ -161,6 +161,7 @@ def test_the_head_of_a_job_says_what_is_going_on(made: Made, run: str, kind: str
     counted = section.partition('<span class="c-fail">')[2].partition("</span>")[0]
     assert section.replace('<span class="c-fail">', "").replace("</span>", "").startswith(words)
     assert counted == ("1 failed: trial-23 first " if run.startswith("sweep") else ""), "a number of pods stands out"
+    assert (f"<span>minSuccess {MANY * 19 // 20} (line " in page) == run.startswith("sweep")
 
 
 def test_many_pods_are_counted_over_time_and_few_stand_out(made: Made) -> None:
@@ -172,6 +173,9 @@ def test_many_pods_are_counted_over_time_and_few_stand_out(made: Made) -> None:
     last = found.buckets[-1]
     assert (last.failed, last.waiting) == (1, len([1 for index in range(MANY - 4, MANY) if index % 3]))
     assert all(each.waiting + each.running + each.done + each.failed == MANY for each in found.buckets[1:])
+    every = made.data.timeline(JobQuery(f"sweep-{MANY}", every=True))
+    assert [line.pod for line in every.pods] == [f"trial-{index}" for index in range(MANY)]
+    assert {line.pod: line.note for line in every.pods}["trial-23"] == found.pods[0].note
 
 
 def test_a_pod_that_prints_nothing_any_more_stands_out(alone: Made) -> None:
@@ -241,6 +245,7 @@ def test_rendered_pods_show_where_everything_comes_from(made: Made) -> None:
     found = made.data.rendered(JobQuery("bert-pretrain", pod="worker-3", compare="worker-1"))
     items = {item.name: item for item in found.items if item.kind == "env"}
     assert (found.rank, found.world, found.compare) == (4, 8, "worker-1")
+    assert (found.ranks, made.data.rendered(JobQuery("eval-mmlu")).ranks) == (tuple(range(8)), ())
     assert (items["DATA_DIR"].by, items["DATA_DIR"].line, items["DATA_DIR"].per_pod) == ("you", 46, False)
     rank = items["RANK"]
     assert (rank.by, rank.value, rank.per_pod, rank.other, rank.differs) == ("pytorch", "4", True, "2", True)

@@ -111,6 +111,8 @@ class JobData:
             actions=actions_of(run, status),
             min_available=spec.min_available or history.job.total_replicas,
             min_available_line=line_of(source, SPEC / "minAvailable"),
+            min_success=spec.min_success,
+            min_success_line=line_of(source, SPEC / "minSuccess"),
             deadline=deadline,
             deadline_line=line_of(source, SPEC / "activeDeadlineSeconds"),
             events=history.events.total,

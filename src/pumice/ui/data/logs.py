@@ -296,6 +296,7 @@ def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, byt
             kind=mark.kind,
         )
     execution = index.execution(row)
+    content, redraws = (content, 0) if whole else _last_drawn(content)
     cut = len(content) > _LONGEST and not whole
     # Half of a character at the cut is left out.
     text = content[:_LONGEST].decode("utf-8", "ignore") if cut else content.decode("utf-8", "replace")
@@ -312,8 +313,17 @@ def _line(index: LogIndex, row: int, mark: Mark | None, numbered: tuple[int, byt
         restart=execution.restart,
         error=ERROR.match(content) is not None,
         cut=len(content) if cut else None,
+        redraws=redraws,
         kind="gap" if index.flags[row] & GAP else "line",
     )
+
+
+def _last_drawn(content: bytes) -> tuple[bytes, int]:
+    """Return what a terminal shows of a line in the end, and how many parts before it a carriage return replaced."""
+    if b"\r" not in content:
+        return content, 0
+    *replaced, last = [part for part in content.split(b"\r") if part] or [b""]
+    return last, len(replaced)
 
 
 def _has_file(chosen: LogFilter, pod: str, attempt: int) -> bool:

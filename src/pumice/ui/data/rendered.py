@@ -50,7 +50,9 @@ class RenderedPods:
     def rendered(self, history: RunHistory, pod: str, attempt: int, compare: str) -> Rendered:
         """Return a pod; without a name the first one. `compare` is another pod."""
         names = tuple(slot.short_name for _, slot in zip(range(_MOST_NAMES), slots(history.job), strict=False))
-        empty = Rendered(pod=pod, name="", attempt=attempt, pods=names)
+        ranks = self.ranks(history)
+        numbered = tuple(map(ranks.of, names)) if ranks.by_pod else ()
+        empty = Rendered(pod=pod, name="", attempt=attempt, pods=names, ranks=numbered)
         try:
             return self._rendered(history, empty, compare)
         except PluginError as error:

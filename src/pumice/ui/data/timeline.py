@@ -22,6 +22,7 @@ from pumice.ui.values import FAILED_STATES, PodState
 
 MOST_LINES: Final = 64
 _STAND_OUT: Final = 12
+_EVERY: Final = 1000  # lines, if all are asked for
 _BUCKETS: Final = 120
 _MOST_BUCKETS: Final = 600
 _SLOW: Final = 2.0  # times the median
@@ -43,14 +44,23 @@ class _Attempts:
         return self.by_number[life.attempt].states.get(life.name, PodState.STOPPED)
 
 
+@dataclass(frozen=True, slots=True)
+class TimelineQuery:
+    """`attempt` 0: all attempts. `every`: a line for each pod, however many there are."""
+
+    attempt: int = 0
+    buckets: int | None = None
+    every: bool = False
+
+
 def timeline(
     history: RunHistory,
-    attempt: int,
-    buckets: int | None,
+    asked: TimelineQuery,
     now: dt.datetime,
     last_lines: Mapping[str, dt.datetime] | None = None,
 ) -> Timeline:
-    """`attempt` 0: all. `last_lines` says when pods printed last, as far as it is known."""
+    """`last_lines` says when pods printed last, as far as it is known."""
+    attempt = asked.attempt
     status = history.run.status()
     over = is_over(history.run, status)
     chosen = [each for each in history.attempts if attempt in (0, each.number)]
@@ -63,6 +73,8 @@ def timeline(
     end = max(end, begin)
     lines = _lifelines(history, states, lives, live=live)
     many = len(lines) > MOST_LINES
+    odd = {line.pod: line for line in _outstanding(lines, end, last_lines or {})} if many else {}
+    shown = [odd.get(line.pod, line) for line in lines[:_EVERY]] if asked.every or not many else odd.values()
     return Timeline(
         attempt=attempt,
         begin=begin,
@@ -71,9 +83,10 @@ def timeline(
         created=created,
         phases=tuple(_phases(history, attempt, end)),
         total=len({life.name for life in lives}),
-        pods=tuple(_outstanding(lines, end, last_lines or {}) if many else lines),
-        buckets=tuple(_counts(history, states, lives, _moments(begin, end, buckets))) if many else (),
+        pods=tuple(shown),
+        buckets=tuple(_counts(history, states, lives, _moments(begin, end, asked.buckets))) if many else (),
         failures=tuple(_failures(states)),
+        every=many and asked.every,
     )
 
 

@@ -19,6 +19,7 @@ HEIGHT: Final = 26
 SGR: Final = re.compile("\x1b\\[([0-9;]{0,40})m")
 NORMAL, BRIGHT = range(30, 38), range(90, 98)
 NO_WEIGHT, NO_COLOUR = 22, 39
+PUMICE_CHIP: Final = (":pumice", "pumice", PUMICE_COLOUR)  # a name that no task can have
 
 
 def logs_card(view: JobView) -> Html:
@@ -56,9 +57,7 @@ def logs_card(view: JobView) -> Html:
         data_begin=logs.begin.isoformat() if logs.begin else None,
         data_first=logs.first_error,
         data_live="1" if logs.live else None,
-        data_tasks=" ".join(
-            f"{task.name}={colour}" for task, colour in zip(job.tasks, colours(job.tasks).values(), strict=True)
-        ),
+        data_tasks=" ".join(f"{name}={kind.replace(' ', '.')}" for name, kind in colours(job.tasks).items()),
     )
 
 
@@ -194,10 +193,10 @@ def _choices(view: JobView) -> Html:
             tag("span", name),
             type="button",
             class_=colour,
-            data_task=name,
+            data_hides=hides,
             aria_pressed="true",
         )
-        for name, colour in [*tasks.items(), ("pumice", PUMICE_COLOUR)]
+        for hides, name, colour in [*((name, name, colour) for name, colour in tasks.items()), PUMICE_CHIP]
     ]
     pods = [row.pod for row in view.pods.items] if view.pods else []
     if view.chosen.pod and view.chosen.pod not in pods:
@@ -281,10 +280,8 @@ def line_row(line: LogLine, logs: LogWindow, tasks: dict[str, str], q: str = "")
     classes = ["sys", PUMICE_COLOUR] if line.kind != "line" else [tasks.get(line.task, "t1")]
     classes += ["first"] if first else ["err"] if line.error else []
     message: Child = message_html(line.text, q) if line.kind == "line" else line.text
-    more = None
-    if line.cut:
-        words = f"{number(line.cut)} bytes, folded"
-        more = tag("button.fold-n", f"{words} · show", type="button", data_whole=line.number)
+    folded = plural(line.redraws, "redraw") if line.redraws else f"{number(line.cut)} bytes," if line.cut else ""
+    more = tag("button.fold-n", f"{folded} folded · show", type="button", data_whole=line.number) if folded else None
     return tag(
         "div.ln",
         tag("span.gm", gutter),
@@ -293,6 +290,7 @@ def line_row(line: LogLine, logs: LogWindow, tasks: dict[str, str], q: str = "")
         tag("span.msg", message, more),
         class_=" ".join(classes),
         data_n=line.number,
+        data_task=line.task if line.kind == "line" else None,
         id="first" if first else None,
     )
 

@@ -21,13 +21,17 @@ CELL_GROUPS: Final = ("running", "done", "waiting", "failed", "stopped")
 
 
 def many_timeline_card(job: Job, timeline: Timeline) -> Html:
-    """Draw counts by state over time, and a lifeline for each pod that stands out."""
+    """Draw counts by state over time, and a lifeline for each pod that stands out, or for every pod."""
     picture = Picture(job, timeline, Scale.of(timeline.created, timeline.begin, timeline.end), None, {})
     total = timeline.total
-    words = f"{plural(total, 'pod')}: counts by state, and a line for each that stands out"
-    title = (
-        f"{plural(len(timeline.pods), 'pod')} worth a look: failed, much slower than the rest, silent, or still waiting"
-    )
+    shown = len(timeline.pods)
+    which = "that stands out"
+    title = f"{plural(shown, 'pod')} worth a look: failed, much slower than the rest, silent, or still waiting"
+    if timeline.every:
+        which = "of them" if shown >= total else f"of the first {shown:,}"
+        title = f"the first {shown:,} of {plural(total, 'pod')}" if shown < total else plural(total, "pod")
+        title += ", in order of index"
+    words = f"{plural(total, 'pod')}: counts by state, and a line for each {which}"
     body = tag(
         "div.tl",
         overlay(picture),
@@ -38,7 +42,18 @@ def many_timeline_card(job: Job, timeline: Timeline) -> Html:
         [lifeline_row(picture, line, note=True) for line in timeline.pods],
         axis_row(picture),
     )
-    return card("Timeline", body, sub=words, id="timeline", aria_label="Timeline")
+    if timeline.every:
+        body = tag("div.tl-every", body)
+    button = _every_button(timeline)
+    return card("Timeline", body, sub=words, right=button, id="timeline", aria_label="Timeline")
+
+
+def _every_button(timeline: Timeline) -> Html:
+    """Draw the link that shows a lifeline for every pod, and the one back."""
+    words = "Only what stands out" if timeline.every else f"All {timeline.total:,} lines"
+    asked = {"attempt": timeline.attempt or "", "every": "" if timeline.every else 1}
+    href = f"?{urlencode({name: value for name, value in asked.items() if value})}"
+    return tag("a.btn.sm", words, href=href, data_every=1)
 
 
 def _area_row(picture: Picture) -> Html:
@@ -117,7 +132,7 @@ def _surface(
 
 
 def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None) -> Html:
-    """Draw many pods as cells; without the script it is a table in pages. Running pods that stand out are marked."""
+    """Draw many pods as cells; without the script it is a table in pages. Slow and silent pods are marked."""
     groups = dict.fromkeys(CELL_GROUPS, 0)
     for state, count in page.counts.items():
         groups[cell_group(state)] += count
@@ -126,7 +141,7 @@ def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None) -> Htm
         for name in CELL_GROUPS
         if groups[name]
     ]
-    odd = [line.pod for line in timeline.pods if line.state is PodState.RUNNING] if timeline else []
+    odd = [line.pod for line in timeline.pods if line.state is PodState.RUNNING and line.note] if timeline else []
     if odd:
         words = f"slow or silent {len(odd):,}"
         legend.insert(1, tag("span", tag("i.cell.cell-odd"), words, id="cells-odd", data_pods=" ".join(odd)))

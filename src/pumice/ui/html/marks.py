@@ -13,7 +13,8 @@ from pumice.ui.values import FAILED_STATES, PodState, TaskPods
 
 MARKS_TO: Final = 16  # pods of a task with a mark each
 TICKS_TO: Final = 64  # pods of a task with a tick each
-COLOURS: Final = 6
+COLOURS: Final = 5
+SHAPES: Final = ("", "m1", "m2", "m3")  # of the chips of tasks that share a colour
 PUMICE_COLOUR: Final = "t6"  # of lines that Pumice wrote
 
 _RING: Final = Html('<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.6"/>')
@@ -141,8 +142,9 @@ def outcome_mark(outcome: str) -> Html:
 
 
 def task_colour(index: int) -> str:
-    """Return the class of the colour of a task, by its position in the job; the last colour is Pumice's own."""
-    return f"t{index % (COLOURS - 1) + 1}"
+    """Return the classes of a task, by its position in the job: a colour; from the sixth task on also a shape."""
+    shape = SHAPES[index // COLOURS % len(SHAPES)]
+    return f"t{index % COLOURS + 1} {shape}".rstrip()
 
 
 def colours(tasks: Iterable[TaskPods]) -> dict[str, str]:

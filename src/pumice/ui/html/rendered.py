@@ -30,8 +30,13 @@ def rendered_panel(job: Job, rendered: Rendered) -> Html:
 
 def _list(job: Job, rendered: Rendered) -> Html:
     tasks = colours(job.tasks)
-    if len(rendered.pods) > LIST_TO:
-        options = [tag("option", pod, value=pod, selected=pod == rendered.pod) for pod in rendered.pods]
+    ranks = rendered.ranks or (None,) * len(rendered.pods)
+    numbered = list(zip(rendered.pods, ranks, strict=True))
+    if len(numbered) > LIST_TO:
+        options = [
+            tag("option", pod if rank is None else f"{pod}, rank {rank}", value=pod, selected=pod == rendered.pod)
+            for pod, rank in numbered
+        ]
         field = tag("label", tag("span.sr", "Pod"), tag("select", options, name="pod", data_choice="pod"))
         return tag(
             "form.card.plist",
@@ -44,10 +49,11 @@ def _list(job: Job, rendered: Rendered) -> Html:
             "a",
             tag("i.chip", class_=tasks.get(pod.rpartition("-")[0], "t1")),
             pod,
+            tag("span.r", tag("span.sr", "rank "), rank) if rank is not None else None,
             href=f"?{urlencode({'tab': 'rendered', 'pod': pod})}",
             aria_current="true" if pod == rendered.pod else None,
         )
-        for pod in rendered.pods
+        for pod, rank in numbered
     ]
     return tag("nav.card.plist", links, aria_label="Pods")
 

@@ -1,7 +1,7 @@
 // Draws one line of a log, as `html/logs.py` does: text only; of escape sequences only colours; other control and
 // direction characters as tags.
 import { make } from "./dom.js";
-import { offset } from "./words.js";
+import { many, offset } from "./words.js";
 
 const SGR = /\x1b\[([0-9;]{0,40})m/g;
 const HIDDEN =
@@ -81,14 +81,15 @@ export function lineRow(line, context) {
   else if (line.error) classes.push("err");
   const time = line.time ? new Date(line.time) : null;
   const words = time && context.begin ? offset((time - context.begin) / 1000) : "";
-  const row = make(`div.ln.${classes.join(".")}`, { "data-n": line.number, id: first ? "first" : null });
+  const row = make(`div.ln.${classes.join(".")}`, { "data-n": line.number, "data-task": own ? null : line.task, id: first ? "first" : null });
   const clock = time ? time.toTimeString().slice(0, 8) : null;
   const prefix = make("span.pf");
   appendText(prefix, line.pod || "pumice");
   const message = make("span.msg");
   if (own) appendText(message, line.text);
   else appendMessage(message, line.text, context.pattern);
-  if (line.cut) message.append(make("button.fold-n", { type: "button", "data-whole": line.number }, `${line.cut.toLocaleString("en")} bytes, folded · show`));
+  const folded = line.redraws ? many(line.redraws, "redraw") : line.cut ? `${line.cut.toLocaleString("en")} bytes,` : "";
+  if (folded) message.append(make("button.fold-n", { type: "button", "data-whole": line.number }, `${folded} folded · show`));
   const gutter = first ? "×" : line.error || line.stream === "stderr" ? "err" : "";
   row.append(make("span.gm", {}, gutter), make("span.ts", { title: clock }, words), prefix, message);
   return row;

@@ -1,12 +1,16 @@
 // The log of a job: about 200 lines are in the document, at any position of all lines. The server counts and searches.
 import { $, $$, ask, make, remembered } from "./dom.js";
+import { fold, visible } from "./folds.js";
 import { lineRow } from "./lines.js";
+import { Matches } from "./matches.js";
+import { Volume } from "./volume.js";
 import { many } from "./words.js";
 
 const WINDOW = 200;
 const MARGIN = 60;
 const LINE = 18;
 const TALLEST = 8_000_000; // pixels: browsers do not scroll much further
+const PUMICE = ":pumice"; // stands for the lines that Pumice wrote; no task can have this name
 
 export class Logs {
   constructor(card, uid) {
@@ -20,11 +24,9 @@ export class Logs {
     this.count = this.rows.children.length;
     this.live = card.dataset.live === "1";
     this.follow = this.live;
-    this.positions = [];
-    this.match = -1;
-    this.found = 0; // matches in all; positions may have fewer
-    this.q = $("#search", card)?.value || "";
-    this.only = Boolean($("#only", card)?.checked && this.q);
+    this.matches = new Matches(this);
+    this.volume = new Volume(card);
+    this.hidden = new Set(); // tasks
     this.shared = false; // only a share of the lines is drawn
     this.marked = new Set();
     this.unfolded = new Set();
@@ -39,17 +41,17 @@ export class Logs {
     card.addEventListener("change", (event) => this.changed(event));
     card.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.step(1);
+      this.matches.step(1);
     });
     let typing = 0;
     $("#search", card)?.addEventListener("input", () => {
       clearTimeout(typing);
-      typing = setTimeout(() => this.search($("#search", card).value), 150);
+      typing = setTimeout(() => this.matches.search($("#search", card).value), 150);
     });
     this.restore();
     this.fold();
     this.resizePads();
-    if (this.q) this.search(this.q);
+    if (this.matches.q) this.matches.search(this.matches.q);
     else if (this.context.firstError !== null && !this.live) this.show(this.context.firstError, 0.6);
     else if (this.follow) this.toEnd();
     this.frame();
@@ -62,7 +64,7 @@ export class Logs {
       this.box.classList.toggle(css, chosen === on);
       this.button(name)?.setAttribute("aria-pressed", String(chosen));
     }
-    for (const name of (remembered.get("log-hidden") || "").split(" ").filter(Boolean)) this.toggleTask(name, false);
+    for (const name of (remembered.get("log-hidden") || "").split(" ").filter(Boolean)) this.showTask(name, false);
     this.button("follow")?.setAttribute("aria-pressed", String(this.follow));
   }
 
@@ -88,7 +90,7 @@ export class Logs {
 
   async load(at) {
     const start = Math.max(0, Math.min(at, this.total - 1));
-    const chosen = this.only ? { q: this.q, only: 1 } : {};
+    const chosen = this.matches.only ? { q: this.matches.q, only: 1 } : {};
     const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at: start, lines: WINDOW, ...chosen })}`);
     if (!answer?.ok) return false;
     this.draw(await answer.json());
@@ -97,7 +99,7 @@ export class Logs {
 
   /** The position of a row: its number; of lines with a match only, its place among them. */
   position(row) {
-    return this.only ? this.at + [...this.rows.children].indexOf(row) : Number(row.dataset.n);
+    return this.matches.only ? this.at + [...this.rows.children].indexOf(row) : Number(row.dataset.n);
   }
 
   draw(found) {
@@ -132,35 +134,14 @@ export class Logs {
   row(line) {
     const row = lineRow(line, this.context);
     if (this.marked.has(line.number)) row.classList.add("marked");
-    if (this.positions[this.match] === line.number) row.classList.add("match");
+    if (this.matches.current === line.number) row.classList.add("match");
+    this.hideRow(row);
     return row;
   }
 
-  /** Fold lines that several pods wrote alike, one after the other; a search unfolds them. */
+  /** Fold equal lines and tracebacks; a search unfolds them. */
   fold() {
-    for (const old of $$(".same", this.rows)) old.remove();
-    let head = null;
-    let more = 0;
-    const close = () => {
-      if (more) {
-        const words = `${many(more, "more pod")} · show`;
-        $(".msg", head).append(make("button.fold-n.same", { type: "button", "data-unfold": head.dataset.n }, words));
-      }
-      more = 0;
-    };
-    for (const row of this.rows.children) {
-      const text = row.matches(".ln:not(.sys, .err, .first)") ? $(".msg", row).textContent : null;
-      const alike = head !== null && text !== null && text === head.said && $(".pf", row).textContent !== $(".pf", head).textContent;
-      const hides = alike && !this.q && !this.unfolded.has(Number(head.dataset.n));
-      row.classList.toggle("dup", hides);
-      if (hides) more += 1;
-      else if (!alike) {
-        close();
-        head = text ? row : null;
-        if (head) head.said = text;
-      }
-    }
-    close();
+    fold(this.rows, this.matches.q ? null : this.unfolded);
   }
 
   topRow() {
@@ -170,8 +151,8 @@ export class Logs {
 
   /** Lines came: `found` has those that the stream brought, and the new total. */
   grew(found) {
-    if (this.only) {
-      this.searchSoon();
+    if (this.matches.only) {
+      this.matches.soon();
       return;
     }
     const missing = found.items.length === 0 || found.at !== this.at + this.count;
@@ -215,12 +196,13 @@ export class Logs {
   async show(number, share = 0.3) {
     this.setFollow(false);
     let at = number;
-    if (this.only) {
-      at = Math.max(0, this.positions.findIndex((each) => each >= number));
-      number = this.positions[at];
+    if (this.matches.only) {
+      const { positions } = this.matches;
+      at = Math.max(0, positions.findIndex((each) => each >= number));
+      number = positions[at];
     }
     if (!$(`[data-n="${number}"]`, this.rows)) await this.load(at - WINDOW / 2);
-    const row = $(`[data-n="${number}"]`, this.rows);
+    const row = visible($(`[data-n="${number}"]`, this.rows));
     if (row) this.box.scrollTop = row.offsetTop - this.box.clientHeight * share;
   }
 
@@ -263,29 +245,14 @@ export class Logs {
     if (answered && this.box.scrollTop !== scrollTop && !inside) this.scrolled();
   }
 
-  /** Frame the part on screen in the strip of lines by time. */
   frame() {
-    const frame = $("#window", this.card);
-    if (!frame || !this.total) return;
-    const bars = (this.bars ??= $$("#volume .b", this.card).map((bar) => [Number(bar.dataset.line), Number(bar.getAttribute("x"))]));
-    const rows = [...this.rows.children];
-    const top = this.box.scrollTop;
-    const low = rows.find((row) => row.offsetTop + row.offsetHeight > top);
-    const high = rows.findLast((row) => row.offsetTop < top + this.box.clientHeight);
-    const at = (number) => bars.findLast(([line]) => line <= number)?.[1] ?? 0;
-    const left = at(Number(low?.dataset.n ?? this.at));
-    const right = high && Number(high.dataset.n) >= this.total - 1 ? 998 : at(Number(high?.dataset.n ?? this.at)) + 8;
-    frame.setAttribute("x", String(left));
-    frame.setAttribute("width", String(Math.max(10, right - left)));
+    this.volume.frame(this.box, [...this.rows.children], this.at, this.total);
   }
 
   clicked(event) {
-    const bar = event.target.closest("#volume");
-    if (bar && this.total) {
-      const box = bar.getBoundingClientRect();
-      const x = ((event.clientX - box.left) / box.width) * 1000;
-      const found = $$(".b", bar).findLast((each) => Number(each.getAttribute("x")) <= x);
-      if (found) this.show(Number(found.dataset.line));
+    const line = this.volume.line(event);
+    if (line !== null) {
+      this.show(line);
       return;
     }
     const fold = event.target.closest("[data-unfold]");
@@ -299,11 +266,10 @@ export class Logs {
       this.unfold(long);
       return;
     }
-    const chip = event.target.closest("[data-task]");
+    const chip = event.target.closest("[data-hides]");
     if (chip) {
-      this.toggleTask(chip.dataset.task, chip.getAttribute("aria-pressed") !== "true");
-      const hidden = $$('[data-task][aria-pressed="false"]', this.card).map((each) => each.dataset.task);
-      remembered.set("log-hidden", hidden.join(" "));
+      this.showTask(chip.dataset.hides, chip.getAttribute("aria-pressed") !== "true");
+      remembered.set("log-hidden", [...this.hidden].join(" "));
       return;
     }
     const button = event.target.closest("[data-log]");
@@ -331,17 +297,22 @@ export class Logs {
 
   /** Bring the first error on screen, also if the search does not find it. */
   async showFirst() {
-    if (this.only && !this.positions.includes(this.context.firstError)) {
-      $("#only", this.card).checked = false;
-      await this.search(this.q);
-    }
+    await this.matches.include(this.context.firstError);
     this.show(this.context.firstError, 0.5);
   }
 
-  toggleTask(name, on) {
-    const chip = $$("[data-task]", this.card).find((each) => each.dataset.task === name);
+  /** Show or hide the lines of a task. */
+  showTask(name, on) {
+    const chip = $$("[data-hides]", this.card).find((each) => each.dataset.hides === name);
     chip?.setAttribute("aria-pressed", String(on));
-    this.box.classList.toggle(`hide-${name === "pumice" ? "t6" : this.context.tasks[name]}`, !on);
+    if (on) this.hidden.delete(name);
+    else this.hidden.add(name);
+    for (const row of this.rows.children) this.hideRow(row);
+    this.fold();
+  }
+
+  hideRow(row) {
+    row.classList.toggle("off", row.matches(".ln") && this.hidden.has(row.dataset.task ?? PUMICE));
   }
 
   /** Show all of a long line. */
@@ -358,63 +329,17 @@ export class Logs {
   async changed(event) {
     if (event.target.id === "only") {
       this.setFollow(false);
-      this.search(this.q);
+      this.matches.search(this.matches.q);
     }
     if (!event.target.dataset.choice) return;
     this.card.dataset.pinned = "1";
-    this.positions = [];
+    this.matches.forget();
     this.follow = this.live;
     this.total = Math.max(1, this.total);
     await this.load(this.live ? Number.MAX_SAFE_INTEGER : 0);
     if (this.live) this.toEnd();
-    if (this.q) this.search(this.q);
+    if (this.matches.q) this.matches.search(this.matches.q);
     this.card.dispatchEvent(new CustomEvent("pumice-filter", { bubbles: true }));
-  }
-
-  /** Search again, at most once a second: lines came. */
-  searchSoon() {
-    this.again ??= setTimeout(async () => {
-      this.again = null;
-      if (!this.only) return;
-      await this.search(this.q);
-      if (this.follow) this.toEnd();
-    }, 1000);
-  }
-
-  async search(q) {
-    this.q = q;
-    this.match = -1;
-    const had = this.only;
-    this.only = Boolean(q && $("#only", this.card).checked);
-    const escaped = q.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-    this.context.pattern = q ? new RegExp(`(${escaped})`, "i") : null;
-    this.positions = [];
-    const words = $("#matches", this.card);
-    if (q) {
-      const answer = await ask(`/api/jobs/${this.uid}/logs/search?${this.query({ q })}`);
-      if (this.q !== q || !answer?.ok) return;
-      const found = await answer.json();
-      this.positions = found.positions;
-      this.found = found.total;
-      words.textContent = found.message || many(found.total, "match", "matches");
-    } else words.textContent = "";
-    const top = had === this.only ? this.at : this.only ? 0 : Number(this.topRow()?.dataset.n ?? 0);
-    if (had !== this.only) this.total = Math.max(1, this.only ? this.found : top + 1);
-    await this.load(top);
-  }
-
-  /** Go to the next match, or the one before. */
-  async step(by) {
-    if (!this.positions.length) return;
-    const here = Number(this.topRow()?.dataset.n ?? 0);
-    if (this.match < 0) {
-      const next = by > 0 ? this.positions.findIndex((each) => each >= here) : this.positions.findLastIndex((each) => each < here);
-      this.match = next >= 0 ? next : by > 0 ? 0 : this.positions.length - 1;
-    } else this.match = (this.match + by + this.positions.length) % this.positions.length;
-    $(".ln.match", this.rows)?.classList.remove("match");
-    await this.show(this.positions[this.match], 0.4);
-    $(`[data-n="${this.positions[this.match]}"]`, this.rows)?.classList.add("match");
-    $("#matches", this.card).textContent = `${(this.match + 1).toLocaleString("en")} of ${many(this.found, "match", "matches")}`;
   }
 
   /** Mark the line on top of the screen, or unmark it. */
@@ -426,11 +351,11 @@ export class Logs {
     row.classList.toggle("marked", this.marked.has(number));
   }
 
-  /** Save the chosen lines as text. */
+  /** Save the chosen lines as text, long ones as a whole. */
   async download() {
     const parts = [];
     for (let at = 0; at < this.total; ) {
-      const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at, lines: 1000 })}`);
+      const answer = await ask(`/api/jobs/${this.uid}/logs?${this.query({ at, lines: 1000, whole: 1 })}`);
       if (!answer?.ok) return;
       const found = await answer.json();
       if (!found.items.length) break;

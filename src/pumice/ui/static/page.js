@@ -43,13 +43,13 @@ function start() {
   if (tab) $(".tabs").scrollLeft = Math.max(0, tab.offsetLeft + tab.offsetWidth + 24 - $(".tabs").clientWidth);
 }
 
-/** Show a page of this server in place of this one. Of several on their way the last one counts; a choice goes before a redraw. */
-function visit(url, { push = true, fresh = true } = {}) {
+/** Show a page of this server in place of this one. Of several on their way the last one counts; a choice goes before a redraw. `keep`: logs and cells stay as they are. */
+function visit(url, { push = true, fresh = true, keep = !fresh } = {}) {
   if (!fresh && state.going) return state.visit;
   const turn = ++state.turn;
   if (fresh) state.going = turn;
   const timers = fresh ? [setTimeout(() => document.body.classList.add("loading"), SLOW), setTimeout(() => ($("#live span").textContent = "waits for the server"), LATE)] : [];
-  state.visit = show(url, push, fresh, turn).finally(() => {
+  state.visit = show(url, { push, fresh, keep }, turn).finally(() => {
     timers.forEach(clearTimeout);
     if (state.going !== turn) return;
     state.going = 0;
@@ -58,7 +58,7 @@ function visit(url, { push = true, fresh = true } = {}) {
   return state.visit;
 }
 
-async function show(url, push, fresh, turn) {
+async function show(url, { push, fresh, keep }, turn) {
   const begin = performance.now();
   const answer = await ask(url);
   if (turn !== state.turn || !answer) return; // a banner says that the server does not answer
@@ -73,7 +73,7 @@ async function show(url, push, fresh, turn) {
   for (const [key, value] of Object.entries(page.body.dataset)) document.body.dataset[key] = value;
   morph($("#meters"), $("#meters", page));
   if (document.body.dataset.view === "jobs") drawJobs(page);
-  else morph($("#main"), $("#main", page), keeps(fresh));
+  else morph($("#main"), $("#main", page), keeps(!keep));
   start();
   state.cells?.load();
   state.drawn = performance.now();
@@ -164,14 +164,14 @@ document.addEventListener("click", (event) => {
   else if (target.id === "help") $("#keys").showModal();
   else if (target.href && inPlace(target)) {
     event.preventDefault();
-    visit(target.href);
+    visit(target.href, { keep: Boolean(target.dataset.every) });
   }
 });
 
 /** Links within one job, and filters of the list, are drawn in place. */
 function inPlace(link) {
   if (link.origin !== location.origin || link.pathname !== location.pathname || link.hash || link.hasAttribute("download")) return false;
-  return Boolean(link.dataset.tab || link.dataset.attempt || link.dataset.pod || link.dataset.filter || link.closest(".plist"));
+  return Boolean(link.dataset.tab || link.dataset.every || link.dataset.attempt || link.dataset.pod || link.dataset.filter || link.closest(".plist"));
 }
 
 document.addEventListener("change", (event) => {

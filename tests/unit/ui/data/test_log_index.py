@@ -47,8 +47,10 @@ class Writer:
         return RunLog(LogIndex(self.directory, live, lambda: (self.marks, self.numbers.last)))
 
 
-def texts(log: RunLog, chosen: LogFilter = ALL, at: int | None = 0, lines: int = 1000) -> list[str]:
-    return [line.text for line in log.window(chosen, at, lines).items]
+def texts(
+    log: RunLog, chosen: LogFilter = ALL, at: int | None = 0, lines: int = 1000, *, whole: bool = False
+) -> list[str]:
+    return [line.text for line in log.window(chosen, at, lines, whole=whole).items]
 
 
 def test_lines_of_all_pods_and_phases_are_numbered_in_their_order(tmp_path: Path) -> None:
@@ -150,6 +152,16 @@ def test_the_line_that_is_blamed_is_found(tmp_path: Path) -> None:
     assert log.first_error(ALL) == 1
 
 
+def test_a_progress_bar_is_shown_as_it_was_drawn_last(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    bar = "".join(f"\r{percent:3}% {'#' * percent}" for percent in range(101))
+    writer.write("worker-0", f"{bar}\nended\r\n\r\nplain\n")
+    log = writer.log()
+    shown = [(line.text, line.redraws, line.cut) for line in log.window(ALL, 0, 10).items]
+    assert shown == [(f"100% {'#' * 100}", 100, None), ("ended", 0, None), ("", 0, None), ("plain", 0, None)]
+    assert log.window(ALL, 0, 1, whole=True).items[0].text == bar
+
+
 def test_text_without_an_index_and_damaged_indexes_lose_no_line(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     for number in range(5):
@@ -223,5 +235,5 @@ def test_windows_agree_with_the_reader_of_logs(
     log = writer.log()
     whole = b"".join(batch[4] for batches in LogReader(directory).read() for batch in batches)
     expected = whole.decode().split("\n")[:-1]
-    assert texts(log) == expected
-    assert texts(log, ALL, at, count) == expected[at : at + count]
+    assert texts(log, whole=True) == expected
+    assert texts(log, ALL, at, count, whole=True) == expected[at : at + count]
