@@ -112,6 +112,10 @@ def test_modules_are_short_and_say_why_they_exist() -> None:
         if len(text.splitlines()) > LONGEST_FILE:
             wrong.append(f"{shown(module)}: more than {LONGEST_FILE} lines")
         wrong += _long_functions(module, tree)
+    for script in sorted(SOURCE.rglob("*.js")):
+        text = script.read_text()
+        if not text.startswith("// ") or len(text.splitlines()) > LONGEST_FILE:
+            wrong.append(f"{shown(script)}: no comment says what it is for, or more than {LONGEST_FILE} lines")
     assert wrong == []
 
 
