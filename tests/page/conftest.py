@@ -6,7 +6,6 @@ Not for the session: while Playwright runs, its thread has an event loop, so tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,7 +49,7 @@ def watched(sample_page: Watched) -> Iterator[Watched]:
     assert sample_page.wrong == []
 
 
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    with open_terminal(tmp_path) as found:
+@pytest.fixture(scope="package")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    with open_terminal(tmp_path_factory.mktemp("runs")) as found:
         yield found

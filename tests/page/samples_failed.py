@@ -114,7 +114,7 @@ def _metric(name: str, unit: str, limit: float, base: float, scale: float = 1.0)
         if name == "gpuMemory" and pod == "worker-3":
             points = [value * (1 + 0.31 * (i / 79) ** 2) for i, value in enumerate(points)]
             points[-1] = 23.6 * GIB
-        series.append(Series(pod=pod, points=tuple(points)))
+        series.append(Series(pod=pod, points=tuple(min(limit, value) for value in points)))
     return Metric(name=name, unit=unit, limit=limit, series=tuple(series))
 
 

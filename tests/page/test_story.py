@@ -6,7 +6,6 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,9 +34,9 @@ def _possible() -> None:
     need_namespaces()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(terminal: Terminal, browser: Browser) -> Iterator[Watched]:
-    """Return a page of `pumice ui`, opened by the address that it prints."""
+    """Return a page of `pumice ui`, opened by the address that it prints; each test has runs of its own."""
     directory = terminal.place.directory
     out = directory / "ui.out"
     descriptor = os.open(out, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -76,9 +75,9 @@ def stop_without_a_script(page: Watched, run: str) -> None:
     context.close()
 
 
-def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watched, tmp_path: Path) -> None:
-    shown = page.page
-    assert "No jobs yet" in shown.locator("main").inner_text()
+def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watched) -> None:
+    shown, directory = page.page, terminal.place.directory
+    shown.goto(page.origin)
     everything = {"resources": {"requests": {"cpu": str(os.cpu_count())}}}
     first = terminal.submit(job(task("holder", WAITING, container=everything)))
     until(shown, "document.querySelector('tr.job .ph')?.textContent === 'Running'")
@@ -106,13 +105,13 @@ def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watc
     shown.evaluate("window.same = true")
     until(shown, "document.querySelector('h1 .ph').textContent === 'Running'")
     until(shown, "document.querySelectorAll('#lines .ln:not(.sys)').length === 2")
-    (tmp_path / "fail").touch()
+    (directory / "fail").touch()
     until(shown, "document.querySelector('#attempts')?.textContent.includes('worker-1')")
     until(shown, "document.querySelector('h1 .ph').textContent === 'Running'")
     assert shown.locator(".tabs .seg a").all_inner_texts() == ["1", "2", "all"]
     until(shown, "document.querySelector('#logs').dataset.attempt === '2'")
     until(shown, "document.querySelectorAll('#lines .ln:not(.sys)').length === 2")
-    (tmp_path / "end").touch()
+    (directory / "end").touch()
     until(shown, "document.querySelector('h1 .ph').textContent === 'Completed'")
     until(shown, "document.querySelector('#pods').textContent.includes('2 succeeded')")
     assert shown.evaluate("window.same") is True
@@ -124,10 +123,24 @@ def test_run_is_watched_from_pending_to_completed(terminal: Terminal, page: Watc
     assert page.fits
 
 
-def test_hostile_job_is_text_in_every_tab(terminal: Terminal, page: Watched, tmp_path: Path) -> None:
+def test_fast_log_is_shown_in_part(terminal: Terminal, page: Watched) -> None:
+    shown = page.page
+    run = terminal.submit(job(task("worker", "while [ ! -e enough ]; do seq 200; sleep 0.05; done")))
+    shown.goto(page.origin)
+    shown.locator("tr.job .jn", has_text=run).click()
+    said = re.compile(r"About [\d,]+ lines a second: shown is 1 in \d+, and every line with an error")
+    shown.locator("#share", has_text=said).wait_for()
+    shown.locator("[data-choice=pod]").select_option("worker-0")
+    until(shown, "document.querySelector('#share').hidden")
+    (terminal.place.directory / "enough").touch()
+    until(shown, "document.querySelector('h1 .ph').textContent === 'Completed'")
+    until(shown, "document.querySelector('#lines .rows').lastElementChild.textContent.endsWith('200')")
+
+
+def test_hostile_job_is_text_in_every_tab(terminal: Terminal, page: Watched) -> None:
     shown = page.page
     mark = "</pre><script>window.hacked = 1</script><img src=x onerror=window.hacked=2>\u202etxt.exe"
-    (tmp_path / "mark.txt").write_text(f"{mark} \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\n")
+    (terminal.place.directory / "mark.txt").write_text(f"{mark} \x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\n")
     worker = task(
         "worker", "cat mark.txt; cat mark.txt >&2; exit 3", container={"env": [{"name": "MARK", "value": mark}]}
     )

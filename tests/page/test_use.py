@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs("chromium")
 LIVE = "#live:not(.off)"
+FRAME = "168,71,15,255"  # the accent
 LINES = (
     "plain text, tab\tand spaces  ",
     HOSTILE,
@@ -218,15 +219,28 @@ def test_cells_of_many_pods_by_arrow_keys(watched: Watched) -> None:
     page = watched.page
     page.goto(f"{watched.origin}/jobs/u-many")
     until(page, "document.querySelector('#cells').height > 100")
+    # Pixels: the left edge of the frame of the second cell of the second row, and two in the cell of trial-611.
+    pixel = "(x, y) => document.querySelector('#cells').getContext('2d').getImageData(x, y, 1, 1).data.join()"
+    columns = int(page.evaluate("Math.floor((document.querySelector('#cells').clientWidth - 1) / 13)"))
+    across, down = (611 % columns) * 13 + 6, (611 // columns) * 13
+    halves = [page.evaluate(f"({pixel})({across}, {down + by})") for by in (3, 10)]
+    assert halves == ["79,139,194,255", "133,87,10,255"], "running, and the mark of one that is slow or silent"
     page.locator("#cells").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
+    assert page.evaluate(f"({pixel})(13, 20)") != FRAME
     page.keyboard.press("ArrowDown")
+    assert page.evaluate(f"({pixel})(13, 20)") == FRAME
     said = page.locator("#said").inner_text()
     assert said.startswith("trial-")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**pod={said.partition(',')[0]}")
-    assert f"{said.partition(',')[0]} only" in page.locator("#logs").inner_text()
+    page.locator("#logs .sub", has_text=f"{said.partition(',')[0]} only").wait_for()
+    until(page, f"({pixel})(13, 20) === '{FRAME}'")  # it has no focus now: the chosen pod is marked
+    page.get_by_role("link", name="All 1,000 lines").click()
+    until(page, "document.querySelectorAll('.tl-row a.tl-label').length === 1000")
+    page.get_by_role("link", name="Only what stands out").click()
+    until(page, "document.querySelectorAll('.tl-row a.tl-label').length === 6")
 
 
 def test_buttons_act_once_after_another_pod_was_chosen(watched: Watched) -> None:
@@ -249,6 +263,9 @@ def test_equal_lines_tracebacks_and_redraws_are_folded(watched: Watched) -> None
     page.goto(f"{watched.origin}/jobs/u-fail")
     page.locator(LIVE).wait_for()
     lines, folded = page.locator("#lines"), page.locator(".ln.dup")
+    for width in (390, 1600):
+        page.set_viewport_size({"width": width, "height": 1000})
+        assert not page.evaluate("[...document.querySelectorAll('.ln.dup')].some(row => row.offsetHeight)")
     assert folded.count() == 6 + 2 * 11 + 1
     for words, left in (("6 more pods said", 23), ("1 more pod said", 22), ("11 more frames", 0)):
         lines.get_by_role("button", name=words).click()
@@ -289,6 +306,27 @@ def test_theme_is_chosen_and_remembered(watched: Watched) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 19, 18)"
 
 
+def wait_for_a_slow_answer(page: Page) -> None:
+    """Choose a tab that comes late: the page says that it loads, and after five seconds what it waits for."""
+    held: list[Route] = []
+    page.route("**/jobs/u-run?tab=events*", lambda route: held.append(route))  # noqa: PLW0108 - Playwright wants a function
+    page.locator("#tab-events").click()
+    while not held:
+        page.wait_for_timeout(20)
+    assert page.locator("body.loading").count() == 0
+    page.clock.fast_forward(400)
+    page.locator("body.loading").wait_for()
+    page.clock.fast_forward(5000)
+    page.locator("#live", has_text="waits for the server").wait_for()
+    held[0].continue_()
+    page.locator("#events").wait_for()
+    page.locator("#live", has_text="live").wait_for()
+    assert page.locator("body.loading").count() == 0
+    page.unroute("**/jobs/u-run?tab=events*")
+    page.locator("#tab-overview").click()
+    page.locator("#timeline").wait_for()
+
+
 def test_banner_says_that_the_server_is_away_or_another_one(browser: Browser, sample_server: Served) -> None:
     origin, away = sample_server.address, sample_server.away
     context = browser.new_context()
@@ -296,6 +334,7 @@ def test_banner_says_that_the_server_is_away_or_another_one(browser: Browser, sa
     page.clock.install()
     page.goto(f"{origin}/jobs/u-run")
     page.locator(LIVE).wait_for()
+    wait_for_a_slow_answer(page)
     away.set()
     try:
         while sample_server.streams:  # a beat that is on its way would count
@@ -305,7 +344,7 @@ def test_banner_says_that_the_server_is_away_or_another_one(browser: Browser, sa
         assert "pumice ui does not answer. This is the state at " in page.locator(".banner").inner_text()
         assert page.evaluate("document.body.classList.contains('stale')")
         page.locator(".crumb a").click()
-        assert page.url == f"{origin}/jobs/u-run", "what is known stays on screen"
+        assert page.url.startswith(f"{origin}/jobs/u-run"), "what is known stays on screen"
         sample_server.refuses = True
         page.clock.fast_forward(2000)
         page.locator("#away", has_text="This page needs its token").wait_for()

@@ -25,6 +25,7 @@ from pumice.ui.views import OVERVIEW, TABS, ActionView, ErrorView, JobView
 ICONS: Final = {"again": "restart"}
 GROUPS: Final = 3  # of followers that are named
 LATER: Final = 30.0  # seconds: what failed after that did not follow at once
+TASKS: Final = 4  # that are named in the head
 NAMED: Final = 8  # followers of a group that are named
 
 
@@ -94,16 +95,16 @@ def _facts(view: JobView) -> list[Html]:
             )
         )
     total = sum(task.total for task in job.tasks)
-    tasks = ", ".join(f"{task.name} {task.total:,}" for task in job.tasks[:4])
+    named = [f"{task.name} {task.total:,}" for task in job.tasks]
+    tasks = ", ".join(named[:TASKS]) + (f" and {plural(len(named) - TASKS, 'more task')}" if len(named) > TASKS else "")
     facts.append(join(tag("b", f"{total:,}"), f" {'pod' if total == 1 else 'pods'}: {tasks}"))
     if job.group is Group.WAITING and job.min_available > 1:
         where = f", line {job.min_available_line}" if job.min_available_line else ""
         words = "all together" if job.min_available >= total else f"{job.min_available} of them together"
         facts.append(join(f"{words} (minAvailable {job.min_available}{where})"))
     if job.min_success is not None:
-        facts.append(
-            f"minSuccess {job.min_success:,}" + (f" (line {job.min_success_line})" if job.min_success_line else "")
-        )
+        where = f" (line {job.min_success_line})" if job.min_success_line else ""
+        facts.append(join("minSuccess ", tag("b", f"{job.min_success:,}"), where))
     if len(job.attempts) > 1 or (job.budget and job.budget.spent):
         spent = f", {job.budget.spent} of {plural(job.budget.limit, 'retry', 'retries')} spent" if job.budget else ""
         facts.append(join(tag("b", len(job.attempts)), f" attempts{spent}"))
@@ -309,7 +310,7 @@ def _overview(view: JobView) -> Html:
     stack: list[Html] = []
     if view.pods:
         stack.append(
-            cells_card(job, view.pods, view.timeline)
+            cells_card(job, view.pods, view.timeline, view.chosen.pod)
             if view.pods.total > TICKS_TO
             else pods_card(job, view.pods, view.chosen.pod)
         )

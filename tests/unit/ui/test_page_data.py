@@ -90,6 +90,7 @@ def test_sentences_begin_with_failures(made: Made) -> None:
     texts = {row.name: row.text for row in made.data.listing(Group.ALL, "", "").items}
     many = f"sweep-{MANY}"
     assert texts[many].startswith("1 failed: trial-23 first (exit code 1), ")
+    assert texts[many].endswith(f", minSuccess {MANY * 19 // 20} can still be reached")
     assert texts["llama-ft"] == "6 of 6 running"
     assert texts["horovod"] == "4 succeeded, in the 2nd attempt"
     assert texts["dlrm-nightly"] == "suspended: it can be resumed"
@@ -161,7 +162,7 @@ def test_the_head_of_a_job_says_what_is_going_on(made: Made, run: str, kind: str
     counted = section.partition('<span class="c-fail">')[2].partition("</span>")[0]
     assert section.replace('<span class="c-fail">', "").replace("</span>", "").startswith(words)
     assert counted == ("1 failed: trial-23 first " if run.startswith("sweep") else ""), "a number of pods stands out"
-    assert (f"<span>minSuccess {MANY * 19 // 20} (line " in page) == run.startswith("sweep")
+    assert (f"<span>minSuccess <b>{MANY * 19 // 20}</b> (line " in page) == run.startswith("sweep")
 
 
 def test_many_pods_are_counted_over_time_and_few_stand_out(made: Made) -> None:
@@ -237,6 +238,10 @@ def test_a_waiting_job_shows_what_is_short_and_the_queue(made: Made) -> None:
     assert {"llama-ft:1", f"sweep-{MANY}:1"} <= {each.job for each in job.waiting.queue if each.position is None}
     page = html_jobs.page(JobsView(Frame(made.data.info(), "token"), made.data.listing(Group.WAITING, "qwen", "")))
     assert "0 of 8, starts all together" in page
+    page = html_job.page(made.data.job_view(Frame(made.data.info(), "token"), JobQuery("qwen-sft")))
+    hints = page.partition("What would start it now</h2>")[2].partition("</section>")[0]
+    assert f"<p>{hint.text}</p>" in hints
+    assert f"<code>{hint.command}</code>" in hints
     assert made.data.logs(JobQuery("qwen-sft")).total == 0
     assert made.data.timeline(JobQuery("qwen-sft")).pods == ()
 

@@ -200,6 +200,12 @@ class JobData:
         ):
             if counts.get(state):
                 parts.append(f"{counts[state]} {word}")
+        wanted = history.job.spec.min_success
+        if states.failures and wanted is not None:
+            can = (
+                "can still" if total - sum(counts.get(each, 0) for each in FAILED_STATES) >= wanted else "can no longer"
+            )
+            parts.append(f"minSuccess {wanted} {can} be reached")
         return ", ".join(parts)
 
 

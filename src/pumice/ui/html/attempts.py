@@ -39,7 +39,7 @@ def _attempt(attempt: Attempt) -> Html:
         tag("td.num", tag("a", attempt.number, href=f"?attempt={attempt.number}", data_attempt=attempt.number)),
         tag("td.nowrap", tag("time", clock(attempt.start), datetime=attempt.start.isoformat())),
         tag("td.num", ran),
-        tag("td", failed),
+        tag("td.nowrap", failed),
         tag("td.num.x", code),
         tag("td.muted", attempt.then.replace("->", "→") or ("" if attempt.end else "goes on")),
     )

@@ -17,6 +17,7 @@ from pumice.ui.values import FAILED_STATES, Job, PodState
 AREA: Final = 110
 TABLE_ROWS: Final = 64  # the others are cells, and further pages of the table
 LABEL_FROM: Final = 0.12  # of all pods: a smaller surface has no name
+NAMED: Final = 3  # tasks
 CELL_GROUPS: Final = ("running", "done", "waiting", "failed", "stopped")
 
 
@@ -69,7 +70,8 @@ def _area_row(picture: Picture) -> Html:
         if now
         else "nothing yet"
     )
-    tasks = " + ".join(f"{task.name} ×{task.total:,}" for task in picture.job.tasks[:3])
+    named = [f"{task.name} ×{task.total:,}" for task in picture.job.tasks]
+    tasks = " + ".join(named[:NAMED]) + (f" + {len(named) - NAMED} more" if len(named) > NAMED else "")
     shapes = tag(
         "svg",
         tag("path.wait", d=waiting, fill="url(#hatch)"),
@@ -131,7 +133,7 @@ def _surface(
     return f"{upper}{lower}Z"
 
 
-def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None) -> Html:
+def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None, chosen: str = "") -> Html:
     """Draw many pods as cells; without the script it is a table in pages. Slow and silent pods are marked."""
     groups = dict.fromkeys(CELL_GROUPS, 0)
     for state, count in page.counts.items():
@@ -157,7 +159,15 @@ def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None) -> Htm
     )
     said = ", ".join(f"{count:,} {name}" for name, count in groups.items() if count)
     label = f"{plural(page.total, 'pod')} as cells: {said}. Arrow keys move, enter chooses a pod."
-    grid = tag("canvas.cells.js", id="cells", tabindex=0, role="application", aria_label=label, data_total=page.total)
+    grid = tag(
+        "canvas.cells.js",
+        id="cells",
+        tabindex=0,
+        role="application",
+        aria_label=label,
+        data_total=page.total,
+        data_chosen=chosen or None,
+    )
     shown = page.items[:TABLE_ROWS]
     after = shown[-1].pod if len(page.items) > len(shown) else page.after
     table = tag(

@@ -187,8 +187,8 @@ def band(metric: Metric, *, small: bool = False) -> Html:
             "figcaption",
             tag("b", NAMES.get(metric.name, metric.name)),
             " ",
-            tag("span.muted", limit_words(metric), " a pod"),
-            tag("span.c-fail", f"; {named}") if named else None,
+            tag("span.muted", limit_words(metric), " a pod", "; " if named else None),
+            tag("span.c-fail", named) if named else None,
         ),
         tag(
             "svg",

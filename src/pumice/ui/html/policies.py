@@ -7,7 +7,7 @@ from typing import Final
 from pumice.ui.detail_values import Event, Events, File, Policies, PolicyRow
 from pumice.ui.html.frame import card, choose_rows, copyable
 from pumice.ui.html.marks import icon
-from pumice.ui.html.text import Child, Html, clock, file_name, join, tag, time_tag
+from pumice.ui.html.text import Child, Html, clock, file_name, tag, time_tag
 from pumice.ui.values import Job
 
 PIPS_TO: Final = 12
@@ -45,7 +45,7 @@ def _event(event: Event, *, is_first: bool) -> Html:
     if warning and is_first:
         kind = tag("span.st", tag("span.c-fail", icon("p-fail", "p")), "first")
     elif warning:
-        kind = join(tag("span.c-warn", "▲", aria_hidden="true"), tag("span.sr", "warning"))
+        kind = tag("span.st", tag("span.c-warn.up", "▲", aria_hidden="true"), "warning")
     several = f"{event.pods[0]} and {len(event.pods) - 1} more" if len(event.pods) > 1 else ""
     groups = " ".join(filter(None, ("warnings" if warning else "", "" if event.pod else "of-the-job")))
     return tag(

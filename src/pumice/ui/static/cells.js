@@ -45,7 +45,7 @@ export class Cells {
   }
 
   get columns() {
-    return Math.max(1, Math.floor((this.canvas.clientWidth + 2) / STEP));
+    return Math.max(1, Math.floor((this.canvas.clientWidth - 1) / STEP)); // a frame is wider than its cell
   }
 
   draw() {
@@ -68,11 +68,12 @@ export class Cells {
     // Failed cells come last: their frame stands over their neighbours.
     pods.forEach((pod, index) => GROUPS[pod.state] !== "failed" && this.cell(pen, paint, pod, index, most));
     pods.forEach((pod, index) => GROUPS[pod.state] === "failed" && this.cell(pen, paint, pod, index, most));
-    if (this.here >= 0 && document.activeElement === canvas) {
-      pen.strokeStyle = paint.accent;
-      pen.lineWidth = 2;
-      pen.strokeRect(...this.corner(this.here, -1), CELL + 2, CELL + 2);
-    }
+    const chosen = pods.findIndex((pod) => pod.pod === canvas.dataset.chosen);
+    const focused = document.activeElement === canvas ? this.here : -1;
+    pen.globalAlpha = 1;
+    pen.strokeStyle = paint.accent;
+    pen.lineWidth = 2;
+    for (const index of [chosen, focused]) if (index >= 0) pen.strokeRect(...this.corner(index, -1), CELL + 2, CELL + 2);
   }
 
   corner(index, by = 0) {

@@ -6,6 +6,14 @@ import { brief } from "./words.js";
 const SILENT = 5000;
 const KINDS = ["jobs", "job", "pod", "phase", "event", "metric"];
 
+/** Say whether the page is live: stale or late, its answer is missing. */
+export function nameLive() {
+  const { classList } = document.body;
+  const words = classList.contains("stale") ? "not reachable" : classList.contains("late") ? "waits for the server" : "live";
+  const label = $("#live span");
+  if (label.textContent !== words) label.textContent = words;
+}
+
 export class Live {
   /** `address()` is the stream's; `changed()` is called for changes, `lines(data)` for lines of a log. */
   constructor(address, changed, lines) {
@@ -59,9 +67,8 @@ export class Live {
       $("#banner").replaceChildren();
       this.changed("back", null);
     }
-    const live = $("#live");
-    live.classList.remove("off");
-    if ($("span", live).textContent !== "live") $("span", live).textContent = "live";
+    $("#live").classList.remove("off");
+    nameLive();
   }
 
   check() {
@@ -71,7 +78,7 @@ export class Live {
       this.down = true;
       document.body.classList.add("stale");
       $("#live").classList.add("off");
-      $("#live span").textContent = "not reachable";
+      nameLive();
       const again = make("button.btn", { type: "button" }, "Try now");
       again.addEventListener("click", () => this.open(true));
       const command = make("span.copy", {}, make("code", {}, "pumice ui"), make("button.btn.quiet.sm", { type: "button", "data-copy": "", "aria-label": "Copy pumice ui" }, "Copy"));

@@ -3,7 +3,7 @@
 import { $, $$, ask, make, morph, parse, remembered } from "./dom.js";
 import { Cells } from "./cells.js";
 import { confirmAction, hints } from "./dialogs.js";
-import { Live } from "./live.js";
+import { Live, nameLive } from "./live.js";
 import { Logs } from "./logs.js";
 import { keys } from "./keys.js";
 import { tick } from "./words.js";
@@ -48,14 +48,20 @@ function visit(url, { push = true, fresh = true, keep = !fresh } = {}) {
   if (!fresh && state.going) return state.visit;
   const turn = ++state.turn;
   if (fresh) state.going = turn;
-  const timers = fresh ? [setTimeout(() => document.body.classList.add("loading"), SLOW), setTimeout(() => ($("#live span").textContent = "waits for the server"), LATE)] : [];
+  const timers = fresh ? [setTimeout(says, SLOW, "loading"), setTimeout(says, LATE, "late")] : [];
   state.visit = show(url, { push, fresh, keep }, turn).finally(() => {
     timers.forEach(clearTimeout);
     if (state.going !== turn) return;
     state.going = 0;
-    document.body.classList.remove("loading");
+    document.body.classList.remove("loading", "late");
+    if (state.live) nameLive();
   });
   return state.visit;
+}
+
+function says(name) {
+  document.body.classList.add(name);
+  nameLive();
 }
 
 async function show(url, { push, fresh, keep }, turn) {
