@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar, Final
@@ -49,6 +50,12 @@ VIEWS: Final[dict[str, str]] = {
 }
 
 
+@cache
+def view_of(uid: str) -> JobView:
+    """Return the view of a job, made once: that of 1,000 pods takes long."""
+    return JOBS[uid]()
+
+
 def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str:
     """Return a page."""
     _, *parts = path.split("/")
@@ -58,7 +65,7 @@ def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str
         return html_jobs.page(samples.empty())
     if len(parts) < 2 or parts[1] not in JOBS:
         return html_job.error(ERROR)
-    view = JOBS[parts[1]]()
+    view = view_of(parts[1])
     if len(parts) > 2:
         return html_job.action(ActionView(samples.FRAME, view.job, samples.STOP))
     tab = query.get("tab", ["overview"])[0]
@@ -70,7 +77,7 @@ def page(path: str, query: dict[str, list[str]], *, turned: bool = False) -> str
 def data(path: str, query: dict[str, list[str]]) -> msgspec.Struct | None:
     """Return what an endpoint answers."""
     parts = path.split("/")
-    view = JOBS[parts[3]]() if len(parts) > 3 and parts[3] in JOBS else None
+    view = view_of(parts[3]) if len(parts) > 3 and parts[3] in JOBS else None
     if view is None:
         return None
     if path.endswith("/logs"):
