@@ -138,15 +138,6 @@ def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None, chosen
     groups = dict.fromkeys(CELL_GROUPS, 0)
     for state, count in page.counts.items():
         groups[cell_group(state)] += count
-    legend = [
-        tag("span", tag("i.cell", class_=f"cell-{name}"), f"{name} {groups[name]:,}")
-        for name in CELL_GROUPS
-        if groups[name]
-    ]
-    odd = [line.pod for line in timeline.pods if line.state is PodState.RUNNING and line.note] if timeline else []
-    if odd:
-        words = f"slow or silent {len(odd):,}"
-        legend.insert(1, tag("span", tag("i.cell.cell-odd"), words, id="cells-odd", data_pods=" ".join(odd)))
     names = ", ".join(task.name for task in job.tasks)
     choice = tag(
         "span.seg.js",
@@ -189,11 +180,24 @@ def cells_card(job: Job, page: PodPage, timeline: Timeline | None = None, chosen
         grid,
         table,
         more,
-        tag("div.foot.legend", legend),
+        tag("div.foot.legend", _cells_legend(groups, timeline)),
         sub=f"{page.total:,} of {names}, in order of index",
         right=choice,
         id="pods",
     )
+
+
+def _cells_legend(groups: dict[str, int], timeline: Timeline | None) -> list[Html]:
+    legend = [
+        tag("span", tag("i.cell", class_=f"cell-{name}"), f"{name} {groups[name]:,}")
+        for name in CELL_GROUPS
+        if groups[name]
+    ]
+    odd = [line.pod for line in timeline.pods if line.state is PodState.RUNNING and line.note] if timeline else []
+    if odd:
+        words = f"slow or silent {len(odd):,}"
+        legend.insert(1, tag("span", tag("i.cell.cell-odd"), words, id="cells-odd", data_pods=" ".join(odd)))
+    return legend
 
 
 def cell_group(state: PodState) -> str:
