@@ -541,8 +541,8 @@ def test_a_bad_query_is_refused(query: dict[str, str], message: str) -> None:
 
 
 def test_queries_are_read() -> None:
-    query = JobQuery.of("uid", {"attempt": "all", "at": "12", "step": "5", "tab": "", "after": "7"})
+    query = JobQuery.of("uid", {"attempt": "all", "at": "12", "step": "5", "tab": "", "after": "7", "every": "1"})
     assert (query.attempt, query.at, query.step, query.tab, query.after_number) == (0, 12, 5.0, "overview", 7)
-    assert query.log_filter(3).attempt == 0
+    assert (query.log_filter(3).attempt, query.every, JobQuery.of("uid", {}).every) == (0, True, False)
     assert JobQuery("uid").log_filter(3).attempt == 3
     assert group_of_query({"phase": "done"}) is Group.DONE
