@@ -18,12 +18,12 @@ of a file, an image, a setting, this machine. One tree of exceptions:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Self
 
-from msgspec import Struct
 
-
-class Position(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Position:
     """A position in a file. `line` and `column` count from 1; what is not known is 0.
 
     `file` names whatever the problem is about where that is no file: a flag, an image, a pod.
@@ -40,7 +40,8 @@ class Position(Struct, frozen=True):
 NOWHERE: Final = Position()
 
 
-class Problem(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Problem:
     """`fatal` is False where the work goes on without what the problem is about: then it is a warning."""
 
     message: str

@@ -9,9 +9,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
-
-from msgspec.structs import replace
 
 from pumice.admission.admit import Admitted
 from pumice.cli.findings import write_reports

@@ -6,11 +6,12 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from pumice.client.run_options import flags
 from pumice.engines.local.host_access.access import HostAccess
@@ -154,7 +155,7 @@ def _files(name: str, paths: object, beside: Path) -> dict[str, Path]:
 def _mounts(name: str, paths: object, beside: Path) -> list[ExtraMount]:
     if name.startswith("/") and isinstance(paths, str):
         found = flags.mount(paths, beside, name)
-        return [replace(found, at=Path(os.path.normpath(name)))]
+        return [msgspec.structs.replace(found, at=Path(os.path.normpath(name)))]
     if name != "paths" or not isinstance(paths, list) or not _are_texts(paths):
         raise InvalidOption('must be paths = ["PATH", "PATH:ro"], or "/path/in/pods" = "PATH"')
     return [flags.mount(path, beside, name) for path in paths]
