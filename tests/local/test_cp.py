@@ -47,10 +47,15 @@ def test_files_and_directories_in_both_directions(terminal: Terminal) -> None:
     assert into.err == "not copied: pipe: not a file, directory or link\n"
     terminal("cp", "w-0:/data/own/large", "back")
     assert (here / "back").read_bytes() == (here / "own" / "large").read_bytes()
-    assert terminal("cp", "w-0:/data/none", "x", code=1).err.endswith("/data/none: no such file or directory\n")
-    assert terminal("cp", "own/none", "w-0:/data", code=1).err == "own/none: no such file or directory\n"
-    assert terminal("cp", "own", "w-0:/data/none/none", code=1).err.endswith("no such file or directory\n")
-    assert terminal("cp", "w-0:/data/made/file", "none/x", code=1).err.startswith("none/x: no such file or directory")
+    missing = terminal("cp", "w-0:/data/none", "x", code=2).err
+    assert missing.startswith(
+        "trial:1/w-0:/data/none: no such file or directory\n  hint: pumice exec trial:1/w-0 -- ls "
+    )
+    assert terminal("cp", "own/none", "w-0:/data", code=2).err.startswith("own/none: no such file or directory\n")
+    into = terminal("cp", "own", "w-0:/data/none/none", code=2)
+    assert into.err.startswith("trial:1/w-0:/data/none/none: no such file or directory\n")
+    out = terminal("cp", "w-0:/data/made/file", "none/x", code=2)
+    assert out.err == "none/x: no such file or directory\n  hint: none does not exist\n"
     assert "one of them must be in a pod" in terminal("cp", "own", "./w-0:/data", code=2).err
     assert terminal("cp", "w-7:/data", "x", code=2).err.startswith("the job has no pod w-7 now")
     assert not (here / "x").exists()
@@ -72,4 +77,4 @@ def test_a_pod_that_has_ended_needs_keep(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "layer").read_text() == "on\n"
     terminal("cp", "w-0:/data/volume", ".")
     assert (tmp_path / "volume").read_text() == "in\n"
-    assert "no such file or directory" in terminal("cp", "w-0:/srv/none", "y", code=1).err
+    assert "no such file or directory" in terminal("cp", "w-0:/srv/none", "y", code=2).err

@@ -14,6 +14,7 @@ from pumice.client.async_run import AsyncOwnedRun, AsyncRun
 from pumice.client.lease import Lease
 from pumice.client.loading import origin_of
 from pumice.client.local_client import LocalClient
+from pumice.client.python_words import in_python_words
 from pumice.client.reports import counted
 from pumice.client.requests import run_request
 from pumice.client.run_options.keywords import Options, Pathlike
@@ -27,6 +28,7 @@ from pumice.engines.local.runs.run_request import RunRequest
 from pumice.model.job import Job
 
 
+@in_python_words
 class AsyncClient:
     """The runs of this user on this machine.
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from signal import valid_signals
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,6 +20,7 @@ from pumice.client.errors import RunFailed
 from pumice.client.lease import Lease
 from pumice.client.local_client import LocalClient
 from pumice.client.pods.copying import copy_from, copy_to
+from pumice.client.python_words import in_python_words
 from pumice.client.requests import documents_of
 from pumice.client.run_history import EventReader
 from pumice.client.run_logs import RunLogs, check_selection, is_live, log_lines
@@ -45,6 +47,7 @@ from pumice.model.problem import Position
 WATCH_SECONDS: Final = 0.5
 
 
+@in_python_words
 class AsyncRun:
     """A run. `Client.submit`, `get` and `runs` return it."""
 
@@ -157,9 +160,10 @@ class AsyncRun:
         follow: bool,
     ) -> AsyncIterator[list[LogLine]]:
         """Yield the lines of `logs`, many at a time."""
-        for name, number in (("attempt", attempt), ("tail", tail or 0)):
-            if number < 0:
-                raise InvalidOption(f"{number}: must be 0 or more", "", Position(name))
+        numbers: dict[str, object] = {"attempt": attempt, "tail": 0 if tail is None else tail}
+        for name, number in numbers.items():
+            if not isinstance(number, int) or number < 0:
+                raise InvalidOption(f"{number!r}: must be 0 or more", "", Position(name))
         selection = LogSelection(
             pods=frozenset([pod] if isinstance(pod, str) else pod),
             tasks=frozenset([task] if isinstance(task, str) else task),
@@ -234,10 +238,17 @@ class AsyncRun:
 
     async def scale(self, replicas: Mapping[str, int]) -> None:
         """Change the number of pods of tasks. Raises WrongState if the run is not running, and InvalidOption."""
+        given: Mapping[str, object] = replicas
+        for task, number in given.items():
+            if not isinstance(number, int) or number < 0:
+                message = f"{task}: {number!r}: must be a number of pods, 0 or more"
+                raise InvalidOption(message, "", Position("scale"))
         await self._client.scale_async(self._existing(), replicas)
 
     async def kill(self, pod: str, signal: int = signal.SIGKILL) -> bool:
         """Send a signal to the containers of a pod (`worker-0`). False if none of them runs. Raises NoSuchPod."""
+        if signal not in valid_signals():
+            raise InvalidOption(f"{signal!r}: must be a signal, such as signal.SIGTERM", "", Position("signal"))
         return bool(await self._client.call_async(self._existing(), "kill", pod=pod, signal=int(signal)))
 
     async def exec(
@@ -295,6 +306,7 @@ class AsyncRun:
         return int((self._client.now().timestamp() - seconds_of("since", since)) * 1e9)
 
 
+@in_python_words
 class AsyncOwnedRun(AsyncRun):
     """A run that stops with its block, or with this process. `Client.start` returns it."""
 

@@ -57,7 +57,8 @@ def disk_warnings(state: Path) -> Iterator[str]:
 
 def not_responding(run: StoredRun) -> ConnectionFailed:
     """Return the error for a run whose process does not answer."""
-    return ConnectionFailed(f"{run.ref} does not respond", f"pumice stop {run.ref} --force ends it")
+    hint = f"pumice stop {run.ref} --force ends it"
+    return ConnectionFailed(f"{run.ref} does not respond", hint, python_hint="run.stop(force=True) ends it")
 
 
 def not_running(run: StoredRun) -> WrongState:

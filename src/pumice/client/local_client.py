@@ -143,7 +143,7 @@ class LocalClient(RunReader):
         check_host(run)
         if not self.summary(run).is_finished:
             what = "is running" if run.is_owned else "has not finished"
-            raise WrongState(f"{run.ref} {what}", f"pumice stop {run.ref}, or --force")
+            raise _not_over(run, what)
 
     async def remove_async(self, run: StoredRun, *, force: bool = False) -> None:
         if not force:
@@ -154,7 +154,7 @@ class LocalClient(RunReader):
             await self.wait_async([run], timeout=60)
         lock = OwnerLock.take(run.directory)
         if lock is None:
-            raise WrongState(f"{run.ref} is running", f"pumice stop {run.ref}, or --force")
+            raise _not_over(run, "is running")
         try:
             self.store.remove(run)
             remove_runtime_files(run.record.uid)
@@ -298,6 +298,11 @@ class LocalClient(RunReader):
                 waiting = ", ".join(each.run for each, is_done in zip(found, done, strict=True) if not is_done)
                 raise WaitTimeout(f"{waiting}: not {goal} within {timeout:g}s")
             await asyncio.sleep(_POLL)
+
+
+def _not_over(run: StoredRun, what: str) -> WrongState:
+    hint = f"pumice stop {run.ref}, or --force"
+    return WrongState(f"{run.ref} {what}", hint, python_hint="run.stop(), or run.remove(force=True)")
 
 
 def _reached(run: Status, goal: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Self, Unpack
 
 from pumice.client.async_client import AsyncClient, terminal_view
 from pumice.client.loop_thread import private_loop
+from pumice.client.python_words import python_words
 from pumice.client.run_options.keywords import Options, Pathlike
 from pumice.client.sync_run import OwnedRun, Run
 from pumice.client.values import Result
@@ -52,7 +53,7 @@ class Client:
                 raise KeyboardInterrupt
             loop.soon(lambda: lease.stop(Stop(INTERRUPTED, "Interrupted")))
 
-        with interrupts(stop) as interrupted:
+        with python_words(), interrupts(stop) as interrupted:
             # In this thread: a notebook shows what another thread prints elsewhere, or not at all.
             for event in loop.iterate(lease.events()):
                 view(event)

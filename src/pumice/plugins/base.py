@@ -18,6 +18,7 @@ from pumice.model.findings import SPEC, Finding, InvalidJob, Path
 from pumice.model.job import Job
 from pumice.model.objects import OwnedObject
 from pumice.model.pod import Pod
+from pumice.model.problem import Problem
 from pumice.model.slot import Slot
 from pumice.plugins.arguments import Arguments, Option, Value
 
@@ -54,10 +55,19 @@ class Base:
         args = [each.written(values[each.flag]) for each in given]
         parsed, findings = self.parse(args)
         if any(finding.is_error for finding in findings):
-            raise InvalidJob(findings)
+            raise InvalidJob(findings, [self._problem(given, finding) for finding in findings if finding.is_error])
         if parsed != self:
             raise InvalidJob([Finding(SPEC / "plugins" / self.name, "has a value that no argument can express")])
         return args
+
+    def _problem(self, given: Sequence[Option], finding: Finding) -> Problem:
+        """Return a finding about an argument as a problem of the object that was made with it."""
+        names = {_flag(field): field.name for field in dataclasses.fields(self)}
+        index = finding.path[-1]
+        if not isinstance(index, int) or given[index].secret:
+            return Problem(f"{type(self).__name__}: {finding.message}")
+        name = names[given[index].flag]
+        return Problem(f"{type(self).__name__}({name}={getattr(self, name)!r}): {finding.message}")
 
     def check(self, job: Job) -> Iterable[Finding]:
         return ()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -14,13 +15,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pumice.client.pods.entering import EnteredCommand, enter_to_copy
+from pumice.client.pods.entering import EnteredCommand, NotStartedError, enter_to_copy
 from pumice.engines.local.events import PodChanged
-from pumice.engines.local.run_errors import NoSuchPod, RunError, WrongState
+from pumice.engines.local.run_errors import ConnectionFailed, Denied, InvalidOption, NoSuchPod, RunError, WrongState
 from pumice.engines.local.runs.journal import read_journal
 from pumice.engines.local.runs.run_store import StoredRun
+from pumice.engines.local.sandbox.sandbox_errors import COPY_DENIED
 from pumice.engines.local.sandbox.syscalls import open_beneath
-from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, reason_of, receive, send
+from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, is_denied, reason_of, receive, send
 from pumice.engines.local.state.run_directory import KEPT
 
 _MOST_REPORTED: Final = 1000
@@ -40,46 +42,75 @@ def copy_from(run: StoredRun, pod: str, path: str, local: Path, container: str =
     Nothing is written elsewhere, whatever the pod sends.
     """
     found = _Report()
-    try:
-        entered = enter_to_copy(run, pod, container, Copy(path))
-    except (WrongState, NoSuchPod) as error:
-        _copy_kept(run, pod, path, container, error, lambda source: _receive(source, local, path, found))
-        return found.skipped
-    try:
-        stdin, stdout, stderr = entered.take_descriptors()
-        os.close(stdin)
-        os.close(stderr)
-        _receive(stdout, local, path, found, entered)
-        entered.code()
-    finally:
-        entered.close()
+    with _errors_in_pod(run, pod, path):
+        try:
+            entered = enter_to_copy(run, pod, container, Copy(path))
+        except (WrongState, NoSuchPod) as error:
+            _copy_kept(run, pod, path, container, error, lambda source: _receive(source, local, path, found))
+            return found.skipped
+        try:
+            stdin, stdout, stderr = entered.take_descriptors()
+            os.close(stdin)
+            os.close(stderr)
+            _receive(stdout, local, path, found, entered)
+            entered.code()
+        finally:
+            entered.close()
     return found.skipped
 
 
 def copy_to(run: StoredRun, local: Path, pod: str, path: str, container: str = "") -> list[Skipped]:
     """Copy a local file or directory to a path of a pod, or into it if it is a directory there. Raises RunError."""
-    if not local.exists():
-        raise RunError(f"{local}: no such file or directory")
-    found = _Report()
-    entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
     try:
-        stdin, stdout, stderr = entered.take_descriptors()
-        os.close(stdout)
-        reading = threading.Thread(target=found.read, args=(stderr,), daemon=True)
-        reading.start()
-        # The pod may have closed its input; then its answer says why.
-        with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
-            try:
-                send(str(local), out)
-            except OSError as error:
-                if not isinstance(error, BrokenPipeError):
-                    raise RunError(f"{local}: {reason_of(error)}") from error
-                raise
-        entered.code()
-        reading.join()
-    finally:
-        entered.close()
+        local.stat()
+    except OSError as error:
+        raise _local_error(local, error) from error
+    found = _Report()
+    with _errors_in_pod(run, pod, path):
+        entered = enter_to_copy(run, pod, container, Copy(path, True, local.resolve().name))
+        try:
+            stdin, stdout, stderr = entered.take_descriptors()
+            os.close(stdout)
+            reading = threading.Thread(target=found.read, args=(stderr,), daemon=True)
+            reading.start()
+            # The pod may have closed its input; then its answer says why.
+            with suppress(BrokenPipeError), os.fdopen(stdin, "wb") as out:
+                try:
+                    send(str(local), out)
+                except OSError as error:
+                    if not isinstance(error, BrokenPipeError):
+                        raise _local_error(local, error) from error
+                    raise
+            entered.code()
+            reading.join()
+        finally:
+            entered.close()
     return found.skipped
+
+
+@contextmanager
+def _errors_in_pod(run: StoredRun, pod: str, path: str) -> Iterator[None]:
+    """Raises InvalidOption or Denied for what the pod cannot read or write."""
+    try:
+        yield
+    except NotStartedError as error:
+        raise _pod_error(run, pod, path, str(error), denied=error.kind == COPY_DENIED) from error
+
+
+def _pod_error(run: StoredRun, pod: str, path: str, message: str, *, denied: bool) -> RunError:
+    parent, full = str(PurePosixPath(path).parent), f"{run.ref}/{pod}"
+    hint = f"pumice exec {full} -- ls -la {shlex.quote(parent)} shows what is there"
+    python_hint = f"run.exec({json.dumps(pod)}, {json.dumps(['ls', '-la', parent])}).stdout shows what is there"
+    return (Denied if denied else InvalidOption)(f"{full}:{path}: {message}", hint, python_hint=python_hint)
+
+
+def _local_error(local: Path, error: OSError) -> RunError:
+    hint = ""
+    if isinstance(error, FileNotFoundError):
+        missing = next((each for each in reversed(local.parents) if not each.exists()), None)
+        hint = f"{missing} does not exist" if missing is not None else ""
+        hint = hint or ("" if local.is_absolute() else f"the path is relative to {Path.cwd()}")
+    return (Denied if is_denied(error) else InvalidOption)(f"{local}: {reason_of(error)}", hint)
 
 
 @dataclass(slots=True)
@@ -110,9 +141,9 @@ def _receive(source: int, local: Path, path: str, found: _Report, entered: Enter
         if entered is not None:
             # The answer of the pod, if there is one, says why the stream ended.
             entered.code()
-        raise RunError(f"{path}: {reason_of(error)}") from error
+        raise ConnectionFailed(f"{path}: the copy ended too early: {reason_of(error)}") from error
     except OSError as error:
-        raise RunError(f"{local}: {reason_of(error)}") from error
+        raise _local_error(local, error) from error
 
 
 def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
@@ -123,8 +154,9 @@ def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
     if not stored.is_dir():
         raise error
     if not (run.directory / KEPT).is_dir():
-        hint = "only a run with --keep has the files of pods that have ended"
-        raise WrongState(f"{run.ref}/{pod} does not run, and its files are not kept", hint)
+        hint = "only a run with {} has the files of pods that have ended"
+        message = f"{run.ref}/{pod} does not run, and its files are not kept"
+        raise WrongState(message, hint.format("--keep"), python_hint=hint.format("keep=True"))
     newest = max(stored.glob("[0-9]*"), key=lambda each: int(each.name))
     manifest = msgspec.json.decode((newest / "pod.json").read_bytes())
     top, rest = _kept_directory(run, manifest, pod, container, PurePosixPath("/") / path)
@@ -149,7 +181,9 @@ def _copy_kept(  # noqa: PLR0913, PLR0917 - one call
     except RunError:
         writing.join(1)
         if failure:
-            raise RunError(f"{path}: {reason_of(failure[0])} in the files that {pod} wrote") from failure[0]
+            why = os.strerror(failure[0].errno or 0).lower()
+            message = f"{run.ref}/{pod}:{path}: {why} in the files that {pod} wrote"
+            raise (Denied if is_denied(failure[0]) else InvalidOption)(message) from failure[0]
         raise
 
 

@@ -13,7 +13,7 @@ from pumice.client.liveness import not_responding, not_running, wake_owner
 from pumice.engines.local.daemon.descriptor_channel import DescriptorChannel
 from pumice.engines.local.daemon.line_protocol import PATIENCE
 from pumice.engines.local.daemon.runtime_files import control_socket
-from pumice.engines.local.run_errors import ConnectionFailed, RunError
+from pumice.engines.local.run_errors import ConnectionFailed, InvalidOption
 from pumice.engines.local.runs.run_store import StoredRun
 from pumice.engines.local.sandbox.sandbox_errors import BAD_INTERPRETER, COMMAND_NOT_FOUND, NOT_EXECUTABLE
 from pumice.engines.local.sandbox.tree_stream import Copy
@@ -24,11 +24,12 @@ _POLL: Final = 0.1
 _CODES: Final = {COMMAND_NOT_FOUND: 127, NOT_EXECUTABLE: 126, BAD_INTERPRETER: 126}
 
 
-class NotStartedError(RunError):
-    """The command could not be started."""
+class NotStartedError(InvalidOption):
+    """The command could not be started, or the files not copied: there is none, or it cannot be used."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
+        self.kind = kind
         self.exit_code = _CODES.get(kind, 1)
 
 

@@ -58,7 +58,8 @@ def displayed() -> Callable[[str], None]:
     # Every notebook has loaded it.
     ipython: Any = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
-        raise Unsupported("watch shows a run in a notebook", "`pumice attach RUN` shows it in a terminal")
+        hint = "run.logs() yields its lines anywhere; `pumice attach RUN` shows it in a terminal"
+        raise Unsupported("watch shows a run in a notebook", hint)
     display = ipython.display
     handles: list[Any] = []
     shown: list[str] = []

@@ -63,7 +63,7 @@ async def open_sandbox(
                 raise Unsupported("\n".join(lines)) from error
             if is_root():
                 lines.append("  plain processes of root are not isolated from this machine; to run them all the same:")
-                raise NoNamespacesError("\n".join(lines)) from error
+                raise NoNamespacesError("\n".join(lines), python_hint='isolation="process"') from error
         lines.append("  the pods run as plain processes (--isolation process), not isolated from this machine")
         warn("\n".join(lines))
         return await ProcessSandbox.start(name, scratch, warn=warn)

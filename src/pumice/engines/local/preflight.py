@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from pumice.admission.admit import Admitted
 from pumice.engines.local.container_spec.job_inputs import JobInputs
@@ -41,6 +43,13 @@ _TOGETHER: Final = {"mpi", "pytorch", "tensorflow"}
 Found = tuple[Manifest, Manifest, Sequence[Problem]]  # a pod, one of its containers, and what is wrong with it
 
 
+class _Advice(NamedTuple):
+    """The same advice for the command line and for a program."""
+
+    flags: str
+    python: str
+
+
 def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) -> None:
     """Raises DoesNotFit with the shortfall and what would help."""
     if found.fits:
@@ -52,10 +61,12 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     where = Position(locate(SPEC).file)
     short = [row for row in found.rows if row.name in (found.short or (found.rows[0].name,))]
     # To lower a request does not help where the machine has nothing of it.
-    ignore = " ".join(f"--ignore {row.name}" for row in short if row.free.is_zero and is_extended(row.name))
+    lacking = [row.name for row in short if row.free.is_zero and is_extended(row.name)]
     lower = " and ".join(_largest_request(job, row.name, locate) for row in short if not row.free.is_zero)
-    less = " and ".join(filter(None, (ignore, f"lower {lower}" if lower else "")))
-    advice = [*_fewer_pods(admitted, found, free), *([less] if less else [])]
+    lower = f"lower {lower}" if lower else ""
+    ignore = _Advice(" ".join(f"--ignore {name}" for name in lacking), f"ignore={json.dumps(lacking)}" * bool(lacking))
+    less = _Advice(*(" and ".join(filter(None, (each, lower))) for each in ignore))
+    advice = [*_fewer_pods(admitted, found, free), *([less] if less.flags else [])]
     if (
         0 < found.fitting < job.spec.min_available
         and not _TOGETHER & set(job.spec.plugins)
@@ -63,18 +74,23 @@ def check_fit(admitted: Admitted, found: Fit, machine: Machine, locate: Locate) 
     ):
         written = admitted.written.spec.min_available
         position = at(locate, SPEC / "minAvailable") if written else ""
-        advice.append(f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}")
-    error = DoesNotFit(message, ", or ".join(advice), where)
+        advice.append(_Advice(*[f"{'lower' if written else 'set'} minAvailable to {found.fitting}{position}"] * 2))
+    fit_helps = False
+    with suppress(InvalidOption):
+        fit_helps = gang_fit(fitted(admitted, machine).admitted, free).fits
+    # The command line prints the whole command with --fit.
+    in_python = [*(["fit=True"] if fit_helps else []), *(each.python for each in advice)]
+    hint = ", or ".join(each.flags for each in advice)
+    error = DoesNotFit(message, hint, where, python_hint=", or ".join(in_python))
+    error.fit_helps = fit_helps
     error.shortages = [
         Shortage(resource=row.name, wanted=str(row.requested), free=str(row.free), capacity=str(row.free))
         for row in short
     ]
-    with suppress(InvalidOption):
-        error.fit_helps = gang_fit(fitted(admitted, machine).admitted, free).fits
     raise error
 
 
-def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) -> Iterator[str]:
+def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) -> Iterator[_Advice]:
     """Suggest fewer pods of the largest task, where they fit and nothing in the job counts on their number."""
     job = admitted.job
     largest = max(job.spec.tasks, key=lambda task: task.replicas)
@@ -89,7 +105,7 @@ def _fewer_pods(admitted: Admitted, found: Fit, free: Mapping[str, Quantity]) ->
             else:
                 too_many = number
     if most:
-        yield f"--scale {largest.name}={most}"
+        yield _Advice(f"--scale {largest.name}={most}", f"scale={json.dumps({largest.name: most})}")
 
 
 def has_counted_processes(job: Job) -> bool:
@@ -151,7 +167,8 @@ def check_problems(job: Job, found: Iterable[Found], locate: Locate) -> None:
                 annotations = manifest["metadata"]["annotations"]
                 task, name = str(annotations[keys.TASK_SPEC]), str(container["name"])
                 message = f"{task}-{annotations[keys.TASK_INDEX]}: container {name}: {problem.message}"
-                problems[problem] = Problem(message, problem.hint, locate(container_path(job, task, name)))
+                where = locate(container_path(job, task, name))
+                problems[problem] = replace(problem, message=message, where=where)
     if problems:
         raise Unsupported.of(list(problems.values()))
 

@@ -23,11 +23,14 @@ class InvalidOption(RunError):
 
 
 class RefusedError(RunError):
-    """The machine cannot run the job as it is, or may not."""
+    """The machine cannot run the job as it is, or may not: what DoesNotFit, Unsupported and Denied have in common."""
 
 
 class DoesNotFit(RefusedError):
-    """The gang would not fit the empty machine: `shortages`. `fit_helps`: with `--fit` it would."""
+    """The gang would not fit the empty machine, or does not fit now and may not wait: `shortages`.
+
+    `fit_helps`: with `--fit` it would.
+    """
 
     shortages: Sequence[Shortage] = ()
     fit_helps = False
@@ -39,12 +42,6 @@ class Unsupported(RefusedError):
 
 class Denied(RefusedError):
     """The user has not consented, or may not."""
-
-
-class PullError(RefusedError):
-    """Images cannot be pulled now: their registries fail."""
-
-    exit_code = 1
 
 
 class NoNamespacesError(Unsupported):
@@ -77,6 +74,10 @@ class ConnectionFailed(RunError, OSError):
     """There is no answer from a process of Pumice."""
 
     exit_code = 1
+
+
+class PullError(ConnectionFailed):
+    """Images cannot be pulled now: their registries fail."""
 
 
 class VersionMismatch(ConnectionFailed):

@@ -41,7 +41,8 @@ def stored(admitted: Admitted, scale: Mapping[str, int], owned: OwnedRun | None 
     if not total:
         first = written.spec.tasks[0].name
         message = "no pod is left" if scale else "the job has no pod: every task has 0 replicas"
-        raise InvalidOption(message, f"--scale {first}=1 runs one", Position("--scale" if scale else ""))
+        hint, python_hint = f"--scale {first}=1 runs one", f'scale={{"{first}": 1}} runs one'
+        raise InvalidOption(message, hint, Position("--scale" if scale else ""), python_hint=python_hint)
     if spec != written.spec:
         if spec.min_success is not None:
             spec = msgspec.structs.replace(spec, min_success=min(spec.min_success, total))

@@ -53,8 +53,9 @@ def read_config_sources(
 
 
 def missing_source(where: str, kind: str, name: object) -> Problem:
-    hint = f"add the {kind} to the job's file, pass it with --with FILE, or set optional: true"
-    return Problem(f"{where}: there is no {kind} {name}", hint)
+    hint = f"add the {kind} to the job's file, pass it with {{}}, or set optional: true"
+    message = f"{where}: there is no {kind} {name}"
+    return Problem(message, hint.format("--with FILE"), python_hint=hint.format("with_=FILE"))
 
 
 def missing_key(where: str, source: str, key: str, entries: Iterable[str]) -> Problem:

@@ -116,13 +116,7 @@ class JobInputs:
         argv = (*command, *args) if image is None else image.config.argv(command, args)
         # Without an entrypoint the arguments are the command, but no program is named like an option.
         if not argv or argv[0].startswith("-"):
-            lack = f"this machine has no image {name}" if image is None else f"its image {name} names none"
-            fetch = f"`pumice image pull {name}` or --pull fetches it; else " if image is None else ""
-            raise StartError(
-                IMAGE,
-                f"has no command, and {lack}\n"
-                f'  hint: {fetch}--image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
-            )
+            raise NoCommandError(_no_command(name, has_image=image is not None))
         return argv
 
     def problems(self, manifest: Manifest, container: Manifest) -> list[Problem]:
@@ -134,6 +128,24 @@ class JobInputs:
         found = [*problems, *missing, *volumes.problems, *refused_restrictions(manifest, container)]
         try:
             self.argv(container, self.image_of(str(container.get("image") or "")), {})
-        except StartError as error:
-            found.append(Problem(error.message))
+        except NoCommandError as error:
+            found.append(error.problem)
         return found
+
+
+class NoCommandError(StartError):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(IMAGE, problem.text)
+        self.problem = problem
+
+
+def _no_command(name: str, *, has_image: bool) -> Problem:
+    lack = f"its image {name} names none" if has_image else f"this machine has no image {name}"
+    pull = f"`pumice image pull {name}` or {{}} fetches it; else "
+    fetch, python_fetch = ("", "") if has_image else (pull.format("--pull"), pull.format("pull=True"))
+    return Problem(
+        f"has no command, and {lack}",
+        f'{fetch}--image {name}=PATH (a directory or archive), or --entrypoint {name}="COMMAND"',
+        python_hint=f'{python_fetch}image={{"{name}": PATH}} (a directory or archive),'
+        f' or entrypoint={{"{name}": "COMMAND"}}',
+    )

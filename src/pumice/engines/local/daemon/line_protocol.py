@@ -2,7 +2,7 @@
 
 Both sides check that the other one is a process of the same user, and begin with `hello`: a range of protocol numbers
 and the version of Pumice. A request is `{"id": 1, "do": "submit", ...}`; the answer has the same id, and `result` or
-`error` (`message`, `hint`). Objects without an id are announcements.
+`error` (`message`, `hint`; `problems` has them apart). Objects without an id are announcements.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import msgspec
 
 from pumice.engines.local.daemon.runtime_directory import socket_address
 from pumice.engines.local.run_errors import BY_NAME, ConnectionFailed, InvalidOption, RunError, VersionMismatch
+from pumice.model.problem import Problem
 
 PROTOCOLS: Final = (1, 1)  # the lowest and the highest that this version speaks
 LIMIT: Final = 16 << 20
@@ -54,13 +55,16 @@ def result_of(answer: Message) -> Any:
     """Return the result of an answer. Raises RunError."""
     if (error := answer.get("error")) is not None:
         kind = BY_NAME.get(str(error.get("kind")), RequestError)
+        if problems := error.get("problems"):
+            raise kind.of(msgspec.convert(problems, list[Problem]))
         raise kind(str(error.get("message", "")), str(error.get("hint", "")))
     return answer.get("result")
 
 
 def _plain(error: RunError) -> Message:
     message, hint = (str(error.problem), error.hint) if len(error.problems) == 1 else (str(error), "")
-    return {"message": message, "hint": hint, "kind": type(error).__name__}
+    problems = [msgspec.to_builtins(problem) for problem in error.problems]
+    return {"message": message, "hint": hint, "kind": type(error).__name__, "problems": problems}
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):

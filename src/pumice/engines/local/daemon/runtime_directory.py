@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import Denied, Unsupported
 
 _PRIVATE: Final = 0o700
 _SHARED: Final = Path("/tmp")  # noqa: S108 - owner, type and mode are checked
@@ -37,11 +37,12 @@ def private_directory(directory: Path) -> Path:
         directory.mkdir(mode=_PRIVATE, exist_ok=True)
         found = directory.lstat()
     except OSError as error:
-        raise RefusedError(f"{directory}: {(error.strerror or str(error)).lower()}", _HINT) from error
+        kind = Denied if isinstance(error, PermissionError) else Unsupported
+        raise kind(f"{directory}: {(error.strerror or str(error)).lower()}", _HINT) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise RefusedError(f"{directory}: not a directory, so no socket can be there", _HINT)
+        raise Unsupported(f"{directory}: not a directory, so no socket can be there", _HINT)
     if found.st_uid != os.getuid():
-        raise RefusedError(f"{directory}: belongs to another user (uid {found.st_uid})", _HINT)
+        raise Denied(f"{directory}: belongs to another user (uid {found.st_uid})", _HINT)
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
         directory.chmod(_PRIVATE)
     return directory

@@ -18,9 +18,9 @@ from pumice.engines.local.host_access.access import (
 from pumice.engines.local.host_access.credentials import credentials_in, credentials_of_machine, home_directories
 from pumice.engines.local.host_access.grants import is_granted, remember
 from pumice.engines.local.host_access.never_shared import is_never_shared
-from pumice.engines.local.run_errors import Denied, RefusedError
+from pumice.engines.local.run_errors import Denied
 from pumice.engines.local.sandbox.specs import SYSTEM_DIRECTORIES
-from pumice.engines.local.state.run_directory import state_problem
+from pumice.engines.local.state.run_directory import state_error
 from pumice.engines.local.state.settings import Settings, home_directory
 from pumice.model.job import Manifest
 from pumice.model.problem import Problem
@@ -33,11 +33,11 @@ class ConsentError(Denied):
 
 
 def remember_consent(error: ConsentError, settings: Settings) -> None:
-    """Raises RefusedError if it cannot be remembered."""
+    """Raises RunError if it cannot be remembered."""
     try:
         remember(error.accesses, settings.project or settings.workdir, settings.state)
     except OSError as problem:
-        raise RefusedError.of([state_problem(settings.state, problem)]) from problem
+        raise state_error(settings.state, problem) from problem
 
 
 def consent_facts(settings: Settings, environ: Mapping[str, str]) -> ConsentFacts:
@@ -90,7 +90,13 @@ def check_consent(
         if why and not (_is_allowed(access, facts, settings.allowed) or is_granted(access, project, settings.state)):
             missing.append((access, why))
     if missing:
-        error = ConsentError.of([Problem(f"{access}: {why}, and needs your consent") for access, why in missing])
+        # The command line asks, or prints the whole command with --allow-host-path.
+        error = ConsentError.of(
+            [
+                Problem(f"{access}: {why}, and needs your consent", python_hint=f'allow_host_path="{access.real}"')
+                for access, why in missing
+            ]
+        )
         error.accesses = tuple(access for access, _ in missing)
         raise error
     return wanted

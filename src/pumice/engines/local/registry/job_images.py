@@ -13,7 +13,7 @@ from pumice.engines.local.images.store import ImageStore
 from pumice.engines.local.preflight import check_fit, check_host_access
 from pumice.engines.local.preparation import Preparation, fit_to_machine, prepared
 from pumice.engines.local.registry.image_reference import reference
-from pumice.engines.local.run_errors import PullError, RefusedError
+from pumice.engines.local.run_errors import PullError, Unsupported
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.scheduling.fit import size_text
 from pumice.engines.local.scheduling.fitting import gang_fit
@@ -27,7 +27,7 @@ __all__ = ["Preparation", "prepared_with_images", "pull_missing"]
 
 @asynccontextmanager
 async def prepared_with_images(request: RunRequest, emit: Emitter) -> AsyncIterator[Preparation]:
-    """Raises InvalidOption or RefusedError."""
+    """Raises InvalidOption, RefusedError or PullError."""
     pulled = await _pull_for(request, emit) if request.options.pull else []
     with prepared(request, emit, pulled) as plan:
         yield plan
@@ -46,7 +46,7 @@ async def _pull_for(request: RunRequest, emit: Emitter) -> list[str]:
 
 
 async def pull_missing(names: Iterable[str], store: ImageStore, emit: Emitter) -> list[str]:
-    """Raises RefusedError with all images that cannot be pulled."""
+    """Raises PullError or Unsupported with all images that cannot be pulled."""
     from pumice.engines.local.registry.pull import PullReport, pull  # noqa: PLC0415 - loads aiohttp, which takes long
 
     def report(name: str) -> PullReport:
@@ -67,6 +67,6 @@ async def pull_missing(names: Iterable[str], store: ImageStore, emit: Emitter) -
         else:
             pulled.append(f"pulled {name} from {reference(name).host}: {image.digest[:19]}, {size_text(image.size)}")
     if errors:
-        kind = PullError if all(error.exit_code == 1 for error in errors) else RefusedError
+        kind = PullError if all(error.exit_code == 1 for error in errors) else Unsupported
         raise kind.of([Problem(f"image {error.problem}", error.hint) for error in errors])
     return pulled

@@ -14,7 +14,7 @@ from pathlib import Path
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.options import Locate, RunOptions, priority_of
 from pumice.engines.local.preflight import has_counted_processes
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import DoesNotFit
 from pumice.engines.local.runs.journal import Journal, SequenceNumbers
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
 from pumice.engines.local.runs.new_record import bound, gang_pods, new_record
@@ -153,9 +153,12 @@ class OpenRun:
             self.owned.lock.release()
 
 
-def _no_room(why: Why, locate: Locate) -> RefusedError:
-    hint = "without --no-wait it waits for its turn"
-    return RefusedError(f"does not fit now: {why.text}", hint, Position(locate(SPEC).file))
+def _no_room(why: Why, locate: Locate) -> DoesNotFit:
+    hint, where = "without {} it waits for its turn", Position(locate(SPEC).file)
+    python_hint = hint.format("no_wait=True")
+    error = DoesNotFit(f"does not fit now: {why.text}", hint.format("--no-wait"), where, python_hint=python_hint)
+    error.shortages = why.short
+    return error
 
 
 @contextmanager

@@ -241,12 +241,14 @@ class RunStore(Struct, frozen=True):
         found = self._find(name, namespace) if name is not None else []
         if len(found) > 1:
             choices = ", ".join(f"{run.ref} in namespace {run.record.namespace}" for run in found)
-            raise InvalidOption(f"{text}: several runs have this name: {choices}", "choose one with -n NAMESPACE")
+            message, python_hint = f"{text}: several runs have this name: {choices}", "use Client(namespace=...)"
+            raise InvalidOption(message, "choose one with -n NAMESPACE", python_hint=python_hint)
         if not found:
             if name is not None and (damaged := self._damaged(name, namespace)) is not None:
                 hint = f"its files are in {damaged}; remove them if you do not need them"
                 raise StoreError(f"{text}: {RECORD} cannot be read", hint)
-            raise NoSuchRun(f"{text}: no such run", "`pumice ps -a` lists all runs")
+            python_hint = "pumice.runs(all=True) lists all runs"
+            raise NoSuchRun(f"{text}: no such run", "`pumice ps -a` lists all runs", python_hint=python_hint)
         if found[0].is_newer:
             raise StoreError(f"{text}: {found[0].newer_text}", "pip install --upgrade pumice")
         return found[0]

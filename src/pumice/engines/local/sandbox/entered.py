@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pumice.engines.local.sandbox import protocol
-from pumice.engines.local.sandbox.sandbox_errors import COPY, TERMINAL, StartError
-from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, reason_of
+from pumice.engines.local.sandbox.sandbox_errors import COPY, COPY_DENIED, TERMINAL, StartError
+from pumice.engines.local.sandbox.tree_stream import Copy, StreamError, is_denied, reason_of
 
 _MAX_OUTPUT: Final = 1 << 20
 
@@ -117,7 +117,7 @@ def copied_here(copy: Copy) -> Entered:
         try:
             return copy.run(*theirs)
         except (OSError, StreamError) as error:
-            raise StartError(COPY, f"{copy.path}: {reason_of(error)}") from error
+            raise StartError(COPY_DENIED if is_denied(error) else COPY, reason_of(error)) from error
         finally:
             close_all(theirs)
 

@@ -7,6 +7,7 @@ writes is below its target, whatever the stream says and whatever is swapped mea
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -296,6 +297,11 @@ class Copy(NamedTuple):
         with open(stdin, "rb", buffering=_CHUNK, closefd=False) as source:
             receive(source, self.path, self.name, skipped)
         return int(failed)
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether the user may not read or write the file."""
+    return isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def reason_of(error: OSError | StreamError) -> str:

@@ -34,10 +34,9 @@ def check_open_files(pods: int, containers: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = needed_files(pods, containers)
     if hard != resource.RLIM_INFINITY and needed > hard:
-        raise Unsupported(
-            f"{pods} pods need {needed} open files, and a process may have {hard} here",
-            f"raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with --scale",
-        )
+        hint = f"raise the hard limit (ulimit -n {needed}, as root), or run fewer pods with "
+        message = f"{pods} pods need {needed} open files, and a process may have {hard} here"
+        raise Unsupported(message, f"{hint}--scale", python_hint=f"{hint}scale=")
 
 
 def raise_open_files_limit(pods: int, containers: int) -> None:

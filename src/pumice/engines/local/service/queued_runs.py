@@ -13,7 +13,7 @@ import msgspec
 
 from pumice.engines.local.clock import elapsed, wall_clock
 from pumice.engines.local.outcome import NO_ROOM
-from pumice.engines.local.run_errors import RefusedError
+from pumice.engines.local.run_errors import InvalidOption
 from pumice.engines.local.runs.journal import EntryKind, Journal, SequenceNumbers
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.run_names import is_directory_name
@@ -32,7 +32,7 @@ def submit(store: RunStore, record: RunRecord) -> StoredRun:
     """
     for name in (record.namespace, record.name, record.uid):
         if not is_directory_name(name):
-            raise RefusedError(f"{name!r}: cannot be the name of a run")
+            raise InvalidOption(f"{name!r}: cannot be the name of a run")
     run = find(store, record)
     if run is None:
         directory = store.reserve(record.namespace, record.name)

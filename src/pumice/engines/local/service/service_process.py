@@ -23,7 +23,7 @@ from pumice.engines.local.daemon.background import report_ready
 from pumice.engines.local.daemon.line_protocol import RETIRE, Connection, Message, listen, own_hello
 from pumice.engines.local.daemon.rotated_log import RotatedLog
 from pumice.engines.local.daemon.runtime_files import remove_runtime_files, sweep_runtime_files
-from pumice.engines.local.run_errors import RefusedError, RunError, StoreError
+from pumice.engines.local.run_errors import InvalidOption, RefusedError, RunError, StoreError
 from pumice.engines.local.runs.lost_runs import settle_lost_runs
 from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.runs.retention import prune, removal_text
@@ -211,7 +211,7 @@ class Service:
             record = msgspec.convert(request.get("record"), RunRecord)
             run = await asyncio.to_thread(queued_runs.submit, self.store, record)
         except msgspec.ValidationError as error:
-            raise RefusedError(f"not a run: {error}") from error
+            raise InvalidOption(f"not a run: {error}") from error
         except OSError as error:
             raise StoreError(f"the run cannot be stored: {error}", f"make room in {self.paths.state}") from error
         self._changed.set()

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from pumice.engines.local.logs.log_file import LogFile
-from pumice.engines.local.run_errors import RefusedError, RunError, StoreError
+from pumice.engines.local.run_errors import Denied, RunError, StoreError, Unsupported
 from pumice.engines.local.runs.atomic_files import replace_file
 from pumice.engines.local.runs.journal import SequenceNumbers
 from pumice.engines.local.state.remove_tree import remove_tree
@@ -51,8 +51,9 @@ def state_problem(state: Path, error: OSError) -> Problem:
 
 
 def state_error(state: Path, error: OSError) -> RunError:
-    """Return the error of a run that cannot be stored: StoreError on a full disk, else RefusedError."""
-    kind = StoreError if error.errno in (errno.ENOSPC, errno.EDQUOT) else RefusedError
+    """Return the error of a run that cannot be stored: StoreError on a full disk, else Denied or Unsupported."""
+    kind: type[RunError] = Denied if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else Unsupported
+    kind = StoreError if error.errno in (errno.ENOSPC, errno.EDQUOT) else kind
     return kind.of([state_problem(state, error)])
 
 

@@ -21,12 +21,13 @@ from pumice.engines.local.daemon.line_protocol import RETIRE, Answer, Connection
 from pumice.engines.local.daemon.runtime_files import control_socket
 from pumice.engines.local.events import LogOutput, RunEvent, RunPlanned
 from pumice.engines.local.outcome import TERMINATED, Outcome, Stop
-from pumice.engines.local.run_errors import InvalidOption, RunError, WrongState
+from pumice.engines.local.run_errors import InvalidOption, RunError, WaitTimeout, WrongState
 from pumice.engines.local.runs.event_codec import EventEncoder
+from pumice.engines.local.sandbox.sandbox_errors import StartError
 from pumice.engines.local.session import LocalSession
 from pumice.engines.local.supervisor.entering import Entering
 from pumice.engines.local.supervisor.request_codec import DETACH, OUTPUT, STOP, plain_output
-from pumice.model.problem import PumiceError
+from pumice.model.problem import Position, PumiceError
 
 # A watcher that does not read is disconnected when this many bytes wait for it.
 _MOST_WAITING: Final = 32 << 20
@@ -209,8 +210,12 @@ def _guarded(answer: Answer) -> Answer:
             return await answer(request)
         except RunError:
             raise
+        except TimeoutError as error:
+            raise WaitTimeout(f"the command has not ended within {request.get('timeout')}s, and was killed") from error
+        except StartError as error:
+            raise InvalidOption(error.message, where=Position("command")) from error
         except PumiceError as error:
-            raise RunError(error.problem.message, error.problem.hint) from error
+            raise WrongState(error.problem.message, error.problem.hint) from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidOption(f"{type(error).__name__}: {error}") from error
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from pumice.engines.local.daemon.line_protocol import LIMIT, Connection, Message, own_hello
 from pumice.engines.local.events import RunEvent, RunPlanned, WarningIssued
 from pumice.engines.local.outcome import CLIENT_LOST, TERMINATED, Stop
-from pumice.engines.local.run_errors import RefusedError, RunError, WrongState
+from pumice.engines.local.run_errors import RunError, StoreError, WrongState
 from pumice.engines.local.runs.run_request import RunRequest
 from pumice.engines.local.runs.run_store import SUPERVISOR_LOG
 from pumice.engines.local.service.on_demand import connected_service
@@ -198,7 +198,7 @@ class LeasedProcess:
             self._session.on_sandbox_lost = lambda _reason: os._exit(1)
             name = self._session.detach()
         except OSError as error:
-            raise RefusedError(f"the run cannot be detached: {error}", "make room in the state directory") from error
+            raise StoreError(f"the run cannot be detached: {error}", "make room in the state directory") from error
         self._released = True
         self.watch.noticed.set()
         if self._server is not None:

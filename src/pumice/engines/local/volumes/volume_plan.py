@@ -170,8 +170,9 @@ class _Planner:
             claim = str(source.get("claimName"))
             directory = self.config_sources.claims.get(claim)
             if directory is None:
-                hint = "add the PersistentVolumeClaim to the job's file, or pass it with --with FILE"
-                self._report(Problem(f"volume {name}: there is no PersistentVolumeClaim {claim}", hint))
+                hint = "add the PersistentVolumeClaim to the job's file, or pass it with "
+                message = f"volume {name}: there is no PersistentVolumeClaim {claim}"
+                self._report(Problem(message, f"{hint}--with FILE", python_hint=f"{hint}with_=FILE"))
             else:
                 self._step(MakeDirectory(directory, _EMPTY_MODE, self.group))
             return directory

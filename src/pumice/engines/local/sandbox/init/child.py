@@ -23,7 +23,14 @@ from pumice.engines.local.sandbox.net import job_network
 from pumice.engines.local.sandbox.rootfs import container_root
 from pumice.engines.local.sandbox.rootfs.job_filesystem import JobFilesystem
 from pumice.engines.local.sandbox.rootfs.mount_targets import Tree
-from pumice.engines.local.sandbox.sandbox_errors import COPY, INTERNAL, TERMINAL, WORKING_DIRECTORY, StartError
+from pumice.engines.local.sandbox.sandbox_errors import (
+    COPY,
+    COPY_DENIED,
+    INTERNAL,
+    TERMINAL,
+    WORKING_DIRECTORY,
+    StartError,
+)
 from pumice.engines.local.sandbox.specs import ContainerSpec
 from pumice.engines.local.sandbox.tree_stream import Copy
 
@@ -129,7 +136,8 @@ def become_copy(setup: ContainerSetup, streams: Streams, inherited: Inherited, c
         try:
             code = copy.run(0, 1, 2)
         except (OSError, tree_stream.StreamError) as error:
-            raise StartError(COPY, f"{copy.path}: {tree_stream.reason_of(error)}") from error
+            kind = COPY_DENIED if tree_stream.is_denied(error) else COPY
+            raise StartError(kind, tree_stream.reason_of(error)) from error
         os._exit(code)
 
     _become(setup, streams, [container, *inherited.descriptors], lambda: _join(inherited, enter), act)
