@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from pumice.model.findings import Path as Path
     from pumice.model.job import Job as Job
     from pumice.model.job import Policy as Policy
+    from pumice.model.job import TaskSpec as TaskSpec
     from pumice.model.pod import Pod as Pod
     from pumice.model.pod import env_values as env_values
     from pumice.model.problem import PumiceError as PumiceError
@@ -105,6 +106,7 @@ _HOMES = {
     "Slot": "pumice.model.slot",
     "Status": "pumice.client.values",
     "StoreError": "pumice.engines.local.run_errors",
+    "TaskSpec": "pumice.model.job",
     "Unsupported": "pumice.engines.local.run_errors",
     "Verdict": "pumice.engines.local.runs.run_record",
     "VersionMismatch": "pumice.engines.local.run_errors",

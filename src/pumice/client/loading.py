@@ -24,7 +24,7 @@ _ORIGIN: Final = "pumice.client.loading"
 
 
 class Origin(Struct, frozen=True):
-    """Where a Job came from. A changed copy of a Job that was loaded has none."""
+    """Where a Job came from."""
 
     admitted: Admitted
     source: JobSource
@@ -56,9 +56,11 @@ def load_all(file: str | os.PathLike[str]) -> list[Job]:
 def origin_of(job: Job) -> Origin:
     """Return where a Job came from, and its admission. Raises InvalidJob.
 
-    A Job is frozen, but its lists and mappings are not: one that was changed is admitted again.
+    A Job is frozen, but its lists and mappings are not: one that was changed is admitted again, and so is a copy.
     """
-    origin = job.derived(_ORIGIN, _admitted)
+    origin: Origin | None = job.attached.get(_ORIGIN)
+    if origin is None:
+        origin = job.attached[_ORIGIN] = _admitted(job)
     if origin.content == _content(job):
         return origin
     return replace(_admitted(job), source=JobSource(origin.source.file), documents=origin.documents)
@@ -80,7 +82,7 @@ def _with_origin(each: job_files.JobDocument, file: JobFile) -> Job:
     source = JobSource(file.name, found.marks, found.text, found.first)
     warnings = [report for report in file.reports if not report.is_error]
     origin = Origin(each.admitted, source, documents, _content(job), warnings)
-    job.derived(_ORIGIN, lambda _job: origin)
+    job.attached[_ORIGIN] = origin
     return job
 
 

@@ -7,6 +7,7 @@ defaulting patch. Pod templates and claim specs stay opaque mappings; nothing in
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from copy import deepcopy
 from functools import cached_property
 from io import StringIO
 from typing import Annotated, Any, Final, TypeVar
@@ -242,6 +243,33 @@ class Job(_Part, frozen=True, dict=True):  # `dict` for the cached properties
 
     def task(self, name: str) -> TaskSpec | None:
         return self._tasks_by_name.get(name)
+
+    def replace(self, **changes: Any) -> Job:
+        """Return a copy with other fields of the Job (`spec`), of its metadata (`name`) or of its spec (`max_retry`).
+
+        It keeps the file of a job that was loaded: its ConfigMaps and Secrets, and the pumice.toml beside it. So do
+        `copy.copy`, `copy.deepcopy` and `copy.replace`; `msgspec.structs.replace` makes a job without a file.
+        """
+        kinds = {"metadata": Metadata, "spec": JobSpec}
+        for part, kind in kinds.items():
+            inner = {name: changes.pop(name) for name in kind.__struct_fields__ if name in changes}
+            if inner:
+                changes[part] = msgspec.structs.replace(changes.get(part, getattr(self, part)), **inner)
+        copy = msgspec.structs.replace(self, **changes)
+        copy.attached.update(self.attached)
+        return copy
+
+    __replace__ = replace
+    __copy__ = replace
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+        parts = {name: deepcopy(getattr(self, name), memo) for name in self.__struct_fields__}
+        return self.replace(**parts)
+
+    @cached_property
+    def attached(self) -> dict[Hashable, Any]:
+        """What is remembered about this job and its copies, such as the file that it was loaded from."""
+        return {}
 
     @cached_property
     def _derived(self) -> dict[Hashable, Any]:

@@ -78,4 +78,5 @@ class Registry:
             return Finding(at, f"plugin {name} is installed but cannot be used: {self.broken[name]}")
         close = nearest(name, self.plugins)
         asked = f"did you mean {close}? " if close is not None else ""
-        return Finding(at, "unknown plugin", hint=f"{asked}there are {', '.join(self.plugins)} (pumice plugins)")
+        own = "" if asked else "; a plugin of your own needs an entry point in the group pumice.plugins"
+        return Finding(at, "unknown plugin", hint=f"{asked}there are {', '.join(self.plugins)} (pumice plugins){own}")

@@ -19,6 +19,7 @@ from tests.builders import a_context, a_document, a_template
 from tests.unit.admission.findings import error, found, task, warning
 
 KNOWN = "there are env, svc, ssh, pytorch, tensorflow, mpi, ray, hcclrank (pumice plugins)"
+OWN = "a plugin of your own needs an entry point in the group pumice.plugins"
 TOO_LARGE_HINT = "use fewer pods, or shorter names for the job and its tasks"
 
 
@@ -26,7 +27,7 @@ TOO_LARGE_HINT = "use fewer pods, or shorter names for the job and its tasks"
     ("plugins", "hint"),
     [
         pytest.param({"scv": []}, f"did you mean svc? {KNOWN}", id="mistyped"),
-        pytest.param({"nonsense": []}, KNOWN, id="unknown"),
+        pytest.param({"nonsense": []}, f"{KNOWN}; {OWN}", id="unknown"),
     ],
 )
 def test_unknown_plugins(plugins: Manifest, hint: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 from pathlib import Path
 
 import msgspec
@@ -94,7 +96,26 @@ def test_values_that_yaml_does_not_have_are_refused() -> None:
         run_request(job, {})
 
 
-def test_a_copy_of_a_job_is_a_job(file: Path) -> None:
+def test_a_copy_of_a_job_keeps_its_file(file: Path) -> None:
+    (file.parent / "pumice.toml").write_text("fit = true\n")
     job = pumice.load(file)
-    copy = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, name="b"))
-    assert run_request(copy, {}).job.job.name == "b"
+    copies = [job.replace(name="b", max_retry=5), copy.copy(job), copy.deepcopy(job), job.replace(spec=job.spec)]
+    if sys.version_info >= (3, 13):
+        copies.append(copy.replace(job, metadata=job.metadata))
+    for each in copies:
+        request = run_request(each, {})
+        assert (request.source.file, request.options.fit) == (str(file), True)
+        assert [document["metadata"]["name"] for document in request.documents] == ["extra"]
+    first = run_request(copies[0], {}).job.job
+    assert (first.name, first.spec.max_retry, job.name, copies[1:4]) == ("b", 5, "a", [job] * 3)
+    copies[2].spec.plugins["env"] = []
+    assert job.spec.plugins == {}
+    with pytest.raises(TypeError, match="nam"):
+        job.replace(nam="b")
+
+
+def test_a_copy_by_msgspec_is_a_job_without_a_file(file: Path) -> None:
+    job = pumice.load(file)
+    other = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, name="b"))
+    request = run_request(other, {})
+    assert (request.job.job.name, request.source.file, request.documents) == ("b", "", [])

@@ -79,7 +79,12 @@ def test_arguments_reach_their_plugin() -> None:
         pytest.param(
             "pytorh", "unknown plugin", f"did you mean pytorch? there are {', '.join(OTHERS.plugins)} (pumice plugins)"
         ),
-        pytest.param("quux", "unknown plugin", f"there are {', '.join(OTHERS.plugins)} (pumice plugins)"),
+        pytest.param(
+            "quux",
+            "unknown plugin",
+            f"there are {', '.join(OTHERS.plugins)} (pumice plugins); a plugin of your own needs an entry point in the"
+            " group pumice.plugins",
+        ),
         pytest.param(
             "broken", "plugin broken is installed but cannot be used: ImportError: no such module", "", id="broken"
         ),
