@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.local.running import need_namespaces
 
 PUBLIC = {each for each in (getattr(pumice, name) for name in pumice.__all__) if inspect.isclass(each)}
 FLAGS = re.compile(r"(?<![\w-])--[a-z]|\bpumice (?:run|submit|stop|ps|resume|scale|exec)\b")
+MOST_FRAMES = 9
 WAITING = "mkdir /data; : > /data/file; while :; do sleep 0.1; done"
 
 
@@ -136,9 +138,11 @@ def _differs(call: Call, kind: type[BaseException], text: str) -> str:
     try:
         call()
     except pumice.PumiceError as error:
+        # The caller's frames, and few of Pumice's.
+        frames = len(traceback.extract_tb(error.__traceback__))
         nearest = next(each for each in type(error).__mro__ if each in PUBLIC)
-        good = nearest is kind and text in str(error) and not FLAGS.search(str(error))
-        return "" if good else f"{kind.__name__} {text!r}: got {nearest.__name__}: {error}"
+        good = nearest is kind and text in str(error) and not FLAGS.search(str(error)) and frames <= MOST_FRAMES
+        return "" if good else f"{kind.__name__} {text!r}: got {nearest.__name__} ({frames} frames): {error}"
     except Exception as error:  # noqa: BLE001 - every other one is wrong
         return f"{kind.__name__} {text!r}: got {error!r}"
     return f"{kind.__name__} {text!r}: no error"

@@ -53,7 +53,7 @@ def test_runs_wait_in_order_and_as_long_as_their_options_say(terminal: Terminal)
     low = terminal("submit", "job.yaml", "job.yaml", "--priority", "-1").out.split()
     assert low == ["trial:3", "trial:4"]
     short = terminal("submit", "job.yaml", "--max-wait", "1ms").out.strip()
-    assert terminal("wait", short, code=100).out.startswith(f"{short} Terminated: {short}: no room (--max-wait 0.001s)")
+    assert terminal("wait", short, code=100).out.startswith(f"{short} Terminated: {short}: no room within 0.001s: ")
     terminal("resume", held)
     # By its class, it passes those that arrived before.
     terminal.until(lambda: "first in queue" in terminal("why", held).out)

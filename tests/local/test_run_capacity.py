@@ -112,7 +112,7 @@ def test_what_another_run_has_reserved_is_not_there(place: Place) -> None:
         assert "; trial:1 holds " in result.err
         result = place.run(job(task("only", "true", container=claim)), flags=["--max-wait", "0.2s"])
         assert result.code == 2, result.err
-        assert "no room within --max-wait 0.2s: cpu: " in result.err
+        assert "no room within 0.2s: cpu: " in result.err
         # Who wants nothing in particular is not held up.
         assert place.run(job(task("only", "true"))).code == 0
     assert place.run(job(task("only", "true", container=claim))).code == 0

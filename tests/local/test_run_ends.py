@@ -115,7 +115,7 @@ def test_timeout_is_graceful_and_says_what_to_type(place: Place) -> None:
     # A machine that is too busy for it to start within that time can do without.
     assert ("up" in result.out) == ("farewell" in result.out)
     first, *doing, logs, last = result.verdict
-    assert first == "trial ran longer than --timeout 5s and was stopped"
+    assert first == "trial ran longer than its timeout of 5s and was stopped"
     assert Path(logs.removeprefix("  logs").strip()).is_dir()
     # It may not have started, and may have ended when it was looked at.
     assert all(line.startswith("  was doing     only-0: ") for line in doing)

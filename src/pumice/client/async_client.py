@@ -94,7 +94,7 @@ class AsyncClient:
     async def runs(self, *names: str, all: bool = False, active: bool = False) -> list[AsyncRun]:  # noqa: A002 - as `ps --all`
         """Return the active runs and those that finished within 24 hours, newest first; by default of all names.
 
-        `all` returns every stored run, `active` those that have not finished.
+        `all` returns every stored run, `active` those that have not finished. Raises NoSuchRun for an unknown name.
         """
         found = await asyncio.to_thread(self._local.runs, names, everything=all, active=active)
         stored = [self._local.store.load(Path(each.directory)) for each in found]

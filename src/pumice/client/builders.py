@@ -237,7 +237,9 @@ def _reference(function: str | Callable[..., object]) -> tuple[str, str]:
     """Return module and name of a function that a pod can import. Raises InvalidOption."""
     module, name = str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", ""))
     if isinstance(function, str) or not module or not name:
-        raise _refused(function, "must be module:function, such as train:main, or a function")
+        path, _, last = str(function).rpartition(".")
+        near = f"{path}:{last}" if isinstance(function, str) and path and last else ""
+        raise _refused(function, "must be module:function, such as train:main, or a function", near)
     if "<lambda>" in name:
         raise _refused(name, "a lambda has no name by which a pod could import it")
     if "<locals>" in name:
@@ -254,6 +256,7 @@ def _reference(function: str | Callable[..., object]) -> tuple[str, str]:
     return module, name
 
 
-def _refused(function: object, why: str) -> InvalidOption:
+def _refused(function: object, why: str, near: str = "") -> InvalidOption:
     hint = 'move it to a module that the pod can import, and name it: function="train:main"'
+    hint = f"did you mean {near}?" if near else hint
     return InvalidOption(f"{function}: {why}", hint, Position("function"))

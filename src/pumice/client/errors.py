@@ -9,6 +9,8 @@ from pumice.model.problem import PumiceError
 class RunFailed(PumiceError):
     """A run did not complete: `result` says how it ended, and `result.verdict` why."""
 
+    __module__ = "pumice"  # as programs name it
+
     def __init__(self, result: Result) -> None:
         super().__init__(str(result))
         self.args = (result,)  # to be pickled

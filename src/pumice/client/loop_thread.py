@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from pumice.model.problem import PumiceError
+
 T = TypeVar("T")
 
 
@@ -46,6 +48,9 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
+        except PumiceError as error:
+            # Without the frames of the private thread: none of them is the caller's.
+            raise error.with_traceback(None) from error.__cause__
         except BaseException:
             future.cancel()
             raise

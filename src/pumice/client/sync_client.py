@@ -85,7 +85,7 @@ class Client:
     def runs(self, *names: str, all: bool = False, active: bool = False) -> list[Run]:  # noqa: A002 - as `ps --all`
         """Return the active runs and those that finished within 24 hours, newest first; by default of all names.
 
-        `all` returns every stored run, `active` those that have not finished.
+        `all` returns every stored run, `active` those that have not finished. Raises NoSuchRun for an unknown name.
         """
         return [Run(each) for each in private_loop().call(self._core.runs(*names, all=all, active=active))]
 

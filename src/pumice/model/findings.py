@@ -88,6 +88,8 @@ class Finding:
 class InvalidJob(PumiceError):  # noqa: N818 - a public name: `pumice.InvalidJob`
     """A Job that is not accepted: `findings`. `problems` are the same with positions in a file, where there is one."""
 
+    __module__ = "pumice"  # as programs name it
+
     def __init__(self, findings: Sequence[Finding], problems: Sequence[Problem] = ()) -> None:
         found = [*problems] or [Problem(_shown(finding), finding.hint) for finding in findings if finding.is_error]
         first = found[0] if found else Problem("the Job is not valid")

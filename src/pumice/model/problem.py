@@ -81,6 +81,8 @@ class Problem:
 class PumiceError(Exception):
     """An error that a user can act on: printed as message and hint, never as a traceback."""
 
+    __module__ = "pumice"  # as programs name it
+
     def __init__(
         self,
         message: str = "",

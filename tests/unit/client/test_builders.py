@@ -92,6 +92,7 @@ def _in_main() -> Callable[[], None]:
         pytest.param({"function": lambda: None}, "a lambda has no name", id="lambda"),
         pytest.param({"function": _in_main()}, r"a script or a notebook cell \(__main__\)", id="main"),
         pytest.param({"function": "train"}, "must be module:function", id="no colon"),
+        pytest.param({"function": "train.main"}, r"train\.main: .*\n  hint: did you mean train:main\?", id="a dot"),
         pytest.param({"function": "train:ma in"}, "must be module:function", id="no name"),
         pytest.param({"function": 5}, "must be module:function", id="number"),
         pytest.param({"function": "a:b", "command": ["x"]}, "cannot be combined with command", id="command"),

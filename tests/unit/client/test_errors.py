@@ -47,6 +47,7 @@ def test_an_error_has_a_text_with_its_hint(name: str) -> None:
     assert str(error) == "job.yaml:3: no room\n  hint: make some"
     assert (error.hint, error.problems[0].where.line) == ("make some", 3)
     assert kind is BY_NAME.get(name, kind)
+    assert (kind.__module__, pumice.RunFailed.__module__, pumice.InvalidJob.__module__) == ("pumice",) * 3
 
 
 def _does_not_fit() -> pumice.DoesNotFit:

@@ -1,4 +1,4 @@
-"""The exceptions of runs. Those without `Error` in their names are public: `pumice.NoSuchRun`."""
+"""The exceptions of runs. Those without `Error` in their names are public, and StoreError: `pumice.NoSuchRun`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ class RunError(PumiceError):
     """As text, each problem is followed by its hint."""
 
     exit_code = 2
+
+    def __init_subclass__(cls) -> None:
+        """Name a public one in tracebacks as programs do: `pumice.NoSuchRun`."""
+        if not cls.__name__.endswith("Error"):
+            cls.__module__ = "pumice"
 
     def __str__(self) -> str:
         return "\n".join(problem.text for problem in self.problems)
@@ -67,6 +72,7 @@ class WaitTimeout(RunError, TimeoutError):
 class StoreError(RunError):
     """The store cannot be read or written."""
 
+    __module__ = "pumice"
     exit_code = 1
 
 

@@ -295,7 +295,7 @@ class LocalSession:
         await asyncio.sleep(self.options.timeout)
         seconds = self.options.timeout
         size, unit = next((one for one in ((3600, "h"), (60, "m")) if not seconds % one[0]), (1, "s"))
-        message = f"{self.job.job.name} ran longer than --timeout {seconds / size:g}{unit} and was stopped"
+        message = f"{self.job.job.name} ran longer than its timeout of {seconds / size:g}{unit} and was stopped"
         why = Stop(TIMED_OUT, "Timeout", message)
         if self._live is not None and self._stop is None:
             await self._live.look()

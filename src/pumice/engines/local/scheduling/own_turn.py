@@ -91,7 +91,7 @@ class OwnTurn:
                 announce(why)
             waited = elapsed() - begin
             if longest is not None and waited >= longest:
-                return f"no room within --max-wait {longest:g}s: {why.text}"
+                return f"no room within {longest:g}s: {why.text}"
             pause = RETRY_INTERVAL if longest is None else min(RETRY_INTERVAL, longest - waited)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

@@ -132,8 +132,8 @@ def give_up(store: RunStore, run: StoredRun, longest: dt.timedelta, why: Why) ->
     if lock is None:
         return
     try:
-        flag = f"--max-wait {longest.total_seconds():g}s" if longest else "--no-wait"
-        message = f"no room ({flag}): {sentence(why)}"
+        when = f"within {longest.total_seconds():g}s" if longest else "now, and it may not wait"
+        message = f"no room {when}: {sentence(why)}"
         changes: dict[str, Any] = {"phase": Phase.TERMINATED, "reason": "NoRoom", "message": message, "note": message}
         changes |= {"verdict": (f"{run.ref}: {message}",), "finished": wall_clock(), "exit_code": NO_ROOM}
         append(run, EntryKind.NO_ROOM, {"message": message}, **changes)
