@@ -1,4 +1,7 @@
-"""The examples of the Python API: as a script, in a notebook, in a thread, after a fork, under an event loop; types."""
+"""The examples of the Python API: as a script, in a notebook, in a thread, after a fork, under an event loop; types.
+
+`make test` checks their types; it runs almost the same examples from the guides (`test_python_guides.py`).
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ def _run(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.soak
 def test_as_a_script() -> None:
     out = _run(str(FILE))
     assert "worker-1  1 of , epochs: 1\n" in out
@@ -63,6 +67,7 @@ def _text(cell: Any) -> str:
     return "".join(output.get("text", "") for output in outputs) + "".join(each.get("text/html", "") for each in data)
 
 
+@pytest.mark.soak
 def test_in_a_notebook(tmp_path: Path) -> None:
     cells = [
         "from python_examples import *\nwrite_files()",

@@ -77,35 +77,40 @@ def test_every_page_with_python_is_tested() -> None:
     assert {block.page for block in all_blocks("python")} == {README, FROM_PYTHON, NOTEBOOK, PYTEST, *PROGRAMS}
 
 
-def test_the_readme(folder: Path) -> None:
-    (folder / "program.py").write_text("\n".join((*_code(README), END)))
-    out = _run("program.py")
-    assert sorted(out.splitlines()) == ["None", *(f"worker-{index} run train.py of 4" for index in range(4))]
-
-
-def test_pumice_from_python(folder: Path) -> None:
+def test_the_readme_and_pumice_from_python(folder: Path) -> None:
     more = (
         "import asyncio; print(run.wait().ok); asyncio.run(main())",
         "print([line.text for line in pumice.submit(pumice.job('f', tasks=[train])).logs()])",
     )
-    (folder / "program.py").write_text("\n".join((*_code(FROM_PYTHON), *more, END)))
+    (folder / "program.py").write_text("\n".join((*_code(README), *_code(FROM_PYTHON), *more, END)))
     lines = _run("program.py").splitlines()
+    assert {f"worker-{index} run train.py of 4" for index in range(4)} <= {*lines}
+    assert lines.count("None") == 2
     assert "worker-1  resumed, loss 0.5, epochs: 1" in lines
     assert "Completed 1" in lines
-    assert {"None", "True", "['trained 3']"} <= {*lines}
+    assert {"True", "['trained 3']"} <= {*lines}
     assert lines.count("run train.py of 4") == 4
 
 
 def test_in_a_notebook(folder: Path) -> None:
     format4: Any = nbformat.v4
-    more = "print([line.text for line in (await pumice.AsyncClient().submit(job)) and pumice.get('sweep').logs()])"
-    notebook = format4.new_notebook(cells=[format4.new_code_cell(cell) for cell in (*_code(NOTEBOOK), more, END)])
+    more = (
+        "print([line.text for line in (await pumice.AsyncClient().submit(job)) and pumice.get('sweep').logs()])",
+        "pumice.run(job)",
+        "def main(): ...\ntry: pumice.task('w', function=main)\nexcept pumice.InvalidOption as error: print(error)",
+    )
+    notebook = format4.new_notebook(cells=[format4.new_code_cell(cell) for cell in (*_code(NOTEBOOK), *more, END)])
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
     shown = [str(cell["outputs"]) for cell in notebook.cells]
     assert "<b>quick:1</b>" in shown[0]
     assert "<b>quick:1</b> Completed" in shown[1]
     assert "worker-1 resumed, loss 0.5" in shown[2]
     assert "trained 3" in shown[4]
+    # What was displayed first is updated in place.
+    assert shown[1].count("<table>") == 1
+    assert "worker-0  trained 3" in shown[5]
+    assert "Completed" in shown[5]
+    assert "a notebook cell (__main__) cannot be imported by a pod" in shown[6]
 
 
 def test_with_pytest(folder: Path) -> None:

@@ -57,6 +57,7 @@ STARTS: dict[str, tuple[Callable[[Client], object], type[BaseException], str]] =
     ),
     "scale: none left": (lambda c: c.submit(_job(), scale={"w": 0}), pumice.InvalidOption, 'hint: scale={"w": 1} runs'),
     "scale: number": (lambda c: c.submit(_job(), scale={"w": -1}), pumice.InvalidOption, "scale: w=-1: N must be"),
+    "network": (lambda c: c.submit(_job(), network="x"), pumice.InvalidOption, "network: x: must be one of"),  # type: ignore[arg-type]
     "env": (lambda c: c.submit(_job(), env=["NOT_SET"]), pumice.InvalidOption, "env: NOT_SET: is not set here"),
     "env_file": (lambda c: c.submit(_job(), env_file="none"), pumice.InvalidOption, "none: no such file"),
     "mount": (lambda c: c.submit(_job(), mount="none"), pumice.InvalidOption, "mount: none: no such file"),
@@ -151,6 +152,9 @@ def _differs(call: Call, kind: type[BaseException], text: str) -> str:
 def test_what_cannot_start(client: Client) -> None:
     found = {name: _differs(partial(call, client), kind, text) for name, (call, kind, text) in STARTS.items()}
     assert {name: text for name, text in found.items() if text} == {}
+    with pytest.raises(pumice.DoesNotFit) as caught:
+        client.submit(_job(gpu=64))
+    assert [(each.resource, each.wanted) for each in caught.value.shortages] == [("nvidia.com/gpu", "64")]
     assert client.runs(all=True) == []
 
 

@@ -37,6 +37,7 @@ class LoopThread:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end; return its result. An interrupt cancels it."""
+        __tracebackhide__ = True  # for pytest and IPython, which show the code of the caller instead
         loop = self.loop
         if threading.current_thread() is self._thread:
             work.close()
@@ -61,6 +62,7 @@ class LoopThread:
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
         """Yield what an asynchronous iterator yields. An interrupt ends it."""
+        __tracebackhide__ = True
 
         async def following() -> T | _End:
             return await anext(source, _END)
