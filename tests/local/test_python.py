@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import pumice
+from pumice.engines.local.runs.owner_lock import OwnerLock
 from tests.local.running import need_namespaces
 
 pytest_plugins = ["pumice.testing"]
@@ -74,7 +75,13 @@ def test_a_submitted_run_from_its_start_to_its_removal(pumice_client: pumice.Cli
             run.logs(**options)  # type: ignore[arg-type] # one of its options
     with pytest.raises(pumice.WrongState):
         run.kill("w-0")
+    # Its process has not closed the record yet.
+    while (lock := OwnerLock.take(run._core._stored.directory)) is None:
+        continue
+    closing = threading.Timer(0.2, lock.release)
+    closing.start()
     run.remove()
+    closing.join()
     for method in (run.status, run.logs, run.events, run.why):
         with pytest.raises(pumice.NoSuchRun, match="trial:1: no such run"):
             method()

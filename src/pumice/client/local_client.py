@@ -152,9 +152,12 @@ class LocalClient(RunReader):
         if not self.summary(run).is_finished:
             await self.stop_async(run, force=True)
             await self.wait_async([run], timeout=60)
-        lock = OwnerLock.take(run.directory)
-        if lock is None:
-            raise _not_over(run, "is running")
+        deadline = time.monotonic() + PATIENCE
+        # The process of a run that has just finished still closes its record.
+        while (lock := OwnerLock.take(run.directory)) is None:
+            if time.monotonic() > deadline:
+                raise _not_over(run, "is running")
+            await asyncio.sleep(_POLL)
         try:
             self.store.remove(run)
             remove_runtime_files(run.record.uid)
