@@ -89,10 +89,13 @@ class AsyncRun:
         Raises Unsupported outside of a notebook.
         """
         show = displayed()
-        show(self._repr_html_())
-        while not (await self.status()).is_over:
-            await asyncio.sleep(WATCH_SECONDS)
+        while True:
+            # Asked first: what is shown last is the end.
+            is_over = (await self.status()).is_over
             show(self._repr_html_())
+            if is_over:
+                return
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def status(self) -> Status:
         """Return the run at this moment. Raises NoSuchRun if it was removed."""

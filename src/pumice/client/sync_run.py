@@ -60,10 +60,13 @@ class Run:
         """
         # In this thread: what another one displays does not appear in the cell.
         show = displayed()
-        show(self._repr_html_())
-        while not self.status().is_over:
-            time.sleep(WATCH_SECONDS)
+        while True:
+            # Asked first: what is shown last is the end.
+            is_over = self.status().is_over
             show(self._repr_html_())
+            if is_over:
+                return
+            time.sleep(WATCH_SECONDS)
 
     def status(self) -> Status:
         """Return the run at this moment. Raises NoSuchRun if it was removed."""

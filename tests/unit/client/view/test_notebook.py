@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from html.parser import HTMLParser
 
 import pytest
 
+from pumice.client import async_run, sync_run
 from pumice.client.values import LogLine, PodStatus, Status
 from pumice.client.view.notebook import displayed, html_of
 from pumice.engines.local.run_errors import Unsupported
@@ -96,3 +98,39 @@ def test_of_many_pods_those_that_failed_are_shown() -> None:
 def test_watching_needs_a_notebook() -> None:
     with pytest.raises(Unsupported, match="watch shows a run in a notebook"):
         displayed()
+
+
+class _Ending:
+    """A run that ends right after it is shown for the first time."""
+
+    is_over = False
+
+    def _repr_html_(self) -> str:
+        before, self.is_over = self.is_over, True
+        return "the end" if before else "running"
+
+
+class _Run(_Ending, sync_run.Run):
+    def __init__(self) -> None:
+        """Without a record."""
+
+    def status(self) -> Status:
+        return _status(finished=NOW if self.is_over else None)
+
+
+class _AsyncRun(_Ending, async_run.AsyncRun):
+    def __init__(self) -> None:
+        """Without a record."""
+
+    async def status(self) -> Status:
+        return _status(finished=NOW if self.is_over else None)
+
+
+def test_what_watch_shows_last_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    for module in (sync_run, async_run):
+        monkeypatch.setattr(module, "displayed", lambda: shown.append)
+        monkeypatch.setattr(module, "WATCH_SECONDS", 0)
+    _Run().watch()
+    asyncio.run(_AsyncRun().watch())
+    assert shown == ["running", "the end"] * 2
