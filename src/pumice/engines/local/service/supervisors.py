@@ -58,7 +58,7 @@ class Supervisors:
         finally:
             os.close(output)
         self._children[run.record.uid] = child
-        self._watch(run.record.uid, child.pid)
+        self._watch(run.record.uid, child.pid, child)
 
     def adopt(self, run: StoredRun) -> None:
         """Watch a supervisor that another service started, or a client."""
@@ -80,15 +80,20 @@ class Supervisors:
             child.returncode = child.poll() or 0
         self._children.clear()
 
-    def _watch(self, uid: str, pid: int) -> None:
+    def _watch(self, uid: str, pid: int, child: subprocess.Popen[bytes] | None = None) -> None:
         with suppress(OSError):
             # It may have ended already, which its free lock says.
             self._watched[uid] = descriptor = os.pidfd_open(pid)
-            asyncio.get_running_loop().add_reader(descriptor, self._fired, uid)
+            asyncio.get_running_loop().add_reader(descriptor, self._fired, uid, descriptor, child)
 
-    def _fired(self, uid: str) -> None:
-        self.forget(uid)
-        child = self._children.pop(uid, None)
+    def _fired(self, uid: str, descriptor: int, child: subprocess.Popen[bytes] | None) -> None:
+        """Handle the end of one process: a run that was suspended and resumed has another one by now."""
         if child is not None:
             child.wait()
+        if self._watched.get(uid) != descriptor:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+            return
+        self.forget(uid)
+        self._children.pop(uid, None)
         self.ended(uid)
