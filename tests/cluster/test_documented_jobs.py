@@ -119,6 +119,7 @@ def runner(controllers: Controllers, namespace: str, tmp_path: Path) -> ExampleR
     return ExampleRunner(controllers, namespace, tmp_path / "kubelet")
 
 
+@pytest.mark.soak
 def test_the_pytorch_job_runs_with_real_torch(runner: ExampleRunner, api: Api, with_torch: dict[str, str]) -> None:
     kubelet = runner.run("pytorch-job", _settings("pytorch-job.yaml", runner.state, with_torch))
     assert "ring closed: 42.0" in kubelet.lines("master-0")

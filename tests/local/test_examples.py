@@ -111,6 +111,7 @@ def test_the_pytorch_job_finds_its_ranks_without_torch(tmp_path: Path) -> None:
     assert "master-0  seen [1, 2]" in done.stdout.splitlines()
 
 
+@pytest.mark.soak
 def test_training_resumes_from_the_checkpoint_after_a_worker_died(having: Having, tmp_path: Path) -> None:
     done = _run(["examples/ddp-resume.yaml"], having(TORCH), tmp_path)
     assert done.returncode == 0, done.stderr
@@ -128,11 +129,12 @@ def test_training_resumes_from_the_checkpoint_after_a_worker_died(having: Having
     assert Path(claim, "checkpoint.pt").is_file()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("file", "source"),
     [
         pytest.param("tensorflow-dist-mnist.yaml", "the host name, because TF_CONFIG is invalid", id="as documented"),
-        pytest.param("tensorflow-dist-mnist-corrected.yaml", "TF_CONFIG", id="corrected", marks=pytest.mark.soak),
+        pytest.param("tensorflow-dist-mnist-corrected.yaml", "TF_CONFIG", id="corrected"),
     ],
 )
 def test_the_tensorflow_job_learns_on_both_workers(having: Having, tmp_path: Path, file: str, source: str) -> None:

@@ -74,7 +74,7 @@ def _environ(framework: Framework | None) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "framework", "sums"),
     [
-        pytest.param("torch", TORCH, {(0, 3), (1, 3), (2, 3)}, id="torch"),
+        pytest.param("torch", TORCH, {(0, 3), (1, 3), (2, 3)}, id="torch", marks=pytest.mark.soak),
         pytest.param("mpi", None, {(0, 2), (1, 2)}, id="mpi", marks=pytest.mark.needs("mpiexec", "sshd")),
         pytest.param("tensorflow", TENSORFLOW, {(0, 2), (1, 2)}, id="tensorflow", marks=pytest.mark.soak),
         pytest.param("ray", RAY, {(0, 8)}, id="ray", marks=pytest.mark.soak),

@@ -149,3 +149,10 @@ def test_a_job_is_written_as_a_file() -> None:
     assert "image: python:3.12" in written("python:3.12", for_cluster=True)
     with pytest.raises(InvalidJob, match="on this machine the host serves as image, on a cluster nothing does"):
         written(HOST_IMAGE, for_cluster=True)
+
+
+def test_a_copy_has_other_fields_of_metadata_and_spec() -> None:
+    job = a_job(a_task())
+    changed = job.replace(name="other", max_retry=7)
+    assert (changed.name, changed.spec.max_retry, changed.spec.tasks) == ("other", 7, job.spec.tasks)
+    assert job.replace(spec=JobSpec(max_retry=5), name="third").spec.max_retry == 5

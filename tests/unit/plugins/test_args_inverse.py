@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 import pumice.plugins
 from pumice.model.findings import InvalidJob
 from pumice.plugins.arguments import Option
-from pumice.plugins.base import Base
+from pumice.plugins.base import Base, option
 from pumice.plugins.pytorch import PyTorch
 from pumice.plugins.registry import BUILTINS
 
@@ -76,6 +79,21 @@ def test_a_value_that_no_argument_can_express() -> None:
         PyTorch(master="a --port=3").args()
     with pytest.raises(InvalidJob, match="port"):
         PyTorch(port=-1).args()
+
+
+@dataclass(frozen=True, slots=True)
+class Locked(Base):
+    name: ClassVar[str] = "locked"
+    summary: ClassVar[str] = "has a secret number"
+
+    pin: int = option(0, "opens the lock", secret=True)
+
+
+def test_an_error_does_not_show_a_secret() -> None:
+    with pytest.raises(InvalidJob) as raised:
+        Locked(pin="hidden").args()  # type: ignore[arg-type]  # a user's mistake
+    assert "Locked: " in str(raised.value.problem)
+    assert "hidden" not in str(raised.value.problem)
 
 
 def test_every_built_in_plugin_is_public() -> None:
