@@ -133,7 +133,13 @@ def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     started.close()
 
 
-@pytest.mark.parametrize("line", LINES)
+# Lines that ask the program for names, which takes long; others of their kind stay in `make test`.
+ASKING = ("pumice get @l", "pumice wait @last resn", "pumice get resnet:", "pumice logs -f resnet:")
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=pytest.mark.soak if line in ASKING else ()) for line in LINES]
+)
 def test_a_word_is_completed(line: str, shell: Shell) -> None:
     shell.type(f"{line}\t\n")
     shell.read_until("TYPED ")
