@@ -164,6 +164,7 @@ class Api:
 def eventually(what: str, ask: Callable[[], T], within: float = PATIENCE) -> T:
     """Poll until the result is truthy and return it; a failed assertion counts as falsy and is shown on timeout."""
     deadline = time.monotonic() + within
+    pause = 0.02
     while True:
         failure: AssertionError | None = None
         try:
@@ -173,4 +174,5 @@ def eventually(what: str, ask: Callable[[], T], within: float = PATIENCE) -> T:
             failure = error
         if time.monotonic() > deadline:
             raise AssertionError(f"after {within:.0f} s still not: {what}\n{failure or ''}") from failure
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.3)

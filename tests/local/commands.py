@@ -13,7 +13,7 @@ from tests.fork_server import fork_server
 from tests.local.running import Manifest, Place, Result, processes
 
 MODULES = ("pumice.cli.run.command", "pumice.client.local_client")
-WAITING = "echo up; while [ ! -e go ]; do sleep 0.05; done; echo done"
+WAITING = "echo up; while [ ! -e go ]; do sleep 0.2; done; echo done"
 
 
 class Terminal:
@@ -39,10 +39,15 @@ class Terminal:
         return str(next(each["phase"] for each in self.items("-a") if each["run"] == run))
 
     def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition. Most run a command, so look at most a third of the time."""
         deadline = time.monotonic() + 180
-        while not condition():
-            assert time.monotonic() < deadline, self("ps", "-a", "-o", "wide").out
-            time.sleep(0.05)
+        while True:
+            began = time.monotonic()
+            if condition():
+                return
+            ended = time.monotonic()
+            assert ended < deadline, self("ps", "-a", "-o", "wide").out
+            time.sleep(max(0.05, 2 * (ended - began)))
 
     def owner(self, run: str) -> int:
         name, _, number = run.partition(":")

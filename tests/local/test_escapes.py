@@ -449,12 +449,12 @@ class Entry:
 
 
 ENTRIES = [
-    Entry("copies-a-link-that-leads-outside", ("cp", "hostile-0:/srv/away", "taken"), code=1),
-    Entry("copies-through-proc", ("cp", "hostile-0:/proc/1/root/../../../{outside}", "taken"), code=1),
+    Entry("copies-a-link-that-leads-outside", ("cp", "hostile-0:/srv/away", "taken"), code=2),
+    Entry("copies-through-proc", ("cp", "hostile-0:/proc/1/root/../../../{outside}", "taken"), code=2),
     Entry("copies-a-tree-that-is-swapped", ("cp", "hostile-0:/srv", "taken")),
-    Entry("copies-into-a-link", ("cp", "plain-file", "hostile-0:/srv/away/canary"), code=1),
+    Entry("copies-into-a-link", ("cp", "plain-file", "hostile-0:/srv/away/canary"), code=2),
     Entry("copies-into-a-tree-that-is-swapped", ("cp", "plain-file", "hostile-0:/srv/data/sub/canary")),
-    Entry("copies-to-sysrq", ("cp", "plain-file", "hostile-0:/proc/sysrq-trigger"), code=1),
+    Entry("copies-to-sysrq", ("cp", "plain-file", "hostile-0:/proc/sysrq-trigger"), code=2),
     Entry("reads-the-canary", ("exec", "hostile-0", "--", "cat", "{outside}/canary"), code=1),
     Entry(
         "has-only-its-own-streams",

@@ -27,7 +27,7 @@ from tests.local.commands import Terminal
 from tests.local.running import job, need_namespaces, task
 from tests.unit.cli.screens import OnTerminal
 
-WAITING = "echo up $MY_TOKEN; while [ ! -e go ]; do sleep 0.05; done; echo done"
+WAITING = "echo up $MY_TOKEN; while [ ! -e go ]; do sleep 0.2; done; echo done"
 LINES = 50_000 if SOAK else 5_000
 
 

@@ -22,7 +22,7 @@ if [ $VC_TASK_INDEX = 1 ] && [ ! -e third ]; then
     touch second
     exit 3
 fi
-until [ -e third ]; do sleep 0.05; done
+until [ -e third ]; do sleep 0.2; done
 echo last
 """
 
@@ -157,7 +157,7 @@ def test_attempts_are_told_apart_and_several_runs_by_their_names(tmp_path: Path)
 def test_following_waits_for_pods_and_ends_with_the_run(tmp_path: Path) -> None:
     """`second` does not exist before `first` has ended, and that waits for the test."""
     place = Place(tmp_path)
-    first = task("first", "echo early; until [ -e go ]; do sleep 0.05; done")
+    first = task("first", "echo early; until [ -e go ]; do sleep 0.2; done")
     second = task("second", "echo late")
     second["dependsOn"] = {"name": ["first"], "condition": "Completed"}
     process = place.start(job(first, second, policies=[]), flags=["--json"])
@@ -203,14 +203,14 @@ def test_a_full_disk_leaves_a_gap_and_the_log_goes_on(tmp_path: Path) -> None:
     script = """
     echo before
     head -c 3M /dev/zero | tr '\\0' x | fold; echo
-    touch filled; until [ -e freed ]; do sleep 0.05; done
+    touch filled; until [ -e freed ]; do sleep 0.2; done
     echo after
     """
     argv = place.argv(job(task("only", script)))
     place.state.parent.mkdir()
     outside = """
     mount -t tmpfs -o size=2m,mode=700 tmpfs state && head -c 1M /dev/zero > state/full || exit 99
-    (until [ -e filled ]; do sleep 0.05; done; rm state/full; touch freed) &
+    (until [ -e filled ]; do sleep 0.2; done; rm state/full; touch freed) &
     "$@" > run.out 2> run.err; code=$?
     "$1" "$2" "$3" logs > logs.out 2> logs.err || exit 98
     cp state/pumice/runs/default/trial/1/pods/only-0/1/only.0.log kept.log

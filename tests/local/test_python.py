@@ -18,7 +18,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock
 from tests.local.running import need_namespaces
 
 pytest_plugins = ["pumice.testing"]
-WAITING = "echo up $VC_TASK_INDEX; while [ ! -e go ]; do sleep 0.05; done; echo done"
+WAITING = "echo up $VC_TASK_INDEX; while [ ! -e go ]; do sleep 0.2; done; echo done"
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +266,7 @@ def test_ctrl_c_stops_gracefully_and_at_once_when_it_comes_again(pumice_client: 
         "import signal, sys, pumice\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "for end in ('echo stopped; exit 0', 'echo no'):\n"
-        "    script = f'trap \"{end}\" TERM; echo up; while :; do sleep 0.05; done'\n"
+        "    script = f'trap \"{end}\" TERM; echo up; while :; do sleep 0.2; done'\n"
         "    job = pumice.job('trial', tasks=[pumice.task('w', command=['sh', '-c', script])])\n"
         "    try:\n"
         "        pumice.Client(state=sys.argv[1]).run(job)\n"

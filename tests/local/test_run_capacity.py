@@ -18,7 +18,7 @@ from tests.local.running import SEARCH_PATH, Manifest, Place, job, need_namespac
 
 # A job that holds what it has until somebody makes this file.
 MANY = 256 if SOAK else 64
-HOLD = "echo up; until [ -e release ]; do sleep 0.05; done"
+HOLD = "echo up; until [ -e release ]; do sleep 0.2; done"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -155,7 +155,7 @@ def test_a_run_that_waits_can_be_stopped(place: Place, number: int) -> None:
 
 def test_further_pods_of_an_elastic_job_queue_behind_a_waiting_gang(place: Place) -> None:
     half = f"{int(read_machine().cpu_share * 500)}m"
-    holder = task("holder", 'until [ -e "go$VC_TASK_INDEX" ]; do sleep 0.05; done; echo $VC_TASK_INDEX >> order', 3)
+    holder = task("holder", 'until [ -e "go$VC_TASK_INDEX" ]; do sleep 0.2; done; echo $VC_TASK_INDEX >> order', 3)
     holder["template"]["spec"]["containers"][0] |= wants(cpu=half)
     elastic = place.start(job(holder, minAvailable=2, plugins={"env": []}))
     assert elastic.stderr is not None
@@ -186,7 +186,7 @@ def test_a_run_that_was_killed_has_reserved_nothing(place: Place) -> None:
 
 
 def test_gpus_are_distinct_across_pods_and_containers(with_gpus: Place) -> None:
-    script = 'touch "ready$HOSTNAME"; until [ $(ls -d ready* | wc -l) = 2 ]; do sleep 0.05; done; echo '
+    script = 'touch "ready$HOSTNAME"; until [ $(ls -d ready* | wc -l) = 2 ]; do sleep 0.2; done; echo '
     pods = task("only", f"{script} $CUDA_VISIBLE_DEVICES", 2, container=gpu(1))
     bare = task("bare", "echo ${CUDA_VISIBLE_DEVICES-none}")
     result = with_gpus.run(job(pods, bare), flags=["--no-prefix"])

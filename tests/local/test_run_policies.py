@@ -39,7 +39,7 @@ def policy(event: str, action: str, **more: Any) -> Manifest:
 
 def until(pod: str, times: int) -> str:
     """Wait until a pod, by its short name, has been run so often."""
-    return f"{RUNS}until [ $(grep -cx {pod} runs) -ge {times} ]; do sleep 0.05; done"
+    return f"{RUNS}until [ $(grep -cx {pod} runs) -ge {times} ]; do sleep 0.2; done"
 
 
 def good(result: Result) -> None:
@@ -78,7 +78,7 @@ def test_a_failed_pod_restarts_its_partition(place: Place) -> None:
         'case "$HOSTNAME" in '
         "*-3) [ -e again ] && exit 0; touch again; exit 5;; "
         "*-2) [ -e again ] || sleep 600; exit 0;; "
-        "*) until [ $(grep -cx worker-2 runs) -ge 2 ]; do sleep 0.05; done;; esac"
+        "*) until [ $(grep -cx worker-2 runs) -ge 2 ]; do sleep 0.2; done;; esac"
     )
     worker = task("worker", script, 4, partitionPolicy={"totalPartitions": 2, "partitionSize": 2})
     worker["policies"] = [policy("PodFailed", "RestartPartition")]
@@ -114,7 +114,7 @@ def test_the_code_of_an_init_container_counts(place: Place) -> None:
 
 
 def test_a_completed_task_completes_the_job(place: Place) -> None:
-    master = task("master", RUNS + "until [ -e runs ]; do sleep 0.05; done", 2)
+    master = task("master", RUNS + "until [ -e runs ]; do sleep 0.2; done", 2)
     master["policies"] = [policy("TaskCompleted", "CompleteJob")]
     result = place.run(job(master, task("worker", FOR_LONG, 2)))
     good(result)

@@ -20,7 +20,7 @@ while True:
     time.sleep(0.1)
 """
 # Goes on when the file is there.
-WAITING = "echo up; while ! [ -e go ]; do sleep 0.05; done; echo gone"
+WAITING = "echo up; while ! [ -e go ]; do sleep 0.2; done; echo gone"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -47,7 +47,7 @@ RESTARTED = job(
     policies=[{"event": "PodFailed", "action": "RestartJob"}],
     maxRetry=2,
 )
-WAITING = job(task("quick", "echo ran >> quick.txt"), task("w", "touch up; while [ ! -e go ]; do sleep 0.05; done"))
+WAITING = job(task("quick", "echo ran >> quick.txt"), task("w", "touch up; while [ ! -e go ]; do sleep 0.2; done"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,9 +22,9 @@ pytestmark = pytest.mark.needs("chromium")
 # worker-1 fails when the test says so, once; then every pod waits for another word, and ends.
 SCRIPT = """
 echo begin
-while [ ! -e fail ]; do sleep 0.05; done
+while [ ! -e fail ]; do sleep 0.2; done
 case $HOSTNAME in *worker-1) [ -e failed ] || { : > failed; echo 'ValueError: loss <is> nan' >&2; exit 3; };; esac
-while [ ! -e end ]; do sleep 0.05; done
+while [ ! -e end ]; do sleep 0.2; done
 echo finished
 """
 

@@ -10,11 +10,12 @@ from pathlib import Path
 def descendants(roots: Iterable[int]) -> dict[int, list[int]]:
     """Return the descendants of each root, without the root itself."""
     children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # Not "[0-9]*/stat": pathlib raises ProcessLookupError if a process ends while it looks whether the file exists.
+    for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             # The name in parentheses may contain anything.
-            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
+            parent = int((directory / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(directory.name))
     found: dict[int, list[int]] = {}
     for root in roots:
         below = list(children.get(root, ()))

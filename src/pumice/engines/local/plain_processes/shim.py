@@ -97,7 +97,7 @@ def _children() -> list[int]:
         return [int(pid) for pid in Path(f"/proc/{own}/task/{own}/children").read_text().split()]
     except OSError:
         # Not every kernel has this file.
-        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == own]
+        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _parent(path / "stat") == own]
 
 
 def _parent(stat: Path) -> int:

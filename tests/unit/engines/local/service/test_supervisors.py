@@ -12,7 +12,7 @@ from pumice.engines.local.runs.owner_lock import OwnerLock
 from pumice.engines.local.service.supervisors import Supervisors
 
 # Ends when the file exists.
-PROGRAM = 'while [ ! -e "$0" ]; do sleep 0.01; done'
+PROGRAM = 'while [ ! -e "$0" ]; do sleep 0.2; done'
 
 
 def test_a_run_that_is_resumed_before_its_first_process_has_ended(tmp_path: Path) -> None:
