@@ -161,7 +161,7 @@ def tests() -> list[Check]:
     """Return the checks of `make test`; as root, tests that depend on the user's rights run again as `nobody`."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     is_root = sys.platform == "linux" and os.geteuid() == 0
-    fuzz = Beside([sys.executable, "-m", "scripts.fuzz", "--seconds=20"])
+    fuzz = Beside([sys.executable, "-m", "scripts.fuzz", "--seconds=10"])
     user = Beside([sys.executable, "-m", "scripts.ordinary_user", *USER_PYTEST])
     again = [Check("tests as an ordinary user", 30, user.finish)] if is_root else []
     ignored = ONLY_AS_USER if is_root else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -63,6 +64,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """While Kubernetes is being built, the tests that need it come last."""
     if kubernetes_programs.find(os.environ, Path(__file__).parents[1]) is None:
         items.sort(key=lambda item: item.nodeid.startswith(CLUSTER))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the tests and all modules from garbage collection, which would look at them again and again."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -128,7 +128,9 @@ class TestBesideVolcano:
         pumice_cluster.kubectl(*APPLY, "--force-conflicts", stdin=text)
         eventually("our definitions are active", lambda: _keeps_suspend(pumice_cluster.api(), "default"))
 
-    @pytest.mark.parametrize("manager", [pytest.param("kubectl", id="kubectl"), pytest.param("helm", id="helm")])
+    @pytest.mark.parametrize(
+        "manager", [pytest.param("kubectl", id="kubectl"), pytest.param("helm", id="helm", marks=pytest.mark.soak)]
+    )
     def test_definitions_can_be_replaced(
         self, pumice_cluster: Cluster, namespace: str, ours: str, manager: str
     ) -> None:

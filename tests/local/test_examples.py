@@ -191,7 +191,7 @@ def test_the_shells_of_the_mpi_workers_end_without_waiting_for_their_grace(tmp_p
 SOAK = pytest.mark.soak
 PRINTED = [
     pytest.param("torchrun.yaml", ["training on 4 ranks", r"trained 4 epochs: .* 6\d% .*"], marks=SOAK),
-    pytest.param("gpu.yaml", [r"rank 1 of 2 uses c(pu|uda)", r"the largest eigenvalue is 1999\.0"]),
+    pytest.param("gpu.yaml", [r"rank 1 of 2 uses c(pu|uda)", r"the largest eigenvalue is 1999\.0"], marks=SOAK),
     pytest.param("pytorch-job-basic.yaml", [r"ring closed: 42\.0"], marks=SOAK),
     pytest.param("pytorch-job-zh.yaml", [r"ring closed: 42\.0"], marks=SOAK),
     pytest.param("tensorflow-plugin.yaml", [r"worker 0 of 2: 100 steps done, .* 100% .*"], marks=SOAK),

@@ -240,6 +240,7 @@ def test_gloo_the_rank_that_raised(place: Place) -> None:
     assert lines[2].startswith("  then          master-0 (exit code 1, "), result.err
 
 
+@pytest.mark.soak
 def test_gloo_a_collective_that_one_rank_does_not_join(place: Place) -> None:
     """The rank that failed only waited: the verdict says for whom."""
     tasks = _gloo("time.sleep(1000)", 3)

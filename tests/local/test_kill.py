@@ -15,7 +15,7 @@ from tests.conftest import SOAK, seed
 from tests.local.killing import PATIENCE, Lane, Process, Traces, scratch, start
 
 LANES = 2  # at once in one test
-KILLS = 5 if SOAK else 3  # in each of them
+KILLS = 5 if SOAK else 2  # in each of them
 
 
 @pytest.fixture(scope="module", autouse=True)

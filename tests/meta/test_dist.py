@@ -93,7 +93,9 @@ class Place:
 @pytest.mark.parametrize(
     "install",
     [
-        pytest.param(lambda place: place.tool("uv", "tool", "install", "."), id="uv tool install ."),
+        pytest.param(
+            lambda place: place.tool("uv", "tool", "install", "."), id="uv tool install .", marks=pytest.mark.soak
+        ),
         pytest.param(lambda place: place.tool("pipx", "install", "."), id="pipx install .", marks=pytest.mark.soak),
         pytest.param(lambda place: place.pip("."), id="pip install .", marks=pytest.mark.soak),
         pytest.param(lambda place: place.pip(place.checkout / "dist" / WHEEL), id="the wheel", marks=pytest.mark.soak),

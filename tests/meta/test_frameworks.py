@@ -143,6 +143,7 @@ def test_a_small_disk_is_reported_before_the_download(
     assert not any("numpy" in line and "cpu" not in line for line in log.read_text().splitlines())
 
 
+@pytest.mark.soak
 def test_pip_is_used_where_uv_is_not_available(environ: dict[str, str], tmp_path: Path) -> None:
     """With a real pip that has no index: it runs, and its message is passed on."""
     nowhere = {**environ, "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1"}
