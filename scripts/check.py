@@ -64,6 +64,9 @@ USER_TESTS = (
 )
 # Run by root, these run only as an ordinary user: they show the same as root, or need limits that root does not have.
 ONLY_AS_USER = (
+    "tests/local/sandbox/test_death.py",
+    "tests/local/sandbox/test_job_network.py",
+    "tests/local/test_bounds.py",
     "tests/local/test_consent.py",
     "tests/local/test_cp.py",
     "tests/local/test_damaged_store.py",
@@ -79,9 +82,12 @@ ONLY_AS_USER = (
     "tests/local/test_process_sandbox.py",
     "tests/local/test_run.py",
     "tests/local/test_run_inputs.py",
+    "tests/local/test_run_volumes.py",
     "tests/local/test_scripted_hour.py",
+    "tests/local/test_secrets.py",
     "tests/local/test_session.py",
     "tests/local/test_top.py",
+    "tests/local/test_tunnel_programs.py",
 )
 # Tests of the pure packages that take long where coverage is measured, and add nothing to it.
 NOT_MEASURED = (

@@ -31,6 +31,8 @@ FIELDS = ("image", "imagePullPolicy", "imagePullSecrets", "terminationGracePerio
         pytest.param("Sometimes", POLICIES, None, id="nothing close"),
         pytest.param("", POLICIES, None, id="an empty word"),
         pytest.param("Always", (), None, id="no candidates"),
+        pytest.param("Alway", ("Always", *map(str, range(100))), None, id="too many candidates"),
+        pytest.param("a" * 101, ("a" * 100,), None, id="a word that is too long"),
     ],
 )
 def test_nearest(word: str, candidates: tuple[str, ...], expected: str | None) -> None:
