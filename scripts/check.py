@@ -154,17 +154,23 @@ def lint() -> list[Check]:
     return [
         command("ruff check", 1, "ruff", "check", "--quiet", "."),
         command("ruff format", 1, "ruff", "format", "--check", "--quiet", "."),
-        command("mypy --strict", 25, "mypy", "--no-error-summary", *folders),
+        # The cache of all checkouts: mypy compares the contents of files, not their places.
+        command("mypy --strict", 25, "mypy", f"--cache-dir={mypy_cache(os.environ)}", "--no-error-summary", *folders),
         command("import-linter", 1, "lint-imports", "--no-logo"),
     ]
+
+
+def mypy_cache(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "pumice" / "mypy"
 
 
 def unit_tests() -> list[Check]:
     return [command("unit tests", 60, *BUSY, "tests/unit", "tests/meta/test_tree.py")]
 
 
-def tests() -> list[Check]:
-    """Return the checks of `make test`; as root, tests that depend on the user's rights run again as `nobody`."""
+def tests(collection: Beside) -> list[Check]:
+    """Return the checks of `make test`; as root, tests that depend on the user's rights run as `nobody`."""
     pure = ",".join(f"src/pumice/{package}/*" for package in PURE_PACKAGES)
     is_root = sys.platform == "linux" and os.geteuid() == 0
     fuzz = Beside([sys.executable, "-m", "scripts.fuzz", "--seconds=10"])
@@ -186,6 +192,7 @@ def tests() -> list[Check]:
         # Only where it is asked for: measuring makes Python code two to three times as slow.
         command("tests of the pure packages", 25, *BUSY, "--cov", "--cov-report=", *measured()),
         command("coverage of the pure packages", 5, "coverage", "report", f"--include={pure}", "--fail-under=100"),
+        Check("collection of the tests", 1, collection.finish),
         Check("pytest", 450, all_tests),
         Check("kubernetes programs", 1, kubernetes),
         Check("fuzz", 1, fuzz.finish),
@@ -286,7 +293,7 @@ def main(arguments: Sequence[str]) -> int:
         # pytest rewrites the asserts of each file once and keeps the bytecode. Without this all workers would do so.
         collection = Beside([sys.executable, "-m", "pytest", "--collect-only", "-qq"], only_errors=True)
         collection.start({})
-        checks += [Check("collection of the tests", 1, collection.finish), *tests()]
+        checks += tests(collection)
     building = build_kubernetes() if what == "test" else None
     try:
         return 0 if perform(checks, ROOT / ".venv" / "check-times.json") else 1

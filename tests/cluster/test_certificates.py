@@ -187,7 +187,7 @@ def test_the_authority_is_replaced(pumice_cluster: Cluster, namespace: str, webh
 
 
 @pytest.mark.usefixtures("one_review_a_connection")
-@pytest.mark.parametrize("jobs", [pytest.param(30), pytest.param(2000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("jobs", [pytest.param(20), pytest.param(2000, marks=pytest.mark.soak)])
 def test_no_review_fails_while_certificates_are_lost(
     pumice_cluster: Cluster, namespace: str, webhook_port: int, clock: Clock, jobs: int
 ) -> None:

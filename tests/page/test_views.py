@@ -15,7 +15,7 @@ from tests.page.sample_server import VIEWS, Served
 pytestmark = pytest.mark.needs("chromium")
 SEVERE = ("serious", "critical")
 # Each view costs about two seconds of processor time, so `make test` draws some; `make soak` has all.
-SOME = list(VIEWS) if SOAK else sorted(random.Random(seed()).sample(list(VIEWS), 6))
+SOME = list(VIEWS) if SOAK else sorted(random.Random(seed()).sample(list(VIEWS), 3))
 WIDTHS = (360, 390, 720, 1000, 1280, 1600)
 # The colours of all text over its ground, by the rule of WCAG; elements that are off, hidden or empty are left out.
 DRAWN = "document.querySelector('#live')?.classList.contains('off') === false"
