@@ -18,8 +18,8 @@ from tests.local.sandbox import boxes
 from tests.local.sandbox.boxes import Box, in_box
 
 # Hears SIGTERM, says so, and goes.
-POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.2; done"
-STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.2; done"
+POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ async def test_who_cannot_hear_the_signal_ends_after_the_hook_and_not_after_the_
 @in_box
 async def test_the_signal_of_its_choice_ends_it(box: Box) -> None:
     stage = await stage_in(box)
-    script = "trap 'exit 7' USR1; echo up; while :; do sleep 0.2; done"
+    script = "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done"
     container = stage.container(shell(script, lifecycle={"stopSignal": "SIGUSR1"}))
     life = asyncio.create_task(container.run("Never"))
     await up(stage, container)
@@ -170,7 +170,7 @@ async def test_hooks_come_before_the_end_and_after_the_start(box: Box) -> None:
         "postStart": {"exec": {"command": ["sh", "-c", "echo begun > /tmp/hook"]}},
         "preStop": {"exec": {"command": ["sh", "-c", "echo ending > /tmp/hook"]}},
     }
-    script = "trap 'cat /tmp/hook; exit 0' TERM; until cat /tmp/hook 2>/dev/null; do sleep 0.2; done; "
+    script = "trap 'cat /tmp/hook; exit 0' TERM; until cat /tmp/hook 2>/dev/null; do sleep 0.05; done; "
     container = stage.container(shell(script + "while :; do sleep 0.2; done", lifecycle=hooks))
     life = asyncio.create_task(container.run("Never"))
     await until(stage, "begun")
@@ -269,7 +269,7 @@ def test_probes_end_a_container(tmp_path: Path, handler: dict[str, Any], fault: 
 async def test_readiness_follows_its_probe(box: Box) -> None:
     stage = await stage_in(box)
     probe = {**_FAST, "exec": {"command": ["test", "-e", "/tmp/ready"]}}
-    script = "trap 'rm /tmp/ready; echo gone' USR1; trap 'touch /tmp/ready' USR2; echo up; while :; do sleep 0.2; done"
+    script = "trap 'rm /tmp/ready; echo gone' USR1; trap 'touch /tmp/ready' USR2; echo up; while :; do sleep 0.05; done"
     container = stage.container(shell(script, readinessProbe=probe))
     life = asyncio.create_task(container.run("Never"))
     await up(stage, container)
@@ -287,7 +287,7 @@ async def test_readiness_follows_its_probe(box: Box) -> None:
 async def test_a_container_with_a_startup_probe_has_not_started_before_it_says_so(box: Box) -> None:
     stage = await stage_in(box)
     probe = {**_FAST, "failureThreshold": 2000, "exec": {"command": ["test", "-e", "/tmp/begun"]}}
-    container = stage.container(shell("trap 'touch /tmp/begun' USR1; echo up; while :; do sleep 0.2; done"))
+    container = stage.container(shell("trap 'touch /tmp/begun' USR1; echo up; while :; do sleep 0.05; done"))
     container.manifest["startupProbe"] = probe
     life = asyncio.create_task(container.run("Never"))
     await up(stage, container)

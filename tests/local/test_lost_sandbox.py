@@ -54,7 +54,7 @@ async def test_a_container_that_is_lost_is_not_waited_for(box: Box) -> None:
 async def test_who_waits_for_the_end_of_a_container_hears_that_it_is_lost(box: Box) -> None:
     stage = Stage(box)
     await box.pod("pod", ADDRESS)
-    container = stage.container(shell("trap '' TERM; echo up; while :; do sleep 0.2; done"), grace=GRACE)
+    container = stage.container(shell("trap '' TERM; echo up; while :; do sleep 0.05; done"), grace=GRACE)
     life = asyncio.create_task(container.run("Never"))
     await until(lambda: container.running and stage.lines)
     stopping = asyncio.create_task(container.stop(GRACE))

@@ -17,7 +17,7 @@ from tests.local.lives import Stage, pod_manifest, shell
 from tests.local.sandbox import boxes
 from tests.local.sandbox.boxes import Box, in_box
 
-POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.2; done"
+POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ async def test_a_kill_hits_whatever_runs(box: Box) -> None:
 @in_box
 async def test_sidecars_start_first_and_end_last(box: Box) -> None:
     stage = Stage(box)
-    says = "trap 'echo {0} ends; exit 1' TERM; echo {0}; while :; do sleep 0.2; done"
+    says = "trap 'echo {0} ends; exit 1' TERM; echo {0}; while :; do sleep 0.05; done"
     sidecars = [named(name, says.format(name), restartPolicy="Always") for name in ("a", "b")]
     started = {"exec": {"command": ["true"]}, "periodSeconds": 0.05, "timeoutSeconds": 20, "failureThreshold": 2000}
     sidecars[0]["startupProbe"] = started

@@ -266,7 +266,7 @@ def test_ctrl_c_stops_gracefully_and_at_once_when_it_comes_again(pumice_client: 
         "import signal, sys, pumice\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "for end in ('echo stopped; exit 0', 'echo no'):\n"
-        "    script = f'trap \"{end}\" TERM; echo up; while :; do sleep 0.2; done'\n"
+        "    script = f'trap \"{end}\" TERM; echo up; while :; do sleep 0.05; done'\n"
         "    job = pumice.job('trial', tasks=[pumice.task('w', command=['sh', '-c', script])])\n"
         "    try:\n"
         "        pumice.Client(state=sys.argv[1]).run(job)\n"

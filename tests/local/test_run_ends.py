@@ -19,9 +19,9 @@ from tests.unit.cli.screens import OnTerminal
 
 SIGNALS = [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
 # Says when it is up, and ends when it is told to, with a word.
-POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.2; done"
+POLITE = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 # Does not end, whatever it is told.
-STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.2; done"
+STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -27,7 +27,7 @@ from pumice.model.snapshot import PodPhase
 from pumice.runtime.offline_context import offline_context
 from tests.local.running import job, need_namespaces, task
 
-WAITS = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.2; done"
+WAITS = "trap 'echo farewell; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
 
 @dataclass
