@@ -57,6 +57,7 @@ class TextView:
     _last_action: str = ""
     _stopping: bool = False  # on request
     _complete: bool = False  # all pods of this attempt have been shown as running
+    _over: bool = False  # the outcome has been shown; what comes later draws no state any more
     _states: PodStates = field(default_factory=PodStates)
     _labels: dict[tuple[str, str], str] = field(default_factory=dict)  # by pod and container
     _bars: dict[tuple[str, int, str, str], str] = field(default_factory=dict)  # in the order of the pods
@@ -199,6 +200,7 @@ class TextView:
             self._print(f"  hint: {restarted.hint}")
 
     def _show_outcome(self, outcome: Outcome) -> None:
+        self._over = True
         self._bars.clear()
         self.screen.draw(())
         if lines := verdict_lines(outcome, self.locate, self.next_step(outcome)):
@@ -212,7 +214,7 @@ class TextView:
             self._print(f"kept: and {len(outcome.kept) - _MOST_KEPT} more")
 
     def _last_lines(self) -> list[str]:
-        if self.screen.terminal is None or not self._prefix.tasks:
+        if self.screen.terminal is None or not self._prefix.tasks or self._over:
             return []
         most = max(1, min(_MOST_BARS, self.screen.size()[1] // 3))
         coloured = style_for(self.screen.terminal).coloured

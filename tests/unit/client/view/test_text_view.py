@@ -248,6 +248,14 @@ def test_the_state_stays_in_the_last_line_until_the_end(terminal: _Streams) -> N
     assert terminal.seen.splitlines()[3:] == ["w-0  a", "", "j Failed: PodFailed"]
 
 
+def test_the_state_is_not_drawn_after_the_end(terminal: _Streams) -> None:
+    """The process of the run may still take a while to end."""
+    terminal.show(PLAN, *RUNNING, outcome("Failed"))
+    shown = terminal.seen
+    terminal.show(Tick())
+    assert terminal.seen == shown
+
+
 def test_progress_bars_are_updated_in_place_until_they_end(terminal: _Streams) -> None:
     terminal.show(PLAN, *RUNNING, entered("Running"))
     for number in range(3):
