@@ -151,18 +151,14 @@ def command(name: str, seconds: int, *arguments: str) -> Check:
 
 def lint() -> list[Check]:
     folders = [folder for folder in PYTHON_FOLDERS if Path(folder).is_dir()]
+    cache = kubernetes_programs.cache_directory(os.environ).with_name("mypy")
     return [
         command("ruff check", 1, "ruff", "check", "--quiet", "."),
         command("ruff format", 1, "ruff", "format", "--check", "--quiet", "."),
         # The cache of all checkouts: mypy compares the contents of files, not their places.
-        command("mypy --strict", 25, "mypy", f"--cache-dir={mypy_cache(os.environ)}", "--no-error-summary", *folders),
+        command("mypy --strict", 25, "mypy", f"--cache-dir={cache}", "--no-error-summary", *folders),
         command("import-linter", 1, "lint-imports", "--no-logo"),
     ]
-
-
-def mypy_cache(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pumice" / "mypy"
 
 
 def unit_tests() -> list[Check]:
