@@ -48,6 +48,7 @@ def _imageless() -> pumice.Job:
 Client = pumice.Client
 Call = Callable[[], object]
 # What a program does with a client: the class of the error, and what its text has.
+# The values that the type checker would refuse are what is tested: hence `type: ignore` here and below.
 STARTS: dict[str, tuple[Callable[[Client], object], type[BaseException], str]] = {
     "no such option": (lambda c: c.submit(_job(), scal={"w": 1}), pumice.InvalidOption, "did you mean scale"),  # type: ignore[call-arg]
     "scale: task": (
