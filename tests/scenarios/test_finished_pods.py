@@ -14,6 +14,7 @@ from pumice.model.snapshot import ContainerEnd, PodPhase
 from pumice.reconcile.decision import DeletePod, EngineCommand
 from pumice.runtime.ports import EngineError
 from pumice.yaml.documents import read
+from tests.conftest import SOAK, seed
 from tests.meta.tree import ROOT
 from tests.scenarios.builders import job, on, task
 from tests.scenarios.conftest import MakeStage
@@ -46,9 +47,9 @@ def play_ends(play: Stage, ends: Mapping[str, float]) -> None:
             end_containers(play, name)
 
 
-def test_a_hundred_runs_of_the_pytorch_job_lose_no_finished_worker() -> None:
-    lots = random.Random(1)
-    for _ in range(100):
+def test_many_runs_of_the_pytorch_job_lose_no_finished_worker() -> None:
+    lots = random.Random(seed())
+    for _ in range(100 if SOAK else 20):
         play = Stage(pytorch_job()).run()
         ends = {pod.short_name: lots.uniform(0, 1) for pod in play.seen}
         play_ends(play, ends)
