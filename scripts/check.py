@@ -23,6 +23,7 @@ from scripts import kubernetes_programs, programs
 from scripts.duration_text import duration
 from scripts.fetching import FetchError, fetch
 from scripts.frameworks import FRAMEWORKS, Candidate, Framework, find
+from scripts.user_cache import cache_directory
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON_FOLDERS = ("src", "tests", "scripts", "benchmarks")
@@ -151,7 +152,7 @@ def command(name: str, seconds: int, *arguments: str) -> Check:
 
 def lint() -> list[Check]:
     folders = [folder for folder in PYTHON_FOLDERS if Path(folder).is_dir()]
-    cache = kubernetes_programs.cache_directory(os.environ).with_name("mypy")
+    cache = cache_directory("mypy", os.environ)
     return [
         command("ruff check", 1, "ruff", "check", "--quiet", "."),
         command("ruff format", 1, "ruff", "format", "--check", "--quiet", "."),

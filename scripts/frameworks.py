@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.user_cache import cache_directory
+
 
 @dataclass(frozen=True, slots=True)
 class Framework:
@@ -138,8 +140,7 @@ def _ends_well(python: str, program: str) -> bool:
 
 def private_environment(framework: Framework, environ: Mapping[str, str]) -> Path:
     """Where the framework is put if the user has none, for this run and all later ones."""
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pumice" / framework.name
+    return cache_directory(framework.name, environ)
 
 
 def find(framework: Framework, environ: Mapping[str, str], project: Path) -> Candidate | None:

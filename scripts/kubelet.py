@@ -23,9 +23,10 @@ from pathlib import Path
 from scripts import kubelet_packages, kubernetes_programs, programs
 from scripts.fetching import FetchError, fetch
 from scripts.frameworks import TORCH, Candidate, find
-from scripts.kubelet_packages import PackagesError, cache_directory
+from scripts.kubelet_packages import PackagesError
 from scripts.kubelet_settings import VARIABLE, Settings
 from scripts.kubernetes_programs import CLUSTER, KUBELET, ProgramsError
+from scripts.user_cache import cache_directory
 
 ROOT = Path(__file__).resolve().parent.parent
 CGROUPS = Path("/sys/fs/cgroup")
@@ -188,7 +189,7 @@ def say(message: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    cache = cache_directory(os.environ)
+    cache = cache_directory("kubelet", os.environ)
     cache.mkdir(parents=True, exist_ok=True)
     # make may be ended by SIGTERM or by closing the terminal: clean up then, too.
     for ending in (signal.SIGTERM, signal.SIGHUP):

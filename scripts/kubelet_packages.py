@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.user_cache import cache_directory
+
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 PLUGINS = ("bridge", "host-local", "loopback")
 PLUGIN_FOLDERS = ("/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni")
@@ -35,13 +37,8 @@ class Runtime:
 def find_or_unpack(environ: Mapping[str, str]) -> Runtime:
     """Raises PackagesError."""
     path = os.pathsep.join([environ.get("PATH", os.defpath), *_PATH])
-    unpacked = cache_directory(environ) / "packages"
+    unpacked = cache_directory("kubelet", environ) / "packages"
     return _find(path, PLUGIN_FOLDERS) or _find_in(unpacked, path) or _unpack(unpacked, path)
-
-
-def cache_directory(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pumice" / "kubelet"
 
 
 def _find(path: str, folders: tuple[str, ...]) -> Runtime | None:

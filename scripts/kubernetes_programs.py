@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.duration_text import duration
+from scripts.user_cache import cache_directory
 
 SOURCES = ("go.mod", "go.sum", "main.go")
 _PROGRESS_EVERY = 20.0
@@ -83,7 +84,7 @@ def find(environ: Mapping[str, str], project: Path, module: Module = CLUSTER) ->
     given = environ.get("KUBEBUILDER_ASSETS")
     if given and module is CLUSTER:
         return Programs(Path(given), f"KUBEBUILDER_ASSETS={given}")
-    for directory in sorted(cache_directory(environ).glob(f"{source_key(project, module)}-go*")):
+    for directory in sorted(cache_directory("kubernetes", environ).glob(f"{source_key(project, module)}-go*")):
         programs = _built(directory, project, module)
         if not programs.missing():
             return programs
@@ -93,7 +94,7 @@ def find(environ: Mapping[str, str], project: Path, module: Module = CLUSTER) ->
 def find_or_wait(environ: Mapping[str, str], project: Path) -> Programs | None:
     """Return the programs; while another process builds them, wait for it."""
     found = find(environ, project)
-    lock = cache_directory(environ) / "lock"
+    lock = cache_directory("kubernetes", environ) / "lock"
     if found is None and lock.is_file():
         with lock.open() as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_SH)
@@ -106,7 +107,7 @@ def find_or_build(environ: Mapping[str, str], project: Path, module: Module = CL
     found = find(environ, project, module)
     if found is not None:
         return found
-    cache = cache_directory(environ)
+    cache = cache_directory("kubernetes", environ)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / "lock").open("w") as lock:
@@ -114,11 +115,6 @@ def find_or_build(environ: Mapping[str, str], project: Path, module: Module = CL
             return find(environ, project, module) or _build(cache, environ, project, module)
     except OSError as error:
         raise ProgramsError(f"{error.filename or cache}: {error.strerror}") from error
-
-
-def cache_directory(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "pumice" / "kubernetes"
 
 
 def source_key(project: Path, module: Module = CLUSTER) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from scripts import kubernetes_programs
 from scripts.kubernetes_programs import CLUSTER, KUBELET, Module, ProgramsError
+from scripts.user_cache import cache_directory
 from tests.meta.tree import ROOT
 
 GO = """#!/bin/sh
@@ -77,7 +78,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path, environ:
     _install_go(tmp_path, build="echo no route to the modules >&2; exit 1")
     with pytest.raises(ProgramsError, match="no route to the modules"):
         kubernetes_programs.find_or_build(environ, project)
-    assert [each.name for each in kubernetes_programs.cache_directory(environ).iterdir()] == ["lock"]
+    assert [each.name for each in cache_directory("kubernetes", environ).iterdir()] == ["lock"]
 
 
 def test_a_go_that_is_too_old_is_replaced_by_one_of_the_package_index(
